@@ -1,0 +1,103 @@
+//! One version of one key, and the order in which versions stand.
+
+use std::cmp::Ordering;
+
+/// The number of a write. Every operation of every batch gets its own, counting up from 1; 0 is
+/// "before all writes".
+pub type SeqNo = u64;
+
+/// The largest sequence number: 56 bits, so that one shares a word with an [`EntryKind`].
+pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
+
+/// What an entry says about its key.
+///
+/// The numbers are on disk. `RangeDelete` and `Merge` are reserved: this version writes neither,
+/// and refuses a file that holds one rather than guess at its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The key has no value from here on (a tombstone).
+    Delete = 0,
+    /// The key has this value from here on.
+    Put = 1,
+}
+
+/// Kind number kept for range tombstones.
+pub const RESERVED_RANGE_DELETE: u8 = 2;
+/// Kind number kept for merge operands.
+pub const RESERVED_MERGE: u8 = 3;
+
+impl EntryKind {
+    /// The kind with this number, if this version knows it.
+    #[inline]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            _ => None,
+        }
+    }
+}
+
+/// A borrowed view of one version of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// When it was written.
+    pub seqno: SeqNo,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+    /// The value; empty for a tombstone.
+    pub value: &'a [u8],
+}
+
+/// The order of all entries, everywhere: keys ascending as unsigned bytes; versions of one key
+/// newest first.
+///
+/// ```
+/// use std::cmp::Ordering::Less;
+/// use trommel_base::compare_internal;
+/// assert_eq!(compare_internal(b"a", 1, b"b", 9), Less);
+/// assert_eq!(compare_internal(b"a", 9, b"a", 1), Less); // the newer version stands first
+/// ```
+#[inline]
+pub fn compare_internal(
+    key: &[u8],
+    seqno: SeqNo,
+    other_key: &[u8],
+    other_seqno: SeqNo,
+) -> Ordering {
+    key.cmp(other_key).then_with(|| other_seqno.cmp(&seqno))
+}
+
+/// Packs a sequence number and a kind into the word that stands behind a key on disk.
+#[inline]
+pub const fn pack_trailer(seqno: SeqNo, kind: EntryKind) -> u64 {
+    (seqno << 8) | kind as u64
+}
+
+/// Takes a trailer word apart; `None` where the kind is not known to this version.
+#[inline]
+pub const fn unpack_trailer(trailer: u64) -> Option<(SeqNo, EntryKind)> {
+    match EntryKind::from_u8((trailer & 0xff) as u8) {
+        Some(kind) => Some((trailer >> 8, kind)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_comes_back_whole() {
+        for seqno in [0, 1, 255, 256, MAX_SEQNO] {
+            for kind in [EntryKind::Delete, EntryKind::Put] {
+                assert_eq!(unpack_trailer(pack_trailer(seqno, kind)), Some((seqno, kind)));
+            }
+        }
+        assert_eq!(unpack_trailer(u64::from(RESERVED_MERGE)), None);
+        assert_eq!(unpack_trailer(u64::from(RESERVED_RANGE_DELETE)), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! The words that every other Trommel crate speaks: what an entry is, in which order entries
+//! stand, how integers lie in bytes, what a checksum covers, and how one walks over entries.
+//!
+//! This crate does no I/O, starts no thread and knows no file format. It is a closed list:
+//!
+//! * [`SeqNo`], [`EntryKind`] and [`EntryRef`]: one version of one key ([`entry`]);
+//! * [`compare_internal`]: the one order of all entries ([`entry`]);
+//! * [`Cursor`]: the one way to walk over them ([`cursor`]);
+//! * [`Decoder`] and the `put_*` functions: little-endian integers and varints ([`codec`]);
+//! * [`Checksum`]: what bytes from a file are checked with ([`checksum`]);
+//! * [`Corruption`]: what is said when that check fails;
+//! * [`Slice`]: bytes that are cheap to clone.
+
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod codec;
+pub mod cursor;
+pub mod entry;
+mod slice;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use checksum::Checksum;
+pub use codec::Decoder;
+pub use cursor::Cursor;
+pub use entry::{EntryKind, EntryRef, MAX_SEQNO, SeqNo, compare_internal};
+pub use slice::Slice;
+
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 65_535;
+/// Longest value, in bytes (1 GiB).
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// Damage found in a file: bytes that fail their checksum, or that no writer could have written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Where in the file the damaged structure starts, in bytes from its beginning.
+    pub offset: u64,
+    /// What was expected there and is not.
+    pub what: Cow<'static, str>,
+}
+
+impl Corruption {
+    /// Damage in `file` at `offset`; `what` completes the sentence "`file` is damaged at byte
+    /// `offset`: ...".
+    pub fn new(file: &Path, offset: u64, what: impl Into<Cow<'static, str>>) -> Self {
+        Self { file: file.to_path_buf(), offset, what: what.into() }
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is damaged at byte {}: {}", self.file.display(), self.offset, self.what)
+    }
+}
+
+impl std::error::Error for Corruption {}

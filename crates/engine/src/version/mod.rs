@@ -1,0 +1,64 @@
+//! Which tables make up the store at one moment: an immutable value, replaced as a whole.
+//!
+//! Invariants:
+//! 1. Level 0 holds runs that may overlap, newest first; each deeper level is one sorted run of
+//!    tables that do not overlap, smallest key first.
+//! 2. All versions of one user key that lie in one level below 0 lie in one table.
+//! 3. For any key, what lies in an upper level is newer than what lies in a deeper one; within
+//!    level 0, what lies in an earlier table is newer.
+
+mod table_file;
+
+use std::sync::Arc;
+
+pub(crate) use table_file::{TableFile, TableMeta};
+
+/// Levels of a tree, level 0 included.
+pub(crate) const LEVELS: usize = 7;
+
+/// The tables of the store at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    /// Level 0 newest first; deeper levels by key.
+    pub(crate) levels: [Vec<Arc<TableFile>>; LEVELS],
+}
+
+impl Version {
+    /// All tables with their levels, level 0 first.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
+    }
+
+    /// Bytes of the tables in `level`.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.levels[level].iter().map(|table| table.file_bytes).sum()
+    }
+
+    /// The deepest level that holds a table.
+    pub(crate) fn deepest_level(&self) -> Option<usize> {
+        (0..LEVELS).rev().find(|level| !self.levels[*level].is_empty())
+    }
+
+    /// The tables of `level` whose key range meets `smallest..=largest`, in the level's order.
+    pub(crate) fn overlapping(
+        &self,
+        level: usize,
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> Vec<Arc<TableFile>> {
+        let meets = |t: &&Arc<TableFile>| t.overlaps(smallest, largest);
+        if level == 0 {
+            return self.levels[0].iter().filter(meets).cloned().collect();
+        }
+        let run = &self.levels[level];
+        let from = run.partition_point(|table| *table.largest < *smallest);
+        run[from..].iter().take_while(meets).cloned().collect()
+    }
+
+    /// The one table of a sorted `level` whose key range holds `key`.
+    pub(crate) fn table_for(&self, level: usize, key: &[u8]) -> Option<&Arc<TableFile>> {
+        let run = &self.levels[level];
+        let at = run.partition_point(|table| *table.largest < *key);
+        run.get(at).filter(|table| *table.smallest <= *key)
+    }
+}

@@ -1,0 +1,108 @@
+//! Files and nothing else. Nothing but this crate opens a file, maps one, or syncs.
+
+#![deny(unsafe_code)]
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a finished file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// `pread` through the page cache.
+    #[default]
+    Buffered,
+    /// A read-only map of the whole file.
+    Mapped,
+    /// `O_DIRECT`: past the page cache. Any offset and length may be asked for.
+    Direct,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The last component of its path.
+    pub name: OsString,
+    /// Its length in bytes (0 for anything but a regular file).
+    pub bytes: u64,
+    /// Whether it is a regular file.
+    pub is_file: bool,
+}
+
+/// A file system, or something that behaves like one.
+pub trait Vfs: Debug + Send + Sync {
+    /// Creates a file that must not exist yet, for appending.
+    ///
+    /// Its directory entry is durable only after [`Vfs::sync_dir`].
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Opens a finished file for reading. `InvalidInput` if it is not a regular file.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// The regular files and folders in `dir`, sorted by name.
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
+
+    /// Renames a file, replacing `to` if it exists; atomic for whoever looks on.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a finished file a second name.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Creates one directory, whose parent must exist. `AlreadyExists` if there is one.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the directory's entries (creations, renames, removals) durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes an exclusive lock on `path`, creating the file if need be. `WouldBlock` if another
+    /// owner, in this process or another, holds it. Released when the value is dropped.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let file = self.open(path, Access::Buffered)?;
+        let bytes = file.bytes();
+        if bytes > limit {
+            let text = format!("{} has {bytes} bytes, more than {limit}", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut buffer = vec![0; bytes as usize];
+        file.read_at(0, &mut buffer)?;
+        Ok(buffer)
+    }
+}
+
+/// A file that is being appended to.
+pub trait WriteFile: Debug + Send + Sync {
+    /// Appends all of `bytes`, or fails having appended any part of them.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes all appended bytes and the file's length durable. After a failure nothing may be
+    /// assumed of the bytes since the last success, and the call must not be tried again.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Bytes appended so far.
+    fn bytes(&self) -> u64;
+}
+
+/// A finished file.
+pub trait ReadFile: Debug + Send + Sync {
+    /// Fills `buffer` from `offset`; `UnexpectedEof` if the file ends before that.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// The file's length when it was opened, in bytes.
+    fn bytes(&self) -> u64;
+
+    /// The file's bytes, where it was opened with [`Access::Mapped`] and could be mapped.
+    fn mapped(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// A held lock; dropping it releases it.
+pub trait FileLock: Debug + Send + Sync {}

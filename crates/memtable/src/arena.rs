@@ -1,0 +1,274 @@
+//! Where the bytes of entries lie: chunks of memory handed out front to back, by many threads at
+//! once, and given back all at once.
+//!
+//! # Algorithm
+//! 1. An [`Arena`] has one current chunk. A writer claims the next bytes of it with one atomic
+//!    addition and copies its bytes there.
+//! 2. Whoever finds the chunk full takes the arena's lock, looks again, and puts a new chunk in
+//!    its place: each twice as large as the last, from 4 KiB to 1 MiB, so that a small memtable
+//!    stays small.
+//! 3. Bytes of more than a quarter of the largest chunk get an allocation of exactly their size.
+//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps them, up to a limit,
+//!    for the next arena: the first touch of fresh memory costs a page fault for every 4 KiB, on
+//!    a virtual machine often more than the insert it serves.
+//!
+//! # Invariants
+//! * A byte range is claimed by one thread only, once in the life of an arena.
+//! * Claimed bytes stay where they are until the arena is dropped.
+//! * What [`Arena::store`] has returned is never written again.
+//!
+//! This is one of the two modules of this crate that hold `unsafe`.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Size of an arena's first chunk, in bytes.
+const SMALLEST_CHUNK: usize = 4 << 10;
+/// Chunk sizes: powers of two from [`SMALLEST_CHUNK`] to [`LARGEST_CHUNK`].
+const CLASSES: usize = 9;
+/// Size of a chunk once an arena has grown, in bytes.
+const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
+/// More bytes than this get a chunk of their own.
+const LARGEST_SHARED: usize = LARGEST_CHUNK / 4;
+
+/// Memory for claims, front to back.
+struct Chunk {
+    bytes: NonNull<u8>,
+    capacity: usize,
+    /// Bytes claimed; more than `capacity` once a claim has failed.
+    claimed: AtomicUsize,
+}
+
+// SAFETY: a chunk owns its allocation, which is not tied to a thread. Shared use is confined to
+// `claim`, which hands every byte range out once.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// A chunk of `capacity` bytes, at least one.
+    fn new(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        assert!(layout.size() > 0, "a chunk holds at least a byte");
+        // SAFETY: the layout's size is not zero, as `alloc` demands.
+        let bytes = unsafe { alloc(layout) };
+        let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
+        Self { bytes, capacity, claimed: AtomicUsize::new(0) }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::array::<u8>(capacity).expect("a chunk is far smaller than the address space")
+    }
+
+    /// `len` bytes that nobody else was or will be given while this chunk is in its arena.
+    fn claim(&self, len: usize) -> Option<NonNull<u8>> {
+        // The sum cannot overflow: a thread whose claim failed replaces the chunk, or sees it
+        // replaced, before it claims again, so a chunk sees few failed claims per thread, each of
+        // at most `LARGEST_SHARED` bytes.
+        let start = self.claimed.fetch_add(len, Ordering::Relaxed);
+        if start + len > self.capacity {
+            return None;
+        }
+        // SAFETY: `start + len` lies within the allocation of `capacity` bytes.
+        Some(unsafe { self.bytes.add(start) })
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: `bytes` came from `alloc` with this very layout, and this is the only owner:
+        // what an arena handed out of the chunk is not used after the arena (see `Arena::store`).
+        unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
+    }
+}
+
+/// Memory that goes from one memtable to the next, up to a limit.
+///
+/// A memtable takes its chunks from here and gives them back when it is dropped. Chunks beyond
+/// the limit are freed.
+pub struct ArenaPool {
+    free: Mutex<FreeChunks>,
+}
+
+struct FreeChunks {
+    /// Idle chunks by size class.
+    classes: [Vec<Arc<Chunk>>; CLASSES],
+    /// Bytes of all idle chunks.
+    bytes: usize,
+    /// The most that `bytes` may be.
+    limit: usize,
+}
+
+impl ArenaPool {
+    /// A pool that keeps at most `limit` bytes of idle memory; 0 keeps none.
+    ///
+    /// The size of one full memtable is a good limit: a memtable is dropped soon after the next
+    /// one has filled.
+    pub fn new(limit: usize) -> Arc<Self> {
+        let free = FreeChunks { classes: Default::default(), bytes: 0, limit };
+        Arc::new(Self { free: Mutex::new(free) })
+    }
+
+    /// Bytes of idle memory that the pool holds now.
+    pub fn idle_bytes(&self) -> usize {
+        self.free().bytes
+    }
+
+    /// Changes how many bytes of idle memory the pool keeps, and frees what is beyond it.
+    pub fn set_limit(&self, limit: usize) {
+        let mut free = self.free();
+        free.limit = limit;
+        for class in (0..CLASSES).rev() {
+            while free.bytes > limit && free.classes[class].pop().is_some() {
+                free.bytes -= class_bytes(class);
+            }
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, FreeChunks> {
+        // Nothing below panics between two changes that belong together.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A chunk with nothing claimed.
+    fn take(&self, class: usize) -> Arc<Chunk> {
+        let mut free = self.free();
+        if let Some(chunk) = free.classes[class].pop() {
+            free.bytes -= chunk.capacity;
+            return chunk;
+        }
+        drop(free);
+        Arc::new(Chunk::new(class_bytes(class)))
+    }
+
+    /// Keeps `chunk` for another arena, if it is of a common size and there is room.
+    fn give(&self, chunk: Arc<Chunk>) {
+        let Some(class) = (0..CLASSES).find(|class| class_bytes(*class) == chunk.capacity) else {
+            return;
+        };
+        let mut free = self.free();
+        if free.bytes + chunk.capacity <= free.limit {
+            chunk.claimed.store(0, Ordering::Relaxed);
+            free.bytes += chunk.capacity;
+            free.classes[class].push(chunk);
+        }
+    }
+}
+
+impl std::fmt::Debug for ArenaPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArenaPool").field("idle_bytes", &self.idle_bytes()).finish()
+    }
+}
+
+/// Size in bytes of a chunk of size class `class`.
+const fn class_bytes(class: usize) -> usize {
+    SMALLEST_CHUNK << class
+}
+
+/// The payload memory of one memtable.
+pub(crate) struct Arena {
+    /// The chunk to claim from: one of `chunks`, or null before the first.
+    current: AtomicPtr<Chunk>,
+    /// Every chunk of this arena. Nothing is taken out before the arena is dropped.
+    chunks: Mutex<Vec<Arc<Chunk>>>,
+    /// Bytes of all chunks, their heads and the allocator's included.
+    reserved: AtomicUsize,
+    pool: Arc<ArenaPool>,
+}
+
+impl Arena {
+    pub(crate) fn new(pool: Arc<ArenaPool>) -> Self {
+        Self {
+            current: AtomicPtr::new(ptr::null_mut()),
+            chunks: Mutex::default(),
+            reserved: AtomicUsize::new(0),
+            pool,
+        }
+    }
+
+    /// Bytes held, used or not.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Copies `first` and `second`, one behind the other, to an address no other call returns.
+    ///
+    /// The pointer is valid for reads of as many bytes as were stored until the arena is dropped;
+    /// nothing writes to them again.
+    pub(crate) fn store(&self, first: &[u8], second: &[u8]) -> NonNull<u8> {
+        // Nothing at all takes a byte, so that every stored thing has an address of its own.
+        let to = self.claim((first.len() + second.len()).max(1));
+        // SAFETY: `to` is valid for writes of `first.len() + second.len()` bytes that no other
+        // thread knows of (`Chunk::claim`), hence apart from the two sources.
+        unsafe {
+            to.copy_from_nonoverlapping(NonNull::from(first).cast(), first.len());
+            to.add(first.len())
+                .copy_from_nonoverlapping(NonNull::from(second).cast(), second.len());
+        }
+        to
+    }
+
+    fn claim(&self, len: usize) -> NonNull<u8> {
+        if len > LARGEST_SHARED {
+            return self.claim_alone(len);
+        }
+        self.claim_current(len).unwrap_or_else(|| self.claim_behind_lock(len))
+    }
+
+    fn claim_current(&self, len: usize) -> Option<NonNull<u8>> {
+        // Acquire: the chunk's fields were written before the pointer was stored.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: null, or the address of a chunk that an `Arc` in `chunks` keeps alive as long
+        // as `self`, borrowed here, lives; chunks are only ever used shared.
+        unsafe { current.as_ref() }?.claim(len)
+    }
+
+    /// Claims from a new current chunk, unless another thread has just put one in place.
+    #[cold]
+    fn claim_behind_lock(&self, len: usize) -> NonNull<u8> {
+        let mut chunks = self.chunks();
+        loop {
+            if let Some(claimed) = self.claim_current(len) {
+                return claimed;
+            }
+            let class = (chunks.len()..CLASSES)
+                .find(|class| class_bytes(*class) >= len)
+                .unwrap_or(CLASSES - 1);
+            let chunk = self.pool.take(class);
+            self.current.store(Arc::as_ptr(&chunk).cast_mut(), Ordering::Release);
+            self.keep(&mut chunks, chunk);
+        }
+    }
+
+    /// Claims an allocation of exactly this size, apart from the current chunk.
+    #[cold]
+    fn claim_alone(&self, len: usize) -> NonNull<u8> {
+        let chunk = Arc::new(Chunk::new(len));
+        let claimed = chunk.claim(len).expect("a new chunk has room for what it was made for");
+        self.keep(&mut self.chunks(), chunk);
+        claimed
+    }
+
+    fn keep(&self, chunks: &mut Vec<Arc<Chunk>>, chunk: Arc<Chunk>) {
+        // The chunk's head, its reference counts and the allocator's two words.
+        let head = size_of::<Chunk>() + 4 * size_of::<usize>();
+        self.reserved.fetch_add(chunk.capacity + head, Ordering::Relaxed);
+        chunks.push(chunk);
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
+        // The list is whole at every moment at which a panic is possible.
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks().drain(..) {
+            self.pool.give(chunk);
+        }
+    }
+}

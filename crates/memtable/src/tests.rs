@@ -1,0 +1,402 @@
+//! The memtable against a `BTreeMap`, alone and with other threads at work.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use trommel_base::{Cursor, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+
+use crate::{ArenaPool, Memtable, MemtableCursor};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+type Place = (Vec<u8>, Reverse<SeqNo>);
+type Payload = (EntryKind, Vec<u8>);
+type Model = BTreeMap<Place, Payload>;
+
+fn memtable() -> Arc<Memtable> {
+    Arc::new(Memtable::new(&ArenaPool::new(1 << 20)))
+}
+
+/// Keys that differ by little: shared prefixes around 16 bytes, zero bytes, prefixes of each
+/// other, the empty key.
+fn awkward_key(random: &mut Random) -> Vec<u8> {
+    let mut key = match random.below(4) {
+        0 => Vec::new(),
+        1 => b"a prefix that is shared by many".to_vec(),
+        2 => vec![0; random.below(20) as usize],
+        _ => vec![0xff; 14 + random.below(4) as usize],
+    };
+    let cut = random.below(key.len() as u64 + 1) as usize;
+    key.truncate(cut);
+    for _ in 0..random.below(5) {
+        key.push([0, 1, b'a', 0xff][random.below(4) as usize]);
+    }
+    if random.below(200) == 0 {
+        let long = random.below(MAX_KEY_BYTES as u64 + 1) as usize;
+        key.resize(long.max(key.len()), b'z');
+    }
+    key
+}
+
+fn owned(entry: EntryRef<'_>) -> (Place, Payload) {
+    ((entry.key.to_vec(), Reverse(entry.seqno)), (entry.kind, entry.value.to_vec()))
+}
+
+/// Fails unless the cursor stands where the model says.
+fn assert_at(cursor: &MemtableCursor, expected: Option<(&Place, &Payload)>, what: &str) {
+    let found = cursor.entry().map(owned);
+    let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
+    assert!(found == expected, "{what}: found {found:?}, expected {expected:?}");
+}
+
+fn insert_some(random: &mut Random, memtable: &Memtable, model: &mut Model, seqno: &mut SeqNo) {
+    *seqno += 1 + random.below(3);
+    let key = awkward_key(random);
+    let kind = if random.below(4) == 0 { EntryKind::Delete } else { EntryKind::Put };
+    let len = match random.below(500) {
+        0 => 64 << 10,
+        1 => 300_000,
+        _ => random.below(40) as usize,
+    };
+    let value = if kind == EntryKind::Put { vec![*seqno as u8; len] } else { Vec::new() };
+    memtable.insert(&key, *seqno, kind, &value);
+    assert!(model.insert((key, Reverse(*seqno)), (kind, value)).is_none());
+}
+
+/// One random read or movement, compared with the model.
+fn read_some(random: &mut Random, memtable: &Memtable, model: &Model, cursor: &mut MemtableCursor) {
+    let key = awkward_key(random);
+    let newest = model.len() as u64 * 2 + 2;
+    let seqno = [0, 1, random.below(newest), MAX_SEQNO, SeqNo::MAX][random.below(5) as usize];
+    let at = (key.clone(), Reverse(seqno));
+    match random.below(7) {
+        0 | 1 => {
+            let expected = model.range(&at..).next().filter(|(found, _)| found.0 == key);
+            let found = memtable.get(&key, seqno).map(owned);
+            let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
+            assert!(found == expected, "get {}: {found:?}", key.escape_ascii());
+        }
+        2 => {
+            cursor.seek(&key, seqno).unwrap();
+            assert_at(cursor, model.range(&at..).next(), "seek");
+        }
+        3 => {
+            cursor.seek_before(&key).unwrap();
+            let first = (key, Reverse(SeqNo::MAX));
+            assert_at(cursor, model.range(..&first).next_back(), "seek_before");
+        }
+        4 => {
+            let from = cursor.entry().map(|entry| owned(entry).0);
+            cursor.next().unwrap();
+            let expected = from.and_then(|from| model.range(&from..).nth(1));
+            assert_at(cursor, expected, "next");
+        }
+        5 => {
+            let from = cursor.entry().map(|entry| owned(entry).0);
+            cursor.prev().unwrap();
+            let expected = from.and_then(|from| model.range(..&from).next_back());
+            assert_at(cursor, expected, "prev");
+        }
+        _ => {
+            cursor.seek_to_first().unwrap();
+            assert_at(cursor, model.iter().next(), "seek_to_first");
+            cursor.seek_to_last().unwrap();
+            assert_at(cursor, model.iter().next_back(), "seek_to_last");
+        }
+    }
+}
+
+#[test]
+fn it_answers_as_a_btreemap_does() {
+    for seed in 0..40 {
+        let random = &mut Random(seed);
+        let memtable = memtable();
+        let mut model = Model::new();
+        let mut seqno = 0;
+        let mut cursor = memtable.cursor();
+        assert!(memtable.is_empty());
+        for _ in 0..5_000 {
+            if random.below(3) == 0 {
+                insert_some(random, &memtable, &mut model, &mut seqno);
+            } else {
+                read_some(random, &memtable, &model, &mut cursor);
+            }
+        }
+        assert_eq!(memtable.len(), model.len());
+        let mut entries = model.iter();
+        cursor.seek_to_first().unwrap();
+        while cursor.entry().is_some() {
+            assert_at(&cursor, entries.next(), "forward");
+            cursor.next().unwrap();
+        }
+        assert!(entries.next().is_none(), "the cursor saw every entry");
+        let mut entries = model.iter().rev();
+        cursor.seek_to_last().unwrap();
+        while cursor.entry().is_some() {
+            assert_at(&cursor, entries.next(), "backward");
+            cursor.prev().unwrap();
+        }
+        assert!(entries.next().is_none(), "the cursor saw every entry, backward");
+    }
+}
+
+#[test]
+fn keys_of_every_length_stand_in_the_order_of_bytes() {
+    let memtable = memtable();
+    let mut keys: Vec<Vec<u8>> = (0..40).flat_map(|len| [vec![0; len], vec![b'a'; len]]).collect();
+    keys.extend([b"a\0".to_vec(), b"a\0\0".to_vec(), b"a\0b".to_vec(), vec![b'q'; MAX_KEY_BYTES]]);
+    keys.sort();
+    keys.dedup();
+    for (seqno, key) in keys.iter().rev().enumerate() {
+        memtable.insert(key, seqno as u64, EntryKind::Put, key);
+    }
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first().unwrap();
+    for key in &keys {
+        let entry = cursor.entry().expect("every key is there");
+        assert_eq!((entry.key, entry.value), (&key[..], &key[..]));
+        assert_eq!(memtable.get(key, MAX_SEQNO).map(|entry| entry.key), Some(&key[..]));
+        cursor.next().unwrap();
+    }
+    assert!(cursor.entry().is_none());
+    let longer_than_any = vec![b'q'; MAX_KEY_BYTES + 1];
+    assert!(memtable.get(&longer_than_any, MAX_SEQNO).is_none());
+    cursor.seek_before(&longer_than_any).unwrap();
+    assert_eq!(cursor.entry().map(|entry| entry.key.len()), Some(MAX_KEY_BYTES));
+}
+
+#[test]
+fn off_the_end_a_cursor_stays_there() {
+    let memtable = memtable();
+    let mut cursor = memtable.cursor();
+    for _ in 0..2 {
+        cursor.next().unwrap();
+        assert!(cursor.entry().is_none());
+        cursor.prev().unwrap();
+        assert!(cursor.entry().is_none());
+        assert!(cursor.value().is_empty());
+        memtable.insert(b"k", memtable.len() as u64, EntryKind::Put, b"v");
+    }
+    cursor.seek_to_last().unwrap();
+    cursor.next().unwrap();
+    assert!(cursor.entry().is_none());
+}
+
+#[test]
+fn a_cursor_outlives_every_other_owner_and_goes_to_another_thread() {
+    let memtable = memtable();
+    memtable.insert(b"a key of more than sixteen bytes", 1, EntryKind::Put, b"value");
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first().unwrap();
+    drop(memtable);
+    let walk = thread::spawn(move || {
+        assert_eq!(cursor.entry().unwrap().value, b"value");
+        cursor.next().unwrap();
+        assert!(cursor.entry().is_none());
+    });
+    walk.join().unwrap();
+}
+
+#[test]
+#[should_panic(expected = "key a\\x00 was inserted twice with sequence number 7")]
+fn a_second_entry_of_one_key_and_sequence_number_panics() {
+    let memtable = memtable();
+    memtable.insert(b"a\0", 7, EntryKind::Put, b"");
+    memtable.insert(b"a\0", 7, EntryKind::Delete, b"");
+}
+
+#[test]
+fn of_two_threads_that_insert_the_same_exactly_one_panics() {
+    for seqno in 0..200 {
+        let memtable = memtable();
+        let insert = || {
+            let memtable = Arc::clone(&memtable);
+            thread::spawn(move || memtable.insert(b"k", seqno, EntryKind::Delete, b""))
+        };
+        let results = [insert(), insert()].map(|thread| thread.join().is_ok());
+        assert!(results[0] != results[1]);
+        assert_eq!(memtable.len(), 1);
+    }
+}
+
+/// The scenario of crossbeam issue 1023, which loses reads where equal keys replace each other:
+/// one hot set of keys written again and again, each version under its own sequence number.
+#[test]
+fn a_key_once_inserted_is_found_by_everyone_at_once() {
+    const KEYS: u64 = 8;
+    const VERSIONS: u64 = 20_000;
+    let memtable = memtable();
+    let published: [AtomicU64; KEYS as usize] = Default::default();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (memtable, published, done) = (&memtable, &published, &done);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || {
+                    for version in 1..=VERSIONS {
+                        for key in (0..KEYS).filter(|key| key % 2 == writer) {
+                            let seqno = version * KEYS + key;
+                            let name = format!("key {key}");
+                            memtable.insert(name.as_bytes(), seqno, EntryKind::Put, &[key as u8]);
+                            published[key as usize].store(seqno, Ordering::Release);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for reader in 0..2 {
+            scope.spawn(move || {
+                let random = &mut Random(reader);
+                while !done.load(Ordering::Relaxed) {
+                    let key = random.below(KEYS);
+                    let newest = published[key as usize].load(Ordering::Acquire);
+                    if newest == 0 {
+                        continue;
+                    }
+                    let name = format!("key {key}");
+                    let found = memtable.get(name.as_bytes(), MAX_SEQNO).expect("it was inserted");
+                    assert!(found.seqno >= newest, "an older version than was published");
+                    assert_eq!(found.value, [key as u8]);
+                    let exact = memtable.get(name.as_bytes(), newest).expect("nothing is removed");
+                    assert_eq!(exact.seqno, newest);
+                }
+            });
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(memtable.len() as u64, KEYS * VERSIONS);
+}
+
+#[test]
+fn a_cursor_sees_in_order_all_that_was_there_while_others_insert() {
+    const BEFORE: u64 = 2_000;
+    const DURING: u64 = 60_000;
+    let key =
+        |n: u64| format!("shared prefix of keys {:08}", n.wrapping_mul(0x9e37_79b1) % 100_000_000);
+    let memtable = memtable();
+    for n in 0..BEFORE {
+        memtable.insert(key(n).as_bytes(), n, EntryKind::Put, b"before");
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (memtable, done) = (&memtable, &done);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || {
+                    for n in (BEFORE..BEFORE + DURING).filter(|n| n % 2 == writer) {
+                        memtable.insert(key(n).as_bytes(), n, EntryKind::Put, b"during");
+                    }
+                })
+            })
+            .collect();
+        for forward in [true, false] {
+            scope.spawn(move || {
+                let mut rounds = 0;
+                while rounds < 2 || !done.load(Ordering::Relaxed) {
+                    walk(&mut memtable.cursor(), forward, BEFORE);
+                    rounds += 1;
+                }
+            });
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(memtable.len() as u64, BEFORE + DURING);
+}
+
+/// Walks from end to end; fails if entries are out of order or one of the first `before` is not
+/// there.
+fn walk(cursor: &mut MemtableCursor, forward: bool, before: u64) {
+    if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
+    let mut last: Option<(Vec<u8>, SeqNo)> = None;
+    let mut seen = 0;
+    while let Some(entry) = cursor.entry() {
+        if let Some((key, seqno)) = &last {
+            let order = trommel_base::compare_internal(key, *seqno, entry.key, entry.seqno);
+            assert_eq!(order.is_lt(), forward, "out of order");
+            assert!(order.is_ne(), "the same entry twice");
+        }
+        let early = entry.seqno < before;
+        assert_eq!(entry.value, if early { &b"before"[..] } else { b"during" });
+        seen += u64::from(early);
+        last = Some((entry.key.to_vec(), entry.seqno));
+        if forward { cursor.next() } else { cursor.prev() }.unwrap();
+    }
+    assert_eq!(seen, before, "entries that were there are missing");
+}
+
+#[test]
+fn threads_that_fill_chunks_at_once_do_not_share_a_byte() {
+    let memtable = memtable();
+    thread::scope(|scope| {
+        for writer in 0..4u64 {
+            let memtable = &memtable;
+            scope.spawn(move || {
+                let random = &mut Random(writer);
+                for n in 0..4_000 {
+                    let value = vec![(writer * 50 + n % 50) as u8; random.below(700) as usize];
+                    memtable.insert(&n.to_le_bytes(), writer * 4_000 + n, EntryKind::Put, &value);
+                }
+            });
+        }
+    });
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first().unwrap();
+    let mut seen = 0;
+    while let Some(entry) = cursor.entry() {
+        let expected = (entry.seqno / 4_000 * 50 + entry.seqno % 4_000 % 50) as u8;
+        assert!(entry.value.iter().all(|byte| *byte == expected), "another's bytes");
+        seen += 1;
+        cursor.next().unwrap();
+    }
+    assert_eq!(seen, 16_000);
+}
+
+#[test]
+fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
+    let pool = ArenaPool::new(3 << 20);
+    let fill = |bytes: u64| {
+        let memtable = Memtable::new(&pool);
+        for n in 0..bytes >> 10 {
+            memtable.insert(&n.to_le_bytes(), n, EntryKind::Put, &[1; 1 << 10]);
+        }
+    };
+    assert_eq!(pool.idle_bytes(), 0);
+    fill(2 << 20);
+    let kept = pool.idle_bytes();
+    assert!((2 << 20..=3 << 20).contains(&kept), "kept {kept}");
+    let memtable = Memtable::new(&pool);
+    memtable.insert(b"k", 1, EntryKind::Put, b"v");
+    assert_eq!(pool.idle_bytes(), kept - (4 << 10), "the smallest chunk is in use again");
+    drop(memtable);
+    assert_eq!(pool.idle_bytes(), kept);
+    fill(20 << 20);
+    assert!(pool.idle_bytes() <= 3 << 20);
+    pool.set_limit(0);
+    assert_eq!(pool.idle_bytes(), 0);
+    fill(1 << 20);
+    assert_eq!(pool.idle_bytes(), 0, "a pool without a limit to fill keeps nothing");
+}

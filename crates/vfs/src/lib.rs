@@ -1,12 +1,36 @@
 //! Files and nothing else. Nothing but this crate opens a file, maps one, or syncs.
+//!
+//! * [`Vfs`], [`WriteFile`], [`ReadFile`] and [`FileLock`]: the seam. A file is created once,
+//!   appended to, synced, and from then on only read: nothing here can change a byte that was
+//!   written, so a finished file is immutable by construction.
+//! * [`DiskVfs`]: the real thing.
+//! * [`MemoryVfs`]: the same behaviour in memory, for tests.
+//!
+//! Every error carries its path in its text; what the system said is kept behind it (see
+//! [`PathError`] and [`os_error`]). All implementations run one conformance suite.
 
 #![deny(unsafe_code)]
+
+#[cfg_attr(not(test), expect(dead_code, reason = "hashes are for the simulated disk"))]
+mod content;
+mod disk;
+mod error;
+mod memory;
+#[expect(dead_code, reason = "some of it is for the simulated disk")]
+mod tree;
+
+#[cfg(test)]
+mod conformance;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use disk::DiskVfs;
+pub use error::{PathError, os_error};
+pub use memory::MemoryVfs;
 
 /// How a finished file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,10 +65,11 @@ pub trait Vfs: Debug + Send + Sync {
     /// Opens a finished file for reading. `InvalidInput` if it is not a regular file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// The regular files and folders in `dir`, sorted by name.
+    /// Everything in `dir`, sorted by name: files, folders, and whatever else lies there.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
 
-    /// Renames a file, replacing `to` if it exists; atomic for whoever looks on.
+    /// Renames a file, replacing the file `to` if it exists; atomic for whoever looks on. Does
+    /// nothing if both are names of one file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -60,7 +85,8 @@ pub trait Vfs: Debug + Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes an exclusive lock on `path`, creating the file if need be. `WouldBlock` if another
-    /// owner, in this process or another, holds it. Released when the value is dropped.
+    /// owner, in this process or another, holds it. Released when the value is dropped. The file
+    /// must never be removed: whoever locks its successor would be a second owner.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
@@ -68,8 +94,9 @@ pub trait Vfs: Debug + Send + Sync {
         let file = self.open(path, Access::Buffered)?;
         let bytes = file.bytes();
         if bytes > limit {
-            let text = format!("{} has {bytes} bytes, more than {limit}", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            let text = format!("it has {bytes} bytes, more than the {limit} that make sense");
+            let found = io::Error::new(io::ErrorKind::InvalidData, text);
+            return Err(error::wrap("read", path, found));
         }
         let mut buffer = vec![0; bytes as usize];
         file.read_at(0, &mut buffer)?;
@@ -79,14 +106,15 @@ pub trait Vfs: Debug + Send + Sync {
 
 /// A file that is being appended to.
 pub trait WriteFile: Debug + Send + Sync {
-    /// Appends all of `bytes`, or fails having appended any part of them.
+    /// Appends all of `bytes`, or fails having appended any part of them (see
+    /// [`bytes`](WriteFile::bytes)).
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes all appended bytes and the file's length durable. After a failure nothing may be
     /// assumed of the bytes since the last success, and the call must not be tried again.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Bytes appended so far.
+    /// Bytes appended so far, those of a failed call's beginning included.
     fn bytes(&self) -> u64;
 }
 

@@ -1,0 +1,185 @@
+//! Real files.
+//!
+//! What is asked of the system, and why:
+//! 1. A file is created with `O_EXCL` and mode 0600 (folders 0700): never over another file, never
+//!    readable to strangers. Nothing is ever truncated or overwritten.
+//! 2. The last component of a path is never followed if it is a symbolic link (the store's own
+//!    directory may be one).
+//! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in a
+//!    file's place is an error, not a hang.
+//! 4. Locks belong to the open file (`flock`): a second open in the same process is refused too, and
+//!    closing another handle on the same file releases nothing. After locking, the inode locked must
+//!    still be the one at the path; otherwise somebody replaced the file, and the lock is on a
+//!    corpse. A forked child shares its parent's locks; network file systems may not honour them.
+//!
+//! All handles are `O_CLOEXEC`.
+
+mod map;
+mod read;
+mod write;
+
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::error::{refuse, wrap, wrap_to};
+use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const DIR_MODE: Mode = Mode::RWXU;
+const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
+
+/// How often a lock file may be replaced under our hands before we give up.
+const LOCK_ATTEMPTS: usize = 16;
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiskVfs;
+
+impl Vfs for DiskVfs {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = open_file(path, flags).map_err(|error| wrap("create", path, error))?;
+        Ok(Box::new(write::Writer::new(file, path)))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let file = open_regular(path, OFlags::RDONLY, "open")?;
+        let bytes = file.metadata().map_err(|error| wrap("open", path, error))?.len();
+        Ok(read::reader(file, path, bytes, access))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let failed = |error| wrap("list", dir, error);
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            // This is lstat: a symbolic link is not a regular file, whatever it points to.
+            match entry.metadata() {
+                Ok(found) if found.is_file() => {
+                    entries.push(DirEntry { name, bytes: found.len(), is_file: true });
+                }
+                Ok(_) => entries.push(DirEntry { name, bytes: 0, is_file: false }),
+                // Removed while we looked.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(wrap("list", &entry.path(), error)),
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rustix::fs::rename(from, to).map_err(|error| wrap_to("rename", from, to, error))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        rustix::fs::unlink(path).map_err(|error| wrap("remove", path, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rustix::fs::link(from, to).map_err(|error| wrap_to("link", from, to, error))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        rustix::fs::mkdir(path, DIR_MODE).map_err(|error| wrap("create", path, error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let failed = |error| wrap("sync", dir, error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()));
+        let folder = File::from(opened.map_err(|error| failed(error.into()))?);
+        folder.sync_all().map_err(failed)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        lock_opened(path, || open_lock(path))
+    }
+}
+
+/// An open file with an exclusive `flock`, which ends with it.
+#[derive(Debug)]
+struct DiskLock {
+    _file: File,
+}
+
+impl FileLock for DiskLock {}
+
+fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
+    retry_on_intr(|| rustix::fs::open(path, flags | ALWAYS, FILE_MODE)).map(File::from)
+}
+
+/// Opens what must prove to be a regular file, without ever waiting for a FIFO's other end.
+fn open_regular(path: &Path, flags: OFlags, action: &'static str) -> io::Result<File> {
+    let strange = || refuse(ErrorKind::InvalidInput, action, path, "not a regular file");
+    let file = open_file(path, flags | OFlags::NONBLOCK).map_err(|error| match error {
+        // A symbolic link; a socket or a device without a driver; a folder opened for writing.
+        Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR => strange(),
+        _ => wrap(action, path, error),
+    })?;
+    let found = file.metadata().map_err(|error| wrap(action, path, error))?;
+    if found.is_file() { Ok(file) } else { Err(strange()) }
+}
+
+/// Opens a lock file for writing (some file systems lock nothing else), or for reading where the
+/// store may not be written to.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let opened = open_regular(path, OFlags::RDWR | OFlags::CREATE, "lock");
+    match opened {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            open_regular(path, OFlags::RDONLY, "lock").map_err(|second| {
+                // What stopped us is that it cannot be created, not that it is missing.
+                if second.kind() == ErrorKind::NotFound { error } else { second }
+            })
+        }
+        opened => opened,
+    }
+}
+
+/// Locks what `open` yields, until that is what `path` names.
+fn lock_opened(
+    path: &Path,
+    mut open: impl FnMut() -> io::Result<File>,
+) -> io::Result<Box<dyn FileLock>> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let file = open()?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let why = "another owner holds the lock";
+                return Err(refuse(ErrorKind::WouldBlock, "lock", path, why));
+            }
+            Err(TryLockError::Error(error)) => return Err(wrap("lock", path, error)),
+        }
+        if is_at(&file, path).map_err(|error| wrap("lock", path, error))? {
+            return Ok(Box::new(DiskLock { _file: file }));
+        }
+    }
+    let why = "the file is being replaced again and again";
+    Err(refuse(ErrorKind::WouldBlock, "lock", path, why))
+}
+
+/// Whether the open file is the one that `path` names now.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => Ok(there.dev() == ours.dev() && there.ino() == ours.ino()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Reading a finished file, in one of three ways.
+//!
+//! A mapped file keeps no file handle: the map outlives it, and handles are scarce. Where the map is
+//! refused, and where the file system will not have `O_DIRECT`, reads are buffered ones: the bytes
+//! are the same.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::map::map;
+use crate::error::{check_range, end_of_file, os_error, wrap};
+use crate::{Access, ReadFile};
+
+/// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
+/// for 512 or 4096.
+const ALIGN: usize = 4096;
+
+/// Longest single `O_DIRECT` read, in bytes; longer ranges take several.
+const DIRECT_BYTES: usize = 1 << 20;
+
+/// A reader for `file`, which is `bytes` long.
+pub(super) fn reader(file: File, path: &Path, bytes: u64, access: Access) -> Arc<dyn ReadFile> {
+    let path = path.to_path_buf();
+    match access {
+        Access::Buffered => {}
+        Access::Mapped => {
+            // An empty map is an error in itself.
+            let length = usize::try_from(bytes).ok().filter(|&length| length > 0);
+            if let Some(Ok(map)) = length.map(|length| map(&file, length)) {
+                return Arc::new(MappedFile { map, path });
+            }
+        }
+        Access::Direct => {
+            if set_direct(&file, true).is_ok() {
+                return Arc::new(DirectFile { file: BufferedFile { file, path, bytes } });
+            }
+        }
+    }
+    Arc::new(BufferedFile { file, path, bytes })
+}
+
+#[derive(Debug)]
+struct BufferedFile {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl ReadFile for BufferedFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_range(&self.path, self.bytes, offset, buffer.len())?;
+        // Carries on after short reads and interrupts.
+        self.file.read_exact_at(buffer, offset).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => end_of_file(&self.path),
+            _ => wrap("read", &self.path, error),
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[derive(Debug)]
+struct MappedFile {
+    map: Mmap,
+    path: PathBuf,
+}
+
+impl ReadFile for MappedFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_range(&self.path, self.bytes(), offset, buffer.len())?;
+        // In range, so the offset is a usize.
+        let start = offset as usize;
+        let found = self.map.get(start..start + buffer.len());
+        buffer.copy_from_slice(found.ok_or_else(|| end_of_file(&self.path))?);
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    fn mapped(&self) -> Option<&[u8]> {
+        Some(&self.map)
+    }
+}
+
+/// A file opened with `O_DIRECT`.
+#[derive(Debug)]
+struct DirectFile {
+    file: BufferedFile,
+}
+
+impl ReadFile for DirectFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let BufferedFile { file, path, bytes } = &self.file;
+        check_range(path, *bytes, offset, buffer.len())?;
+        let mut offset = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let lead = (offset % ALIGN as u64) as usize;
+            let (piece, after) = rest.split_at_mut(rest.len().min(DIRECT_BYTES - lead));
+            let done: io::Result<()> =
+                with_aligned((lead + piece.len()).next_multiple_of(ALIGN), |space| {
+                    read_aligned(file, offset - lead as u64, space, lead + piece.len())?;
+                    piece.copy_from_slice(&space[lead..lead + piece.len()]);
+                    Ok(())
+                });
+            match done {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(end_of_file(path));
+                }
+                // Accepted when opened and refused now (a larger grid, a file system in between):
+                // from here on this handle reads through the page cache, which accepts anything.
+                Err(error) if os_error(&error) == Some(Errno::INVAL.raw_os_error()) => {
+                    set_direct(file, false).map_err(|error| wrap("read", path, error))?;
+                    file.read_exact_at(piece, offset).map_err(|error| wrap("read", path, error))?;
+                }
+                Err(error) => return Err(wrap("read", path, error)),
+            }
+            offset += piece.len() as u64;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes
+    }
+}
+
+/// Fills at least the first `wanted` bytes of `space`; its address, its length and `start` are
+/// multiples of [`ALIGN`].
+fn read_aligned(file: &File, start: u64, space: &mut [u8], wanted: usize) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < wanted {
+        match file.read_at(&mut space[filled..], start + filled as u64) {
+            Ok(read) if filled + read >= wanted => return Ok(()),
+            Ok(read) => {
+                // A short read carries on from the grid; one that gained no grid line is the end.
+                let next = (filled + read) / ALIGN * ALIGN;
+                if next <= filled {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                filled = next;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Lends this thread's buffer, `length` bytes from an address that is a multiple of [`ALIGN`].
+fn with_aligned<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    thread_local! {
+        static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    SPACE.with_borrow_mut(|space| {
+        if space.len() < length + ALIGN {
+            *space = vec![0; length + ALIGN];
+        }
+        let address = space.as_ptr().addr();
+        let start = address.next_multiple_of(ALIGN) - address;
+        work(&mut space[start..start + length])
+    })
+}
+
+/// Switches `O_DIRECT` on or off; an error where the file system knows no such thing.
+fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}

@@ -1,0 +1,174 @@
+#![expect(clippy::disallowed_methods, reason = "these tests play the stranger")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::os_error;
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a place for temporary files");
+    let path = dir.path().to_path_buf();
+    (dir, path)
+}
+
+#[test]
+fn conforms() {
+    let (_dir, path) = folder();
+    crate::conformance::check(&DiskVfs, &path);
+}
+
+#[test]
+fn conforms_on_a_file_system_in_memory() {
+    // Older kernels refuse O_DIRECT there: reads must fall back.
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    crate::conformance::check(&DiskVfs, dir.path());
+}
+
+#[test]
+fn files_and_folders_are_private() {
+    let (_dir, path) = folder();
+    DiskVfs.create(&path.join("file")).expect("a new file");
+    DiskVfs.create_dir(&path.join("folder")).expect("a new folder");
+    let mode =
+        |name: &str| fs::metadata(path.join(name)).expect("it is there").permissions().mode();
+    assert_eq!(mode("file") & 0o077, 0);
+    assert_eq!(mode("folder") & 0o077, 0);
+}
+
+#[test]
+fn a_fifo_in_a_files_place_is_refused_and_not_waited_for() {
+    let (_dir, path) = folder();
+    let fifo = path.join("CURRENT");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, FILE_MODE, 0)
+        .expect("FIFOs can be made in a temporary folder");
+    let start = Instant::now();
+    let work = thread::spawn(move || {
+        for access in [Access::Buffered, Access::Mapped, Access::Direct] {
+            let error = DiskVfs.open(&fifo, access).expect_err("no regular file");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        }
+        let error = DiskVfs.lock(&fifo).expect_err("no regular file");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    });
+    while !work.is_finished() {
+        assert!(start.elapsed() < Duration::from_secs(20), "opening a FIFO hangs");
+        thread::sleep(Duration::from_millis(1));
+    }
+    work.join().expect("refused as it should be");
+}
+
+#[test]
+fn symbolic_links_are_listed_as_foreign_and_not_followed() {
+    let (_dir, path) = folder();
+    let (target, link) = (path.join("target"), path.join("link"));
+    fs::write(&target, b"bytes").expect("room for it");
+    symlink(&target, &link).expect("a free name");
+    symlink("nowhere", path.join("dangling")).expect("a free name");
+    for result in [DiskVfs.open(&link, Access::Buffered).map(drop), DiskVfs.lock(&link).map(drop)] {
+        let error = result.expect_err("not followed");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    let error = DiskVfs.create(&path.join("dangling")).expect_err("not followed");
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert!(!path.join("nowhere").exists());
+    let entries = DiskVfs.list(&path).expect("it is there");
+    let found: Vec<_> = entries.iter().map(|entry| (entry.bytes, entry.is_file)).collect();
+    assert_eq!(found, [(0, false), (0, false), (5, true)]);
+}
+
+#[test]
+fn a_linked_store_directory_and_strange_names_are_fine() {
+    use std::os::unix::ffi::OsStringExt;
+    let (_dir, path) = folder();
+    let strange = std::ffi::OsString::from_vec(b"sp ace \xff\xfe".to_vec());
+    let store = path.join(&strange);
+    DiskVfs.create_dir(&store).expect("a new folder");
+    symlink(&store, path.join("link")).expect("a free name");
+    let file = path.join("link").join(&strange);
+    DiskVfs.create(&file).expect("a new file").append(b"x").expect("room for it");
+    DiskVfs.sync_dir(&path.join("link")).expect("a folder behind a link");
+    let entries = DiskVfs.list(&path.join("link")).expect("a folder behind a link");
+    assert_eq!(entries, [DirEntry { name: strange, bytes: 1, is_file: true }]);
+}
+
+/// Between opening the lock file and locking it somebody replaces it: a lock on the old file would
+/// leave the new one free for a second owner.
+#[test]
+fn a_lock_file_replaced_before_it_is_locked_is_opened_again() {
+    let (_dir, path) = folder();
+    let lock = path.join("LOCK");
+    let mut opened = 0;
+    let held = lock_opened(&lock, || {
+        let file = open_lock(&lock)?;
+        opened += 1;
+        match opened {
+            1 => fs::rename(&lock, path.join("aside"))?,
+            2 => fs::remove_file(&lock)?,
+            _ => {}
+        }
+        Ok(file)
+    });
+    assert_eq!(opened, 3);
+    let held = held.expect("the third was left in peace");
+    let error = DiskVfs.lock(&lock).expect_err("held");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    drop(held);
+    let held = lock_opened(&lock, || {
+        let file = open_lock(&lock)?;
+        fs::remove_file(&lock)?;
+        Ok(file)
+    });
+    assert_eq!(held.expect_err("this never ends").kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_store_that_may_not_be_written_to_can_be_locked() {
+    let (_dir, path) = folder();
+    let lock = path.join("LOCK");
+    fs::write(&lock, b"").expect("room for it");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o400)).expect("ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).expect("ours");
+    let held = DiskVfs.lock(&lock).expect("reading is enough");
+    assert!(DiskVfs.lock(&lock).is_err());
+    drop(held);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
+}
+
+#[test]
+fn errors_keep_the_systems_number() {
+    let (_dir, path) = folder();
+    let error = DiskVfs.open(&path.join("missing"), Access::Buffered).expect_err("missing");
+    assert_eq!(os_error(&error), Some(Errno::NOENT.raw_os_error()));
+    let text = error.to_string();
+    assert!(text.starts_with("cannot open ") && text.contains("missing: No such file"), "{text}");
+}
+
+#[test]
+fn a_map_outlives_its_file_handle_and_name() {
+    let (_dir, path) = folder();
+    let file = path.join("1.sst");
+    DiskVfs.create(&file).expect("a new file").append(b"mapped").expect("room for it");
+    let reader = DiskVfs.open(&file, Access::Mapped).expect("it is there");
+    DiskVfs.remove(&file).expect("it is there");
+    assert_eq!(reader.mapped(), Some(&b"mapped"[..]));
+}
+
+#[test]
+fn a_file_that_shrinks_behind_our_back_is_an_error_and_no_short_read() {
+    let (_dir, path) = folder();
+    let file = path.join("1.sst");
+    for access in [Access::Buffered, Access::Direct] {
+        fs::write(&file, vec![7; 20_000]).expect("room for it");
+        let reader = DiskVfs.open(&file, access).expect("it is there");
+        fs::write(&file, vec![7; 9_000]).expect("room for it");
+        reader.read_at(0, &mut vec![0; 9_000]).expect("still there");
+        let error = reader.read_at(8_000, &mut vec![0; 2_000]).expect_err("half of it is gone");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{access:?} {error}");
+        let error = reader.read_at(16_000, &mut [0; 10]).expect_err("gone");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{access:?} {error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Appending to a real file.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::WriteFile;
+use crate::error::wrap;
+
+/// A created file, written at its end by `pwrite`.
+#[derive(Debug)]
+pub(super) struct Writer {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Writer {
+    pub(super) fn new(file: File, path: &Path) -> Self {
+        Self { file, path: path.to_path_buf(), bytes: 0 }
+    }
+}
+
+impl WriteFile for Writer {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Self { file, path, bytes: end } = self;
+        write_fully(bytes, end, |rest, offset| file.write_at(rest, offset))
+            .map_err(|error| wrap("write to", path, error))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // fdatasync: the data, and of the metadata what is needed to read it back (the length).
+        self.file.sync_data().map_err(|error| wrap("sync", &self.path, error))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// Calls `write(rest, offset)` until all of `bytes` is written, advancing `end` by what was.
+fn write_fully(
+    mut bytes: &[u8],
+    end: &mut u64,
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match write(bytes, *end) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                *end += written as u64;
+                bytes = bytes.get(written..).unwrap_or_default();
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes `"0123456789"` with each call answered from `answers`; what arrived, and the result.
+    fn run(answers: &[Result<usize, i32>]) -> (Vec<u8>, u64, io::Result<()>) {
+        let mut answers = answers.iter();
+        let mut got = Vec::new();
+        let mut end = 100;
+        let result = write_fully(b"0123456789", &mut end, |rest, offset| {
+            assert_eq!(offset, 100 + got.len() as u64, "each piece goes where the last one ended");
+            let answer = answers.next().expect("a call more than was expected");
+            let written = answer.map_err(io::Error::from_raw_os_error)?;
+            got.extend_from_slice(&rest[..written]);
+            Ok(written)
+        });
+        assert!(answers.next().is_none(), "a call fewer than was expected");
+        (got, end, result)
+    }
+
+    #[test]
+    fn short_writes_and_interrupts_are_carried_on() {
+        const EINTR: i32 = 4;
+        let (got, end, result) = run(&[Ok(3), Err(EINTR), Err(EINTR), Ok(1), Ok(6)]);
+        assert_eq!((got.as_slice(), end), (&b"0123456789"[..], 110));
+        result.expect("all was written");
+    }
+
+    #[test]
+    fn a_failure_says_how_much_was_written_before_it() {
+        let (got, end, result) = run(&[Ok(3), Err(28)]);
+        assert_eq!((got.as_slice(), end), (&b"012"[..], 103));
+        assert_eq!(result.expect_err("full").kind(), ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_write_of_nothing_is_an_error_and_no_endless_loop() {
+        let (_, _, result) = run(&[Ok(2), Ok(0)]);
+        assert_eq!(result.expect_err("no progress").kind(), ErrorKind::WriteZero);
+    }
+}

@@ -1,0 +1,134 @@
+//! Errors that name their file.
+//!
+//! The system says "No such file or directory" and not which. Every error that leaves this crate
+//! is an [`io::Error`] of the original kind around a [`PathError`], which prints what was tried and
+//! on which path, and whose source is the original error.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An I/O error, what was being done, and to which file.
+///
+/// Found inside the [`io::Error`]s of this crate by [`io::Error::get_ref`] and a downcast.
+#[derive(Debug)]
+pub struct PathError {
+    action: &'static str,
+    path: PathBuf,
+    to: Option<PathBuf>,
+    source: io::Error,
+}
+
+impl PathError {
+    /// The path that was worked on; the old name, where a file was to get a new one.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The original error's number, where the system gave one.
+    pub fn os_error(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}", self.action, self.path.display())?;
+        if let Some(to) = &self.to {
+            write!(f, " to {}", to.display())?;
+        }
+        write!(f, ": {}", self.source)
+    }
+}
+
+impl Error for PathError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// The operating system's error number behind `error`, whether it is wrapped in a [`PathError`] or
+/// not.
+pub fn os_error(error: &io::Error) -> Option<i32> {
+    let wrapped = || error.get_ref()?.downcast_ref::<PathError>()?.os_error();
+    error.raw_os_error().or_else(wrapped)
+}
+
+/// Wraps `source`: "cannot `action` `path`: ...".
+pub(crate) fn wrap(action: &'static str, path: &Path, source: impl Into<io::Error>) -> io::Error {
+    wrap_pair(action, path, None, source.into())
+}
+
+/// Wraps `source`: "cannot `action` `from` to `to`: ...".
+pub(crate) fn wrap_to(
+    action: &'static str,
+    from: &Path,
+    to: &Path,
+    source: impl Into<io::Error>,
+) -> io::Error {
+    wrap_pair(action, from, Some(to.to_path_buf()), source.into())
+}
+
+fn wrap_pair(
+    action: &'static str,
+    path: &Path,
+    to: Option<PathBuf>,
+    source: io::Error,
+) -> io::Error {
+    io::Error::new(source.kind(), PathError { action, path: path.to_path_buf(), to, source })
+}
+
+/// An error that this crate found itself, in words.
+pub(crate) fn refuse(
+    kind: io::ErrorKind,
+    action: &'static str,
+    path: &Path,
+    why: &'static str,
+) -> io::Error {
+    wrap(action, path, io::Error::new(kind, why))
+}
+
+/// The length check of every reader: `offset..offset + length` must lie inside the file.
+pub(crate) fn check_range(path: &Path, bytes: u64, offset: u64, length: usize) -> io::Result<()> {
+    match offset.checked_add(length as u64) {
+        Some(end) if end <= bytes => Ok(()),
+        _ => Err(end_of_file(path)),
+    }
+}
+
+/// The file ends before the bytes that were asked for.
+pub(crate) fn end_of_file(path: &Path) -> io::Error {
+    let why = "the file ends before the bytes that were asked for";
+    refuse(io::ErrorKind::UnexpectedEof, "read", path, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrapped_error_names_the_path_and_keeps_kind_and_number() {
+        let error = wrap("create", Path::new("a/b.log"), io::Error::from_raw_os_error(28));
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(error.raw_os_error(), None);
+        assert_eq!(os_error(&error), Some(28));
+        assert_eq!(os_error(&io::Error::from_raw_os_error(5)), Some(5));
+        assert_eq!(os_error(&io::Error::other("no number")), None);
+        let text = error.to_string();
+        assert!(text.starts_with("cannot create a/b.log: No space left"), "{text}");
+        let source = error.source().expect("the original error");
+        assert!(source.downcast_ref::<io::Error>().is_some_and(|e| e.raw_os_error() == Some(28)));
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused_without_overflow() {
+        let path = Path::new("x");
+        assert!(check_range(path, 10, 0, 10).is_ok());
+        assert!(check_range(path, 10, 10, 0).is_ok());
+        for (offset, length) in [(0, 11), (10, 1), (11, 0), (u64::MAX, 1), (u64::MAX, usize::MAX)] {
+            let error = check_range(path, 10, offset, length).expect_err("out of range");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}

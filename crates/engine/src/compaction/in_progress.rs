@@ -1,0 +1,84 @@
+//! Which merges are running: what the planner must keep away from.
+//!
+//! Invariants, checked whenever a plan starts:
+//! 1. No table is an input of two running plans.
+//! 2. No two running plans write overlapping key ranges into one level.
+
+use std::collections::HashSet;
+
+use super::key_range::KeyRange;
+use super::plan::Plan;
+
+/// Names one running plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobId(u64);
+
+/// The plans being run.
+#[derive(Debug, Default)]
+pub(crate) struct InProgress {
+    jobs: Vec<Job>,
+    /// File numbers of all inputs.
+    busy: HashSet<u64>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    id: JobId,
+    inputs: Vec<u64>,
+    output_level: usize,
+    range: KeyRange,
+}
+
+impl InProgress {
+    /// Marks `plan` as running. `None`, and nothing changes, if it collides with a running plan:
+    /// it was made from an older state and must be made anew.
+    pub(crate) fn start(&mut self, plan: &Plan) -> Option<JobId> {
+        let shared = plan.tables().any(|table| self.is_busy(table.number));
+        if shared || self.writes_into(plan.output_level, &plan.range) {
+            return None;
+        }
+        let id = JobId(self.next_id);
+        self.next_id += 1;
+        let inputs: Vec<u64> = plan.tables().map(|table| table.number).collect();
+        self.busy.extend(&inputs);
+        let (output_level, range) = (plan.output_level, plan.range.clone());
+        self.jobs.push(Job { id, inputs, output_level, range });
+        Some(id)
+    }
+
+    /// Forgets a plan, whether it was installed or given up. Called in the same critical section
+    /// that installs its outputs, so that no planner sees one without the other.
+    pub(crate) fn finish(&mut self, id: JobId) {
+        if let Some(at) = self.jobs.iter().position(|job| job.id == id) {
+            for number in self.jobs.swap_remove(at).inputs {
+                self.busy.remove(&number);
+            }
+        }
+    }
+
+    /// Whether nothing runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Whether the table with this file number is an input of a running plan.
+    pub(crate) fn is_busy(&self, number: u64) -> bool {
+        self.busy.contains(&number)
+    }
+
+    /// Whether a running plan will put tables into `level` that may meet `range`.
+    pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
+        self.jobs.iter().any(|job| job.output_level == level && job.range.overlaps(range))
+    }
+
+    /// Whether a running plan will put tables into `level`.
+    pub(crate) fn fills(&self, level: usize) -> bool {
+        self.jobs.iter().any(|job| job.output_level == level)
+    }
+
+    /// The ranges of all running plans.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
+        self.jobs.iter().map(|job| &job.range)
+    }
+}

@@ -1,0 +1,142 @@
+//! The drop rule: which versions of a key a merge keeps.
+//!
+//! Live snapshots divide the versions of a key into stripes: two versions lie in one stripe if
+//! every snapshot, and the present, sees both or neither. In steps, newest version first:
+//!
+//! 1. The newest version of each stripe is kept: some reader may see it. Those behind it in the
+//!    stripe are hidden from everyone.
+//! 2. A tombstone kept by rule 1 in the oldest stripe (at or below the oldest snapshot, or any if
+//!    there is none) is dropped all the same if nothing older can lie outside the merge: there is
+//!    nothing left for it to hide.
+//!
+//! The snapshots must be read, under the lock under which snapshots register, after all inputs of
+//! the merge were visible: a snapshot that registers later then sees the newest version of all.
+//!
+//! Called by flushes and merges, for each entry in the order of
+//! [`compare_internal`](trommel_base::compare_internal).
+
+use trommel_base::{EntryKind, SeqNo};
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes to the output.
+    Keep,
+    /// A newer version of its key hides it from every reader.
+    Hidden,
+    /// It is a tombstone with nothing left to hide.
+    Spent,
+}
+
+/// Judges the entries of one merge.
+#[derive(Debug)]
+pub(crate) struct DropRule {
+    /// Ascending.
+    snapshots: Vec<SeqNo>,
+    key: Vec<u8>,
+    /// The stripe of the last entry judged, if that had this key: how many snapshots do not see it.
+    stripe: Option<usize>,
+}
+
+impl DropRule {
+    /// The rule under these live snapshots, in any order.
+    pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        Self { snapshots, key: Vec::new(), stripe: None }
+    }
+
+    /// Judges the next entry. `older_exists` is asked only about a tombstone that hangs on the
+    /// answer: may versions of this key older than the entry lie anywhere outside the merge?
+    pub(crate) fn judge(
+        &mut self,
+        key: &[u8],
+        seqno: SeqNo,
+        kind: EntryKind,
+        older_exists: impl FnOnce() -> bool,
+    ) -> Verdict {
+        if self.stripe.is_none() || self.key != key {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.stripe = None;
+        }
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno);
+        if self.stripe == Some(stripe) {
+            return Verdict::Hidden;
+        }
+        self.stripe = Some(stripe);
+        if kind == EntryKind::Delete && stripe == 0 && !older_exists() {
+            return Verdict::Spent;
+        }
+        Verdict::Keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUT: EntryKind = EntryKind::Put;
+    const DELETE: EntryKind = EntryKind::Delete;
+
+    /// The seqnos kept of one key's `versions`, newest first.
+    fn kept(snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)], older: bool) -> Vec<SeqNo> {
+        let mut rule = DropRule::new(snapshots.to_vec());
+        let keep = |(seqno, kind): &&(SeqNo, EntryKind)| {
+            rule.judge(b"k", *seqno, *kind, || older) == Verdict::Keep
+        };
+        versions.iter().filter(keep).map(|(seqno, _)| *seqno).collect()
+    }
+
+    #[test]
+    fn the_newest_version_at_or_below_each_snapshot_stays() {
+        let puts = [(9, PUT), (8, PUT), (5, PUT), (4, PUT), (3, PUT), (1, PUT)];
+        assert_eq!(kept(&[], &puts, true), [9]);
+        assert_eq!(kept(&[9], &puts, true), [9]);
+        assert_eq!(kept(&[8], &puts, true), [9, 8]);
+        assert_eq!(kept(&[7], &puts, true), [9, 5]);
+        assert_eq!(kept(&[4, 2, 4, 5], &puts, true), [9, 5, 4, 1]);
+        assert_eq!(kept(&[0], &puts, true), [9], "no version is that old");
+        assert_eq!(kept(&[100], &puts, true), [9]);
+    }
+
+    /// lsm-tree's issue 321 asks whether garbage collection drops the version that the oldest
+    /// snapshot needs: with the snapshot exactly at, just above and just below each version, not
+    /// here.
+    #[test]
+    fn the_version_that_the_oldest_snapshot_needs_stays() {
+        let puts = [(30, PUT), (20, PUT), (10, PUT)];
+        for snapshot in 0..40 {
+            let needed = puts.iter().map(|put| put.0).find(|seqno| *seqno <= snapshot);
+            let kept = kept(&[snapshot], &puts, false);
+            assert!(kept.contains(&30));
+            assert!(needed.is_none_or(|needed| kept.contains(&needed)), "snapshot {snapshot}");
+            assert!(kept.len() <= 2);
+        }
+    }
+
+    #[test]
+    fn a_tombstone_goes_only_when_nobody_could_see_what_it_hides() {
+        let deleted = [(9, DELETE), (5, PUT)];
+        assert_eq!(kept(&[], &deleted, true), [9], "something older lies elsewhere");
+        assert_eq!(kept(&[], &deleted, false), []);
+        assert_eq!(kept(&[9], &deleted, false), [], "the snapshot sees the deletion");
+        assert_eq!(kept(&[8], &deleted, false), [9, 5], "the snapshot sees the value");
+        assert_eq!(kept(&[4], &deleted, false), [9], "above the oldest snapshot");
+        let again = [(9, PUT), (7, DELETE), (5, PUT)];
+        assert_eq!(kept(&[], &again, false), [9]);
+        assert_eq!(kept(&[7], &again, false), [9], "the tombstone is spent, what it hid is hidden");
+        assert_eq!(kept(&[6], &again, false), [9, 5]);
+        assert_eq!(kept(&[8, 6], &again, false), [9, 7, 5]);
+    }
+
+    #[test]
+    fn each_key_starts_anew() {
+        let mut rule = DropRule::new(Vec::new());
+        assert_eq!(rule.judge(b"", 5, PUT, || true), Verdict::Keep, "the empty key");
+        assert_eq!(rule.judge(b"", 4, PUT, || true), Verdict::Hidden);
+        assert_eq!(rule.judge(b"a", 3, DELETE, || false), Verdict::Spent);
+        assert_eq!(rule.judge(b"a", 2, DELETE, || false), Verdict::Hidden);
+        assert_eq!(rule.judge(b"b", 3, PUT, || true), Verdict::Keep, "of the same stripe");
+    }
+}

@@ -1,0 +1,68 @@
+//! What steers compaction: sizes, triggers and the marks of back-pressure.
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = KIB << 10;
+const GIB: u64 = MIB << 10;
+
+/// How many tables' worth of bytes one merge may read.
+const JOB_TABLES: u64 = 25;
+/// How many tables' worth of bytes of the level below its own one table may overlap.
+const GRANDPARENT_TABLES: u64 = 10;
+
+/// What steers compaction; all of it may change on a live store.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CompactionOptions {
+    /// Runs in level 0 from which on they are merged into the base level; at least 1.
+    pub(crate) l0_trigger: usize,
+    /// Bytes that the base level may hold before a level is opened above it; at least 1.
+    pub(crate) base_level_bytes: u64,
+    /// How many times larger each level is than the one above it; at least 2.
+    pub(crate) level_ratio: u64,
+    /// Bytes at which an output table is closed; at least 1.
+    pub(crate) table_bytes: u64,
+    /// Runs in level 0 from which on writers are slowed.
+    pub(crate) slow_runs: usize,
+    /// Runs in level 0 at which writers stop; more than `slow_runs`.
+    pub(crate) stop_runs: usize,
+    /// Bytes of compaction debt from which on writers are slowed.
+    pub(crate) slow_debt_bytes: u64,
+    /// Bytes of compaction debt at which writers stop; more than `slow_debt_bytes`.
+    pub(crate) stop_debt_bytes: u64,
+    /// Memtables that may wait for their flush; at least 1.
+    pub(crate) max_frozen_memtables: usize,
+    /// Bytes per second granted to writers where slowing starts.
+    pub(crate) fastest_slowed_rate: u64,
+    /// Bytes per second granted to writers just before they stop.
+    pub(crate) slowest_rate: u64,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        Self {
+            l0_trigger: 4,
+            base_level_bytes: 256 * MIB,
+            level_ratio: 10,
+            table_bytes: 64 * MIB,
+            slow_runs: 12,
+            stop_runs: 24,
+            slow_debt_bytes: 2 * GIB,
+            stop_debt_bytes: 4 * GIB,
+            max_frozen_memtables: 4,
+            fastest_slowed_rate: 256 * MIB,
+            slowest_rate: MIB,
+        }
+    }
+}
+
+impl CompactionOptions {
+    /// Bytes that one merge may grow to by choice; the tables it cannot do without may be more.
+    pub(crate) fn max_job_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(JOB_TABLES)
+    }
+
+    /// Bytes of the level below its own that one table may overlap, so that its own next merge
+    /// stays bounded.
+    pub(crate) fn max_grandparent_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(GRANDPARENT_TABLES)
+    }
+}

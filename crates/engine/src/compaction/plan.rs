@@ -1,0 +1,291 @@
+//! Choosing the next merge: a pure function from a version to a plan. The worker that runs a plan
+//! makes no choices.
+//!
+//! 1. Each level gets a score ([`Shape`]); levels from 1 on are tried, the highest score first.
+//! 2. Level 0 offers its groups of runs that overlap one another, the largest first: whoever is
+//!    moved down takes everything older beside it along. A deeper level offers its tables, the one
+//!    that overlaps the fewest bytes of the next level per byte of its own first: that moves most
+//!    bytes down per byte written. Tombstones count double, for they free what they meet.
+//! 3. The offer is closed under equal boundary keys, joined by all tables of the output level that
+//!    it overlaps, and grown by tables of its own level that cost no further output-level table.
+//! 4. It is refused, and the next one tried, where it would touch a running plan.
+//! 5. With nothing to merge it with, a table is moved without being read, unless it overlaps so
+//!    much of the level below the output that its next merge would be too large.
+//!
+//! Invariants of every plan:
+//! * It shares no table with a running plan, and no range with one that writes into its output
+//!   level.
+//! * Nothing older than any of its inputs stays in its key ranges at or above the output level:
+//!   not in level 0, not in the levels that it skips, not in the outputs of running plans.
+//! * A table of any level below 0 that shares a user key with an input of that level is an input.
+//!
+//! Source: the leveled compaction of LevelDB and RocksDB; the order of the levels' scores follows
+//! Pebble.
+
+use std::sync::Arc;
+
+use crate::version::{LEVELS, TableFile, Version};
+
+use super::in_progress::InProgress;
+use super::key_range::{KeyRange, total_bytes};
+use super::options::CompactionOptions;
+use super::shape::Shape;
+
+/// Why a plan was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Level 0 has too many runs.
+    Runs,
+    /// The level holds more than its target.
+    Bytes,
+    /// Somebody asked for the range to be compacted.
+    Range,
+}
+
+/// One merge, decided in full.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The level the plan starts from.
+    pub(crate) level: usize,
+    /// Its tables in `level`, in the level's order (level 0: newest first). Never empty.
+    pub(crate) upper: Vec<Arc<TableFile>>,
+    /// Where the outputs go; `level` itself where a level is rewritten in place.
+    pub(crate) output_level: usize,
+    /// Its tables in `output_level`, by key; empty where that is `level`.
+    pub(crate) lower: Vec<Arc<TableFile>>,
+    /// Whether the tables of `upper` go to the output level as they are.
+    pub(crate) trivial_move: bool,
+    /// Why.
+    pub(crate) reason: Reason,
+    /// The tables of the level below the output level that the inputs overlap, by key: where
+    /// outputs are best cut.
+    pub(crate) grandparents: Vec<Arc<TableFile>>,
+    /// All keys of the inputs lie in here.
+    pub(crate) range: KeyRange,
+}
+
+impl Plan {
+    /// All inputs.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.upper.iter().chain(&self.lower)
+    }
+
+    /// Bytes of all inputs.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        total_bytes(self.tables())
+    }
+}
+
+/// The next merge that `version` needs and the running plans allow.
+pub(crate) fn plan(
+    version: &Version,
+    busy: &InProgress,
+    options: &CompactionOptions,
+) -> Option<Plan> {
+    let planner = Planner { version, busy, options };
+    let shape = Shape::of(version, busy, options);
+    let mut scores = [0.0; LEVELS];
+    for (level, score) in scores.iter_mut().enumerate() {
+        *score = shape.score(level, version, busy, options);
+    }
+    let mut levels: Vec<usize> = (0..LEVELS - 1).filter(|level| scores[*level] >= 1.0).collect();
+    // A level that is itself too full is no place to move tables to: relieve it first.
+    let weight = |level: usize| {
+        let below = if level == 0 { shape.base } else { level + 1 };
+        scores[level] / f64::max(scores[below], 1.0)
+    };
+    levels.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
+    levels.into_iter().find_map(|level| match level {
+        0 => planner.out_of_level_0(shape.base),
+        _ => planner.out_of_level(level),
+    })
+}
+
+/// What every choice looks at.
+pub(super) struct Planner<'a> {
+    pub(super) version: &'a Version,
+    pub(super) busy: &'a InProgress,
+    pub(super) options: &'a CompactionOptions,
+}
+
+impl Planner<'_> {
+    /// A group of overlapping runs of level 0 into the base level, the largest group first.
+    fn out_of_level_0(&self, base: usize) -> Option<Plan> {
+        let mut groups = self.groups_of_level_0();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+        groups.into_iter().find_map(|group| self.complete(0, group, base, Reason::Runs))
+    }
+
+    /// The runs of level 0 in groups that do not overlap one another, the group with the oldest
+    /// run first.
+    pub(super) fn groups_of_level_0(&self) -> Vec<Vec<Arc<TableFile>>> {
+        let mut groups: Vec<Vec<Arc<TableFile>>> = Vec::new();
+        for table in self.version.levels[0].iter().rev() {
+            if groups.iter().flatten().all(|grouped| grouped.number != table.number) {
+                groups.push(self.closed(0, vec![Arc::clone(table)]));
+            }
+        }
+        groups
+    }
+
+    /// A table of `level` into the next, the one with the smallest overlap ratio first.
+    fn out_of_level(&self, level: usize) -> Option<Plan> {
+        let mut offers: Vec<(f64, &Arc<TableFile>)> = self.version.levels[level]
+            .iter()
+            .filter(|table| !self.busy.is_busy(table.number))
+            .map(|table| (self.overlap_ratio(level, table), table))
+            .collect();
+        offers.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        offers.into_iter().find_map(|(_, table)| {
+            self.complete(level, vec![Arc::clone(table)], level + 1, Reason::Bytes)
+        })
+    }
+
+    /// Bytes of the next level that must be rewritten per byte moved out of `level`.
+    fn overlap_ratio(&self, level: usize, table: &TableFile) -> f64 {
+        let overlapped = self.version.overlapping(level + 1, &table.smallest, &table.largest);
+        let tombstones = table.deletions as f64 / table.entries.max(1) as f64;
+        let weight = table.file_bytes.max(1) as f64 * (1.0 + tombstones);
+        total_bytes(&overlapped) as f64 / weight
+    }
+
+    /// Makes an offer of tables of `level` a plan, or refuses it.
+    pub(super) fn complete(
+        &self,
+        level: usize,
+        offer: Vec<Arc<TableFile>>,
+        output_level: usize,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let upper = self.closed(level, offer);
+        let lower = self.below(&upper, output_level)?;
+        let upper = self.grown(level, upper, &lower, output_level);
+        if upper.iter().chain(&lower).any(|table| self.busy.is_busy(table.number)) {
+            return None;
+        }
+        let range = KeyRange::hull(upper.iter().chain(&lower))?;
+        if self.busy.writes_into(output_level, &range)
+            || !self.may_pass(level, &upper, output_level)
+        {
+            return None;
+        }
+        let grandparents = self.grandparents(output_level, &range);
+        let trivial_move = lower.is_empty() && self.may_move(level, &upper, output_level);
+        Some(Plan { level, upper, output_level, lower, trivial_move, reason, grandparents, range })
+    }
+
+    /// Makes tables of a sorted `level` a plan that rewrites them in place, or refuses it.
+    pub(super) fn in_place(
+        &self,
+        level: usize,
+        offer: Vec<Arc<TableFile>>,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let upper = self.closed(level, offer);
+        let range = KeyRange::hull(&upper)?;
+        let touched = upper.iter().any(|table| self.busy.is_busy(table.number));
+        if touched || self.busy.writes_into(level, &range) {
+            return None;
+        }
+        let grandparents = self.grandparents(level, &range);
+        Some(Plan {
+            level,
+            upper,
+            output_level: level,
+            lower: Vec::new(),
+            trivial_move: false,
+            reason,
+            grandparents,
+            range,
+        })
+    }
+
+    /// The tables below `output_level` that meet `range`.
+    fn grandparents(&self, output_level: usize, range: &KeyRange) -> Vec<Arc<TableFile>> {
+        match output_level + 1 {
+            LEVELS => Vec::new(),
+            below => self.version.overlapping(below, &range.smallest, &range.largest),
+        }
+    }
+
+    /// `offer` with all tables of `level` that share a key with it, theirs, and so on; in the
+    /// level's order. In level 0 this is every run that overlaps, in deeper levels normally none.
+    fn closed(&self, level: usize, mut offer: Vec<Arc<TableFile>>) -> Vec<Arc<TableFile>> {
+        while let Some(range) = KeyRange::hull(&offer) {
+            let wider = self.version.overlapping(level, &range.smallest, &range.largest);
+            if wider.len() <= offer.len() {
+                break;
+            }
+            offer = wider;
+        }
+        offer
+    }
+
+    /// The tables of `output_level` that `upper` overlaps.
+    fn below(&self, upper: &[Arc<TableFile>], output_level: usize) -> Option<Vec<Arc<TableFile>>> {
+        let range = KeyRange::hull(upper)?;
+        let lower = self.version.overlapping(output_level, &range.smallest, &range.largest);
+        Some(self.closed(output_level, lower))
+    }
+
+    /// `upper` with further tables of its level that bring no further table of the output level
+    /// with them, while they are free and the job stays within its limit.
+    fn grown(
+        &self,
+        level: usize,
+        upper: Vec<Arc<TableFile>>,
+        lower: &[Arc<TableFile>],
+        output_level: usize,
+    ) -> Vec<Arc<TableFile>> {
+        let Some(range) = KeyRange::hull(upper.iter().chain(lower)) else { return upper };
+        let widest = self.version.overlapping(level, &range.smallest, &range.largest);
+        if level == 0 {
+            let widest = self.closed(0, widest);
+            return if self.is_no_dearer(&widest, lower, output_level) { widest } else { upper };
+        }
+        let is_in_upper = |table: &Arc<TableFile>| upper.iter().any(|t| t.number == table.number);
+        let Some(mut from) = widest.iter().position(is_in_upper) else { return upper };
+        let mut to = from + upper.len();
+        while from > 0 && self.is_no_dearer(&widest[from - 1..to], lower, output_level) {
+            from -= 1;
+        }
+        while to < widest.len() && self.is_no_dearer(&widest[from..to + 1], lower, output_level) {
+            to += 1;
+        }
+        widest[from..to].to_vec()
+    }
+
+    /// Whether a job may take all of `upper` with no more of the output level than `lower`.
+    fn is_no_dearer(
+        &self,
+        upper: &[Arc<TableFile>],
+        lower: &[Arc<TableFile>],
+        output_level: usize,
+    ) -> bool {
+        let bytes = total_bytes(upper.iter().chain(lower));
+        bytes <= self.options.max_job_bytes()
+            && upper.iter().all(|table| !self.busy.is_busy(table.number))
+            && self.below(upper, output_level).is_some_and(|below| below.len() == lower.len())
+    }
+
+    /// Whether nothing between `level` and `output_level`, now or when the running plans are done,
+    /// lies in the way of `upper`.
+    fn may_pass(&self, level: usize, upper: &[Arc<TableFile>], output_level: usize) -> bool {
+        let Some(range) = KeyRange::hull(upper) else { return false };
+        (level.max(1)..output_level).all(|between| {
+            let held = self.version.overlapping(between, &range.smallest, &range.largest);
+            let is_free = between == level || held.is_empty();
+            is_free && !self.busy.writes_into(between, &range)
+        })
+    }
+
+    /// Whether `upper`, which overlaps nothing in the output level, may go there unread.
+    fn may_move(&self, level: usize, upper: &[Arc<TableFile>], output_level: usize) -> bool {
+        let limit = self.options.max_grandparent_bytes();
+        let is_light = |table: &Arc<TableFile>| {
+            KeyRange::hull([table])
+                .is_some_and(|range| total_bytes(&self.grandparents(output_level, &range)) <= limit)
+        };
+        (level > 0 || upper.len() == 1) && upper.iter().all(is_light)
+    }
+}

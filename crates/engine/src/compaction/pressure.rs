@@ -1,0 +1,166 @@
+//! Back-pressure: how fast writers may go while flushes and merges lag behind.
+//!
+//! Each kind of backlog is a mark between 0 (where slowing starts) and 1 (where writers stop). The
+//! highest mark sets the rate, falling geometrically from the fastest to the slowest slowed rate:
+//! whatever merges can keep up with, some mark in between matches it, so writers settle at that
+//! speed instead of running into the stop and out again.
+//!
+//! Called by the write path whenever a memtable is frozen or a version installed.
+
+use super::options::CompactionOptions;
+
+/// What waits to be flushed and merged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Backlog {
+    /// Runs in level 0.
+    pub(crate) l0_runs: usize,
+    /// Bytes of compaction debt ([`debt`](super::shape::debt)).
+    pub(crate) debt: u64,
+    /// Memtables that wait for their flush.
+    pub(crate) frozen_memtables: usize,
+    /// How full the active memtable is, 0 to 1.
+    pub(crate) active_fill: f64,
+}
+
+/// Which backlog sets the pressure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Runs in level 0.
+    Level0,
+    /// Compaction debt.
+    Debt,
+    /// Memtables waiting for their flush.
+    Memtables,
+}
+
+/// What writers are asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pressure {
+    /// Nothing.
+    None,
+    /// To write no more than so many bytes per second, all together.
+    Delay {
+        /// Bytes per second; at least 1.
+        rate: u64,
+        /// Why.
+        cause: Cause,
+    },
+    /// To wait until the backlog is smaller.
+    Stop(Cause),
+}
+
+/// The pressure that `backlog` calls for.
+pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressure {
+    let slow_memtables = options.max_frozen_memtables.saturating_sub(1) as f64;
+    let memtables = backlog.frozen_memtables as f64 + backlog.active_fill.clamp(0.0, 1.0);
+    let marks = [
+        (
+            Cause::Memtables,
+            mark(memtables, slow_memtables, options.max_frozen_memtables as f64 + 1.0),
+        ),
+        (
+            Cause::Level0,
+            mark(backlog.l0_runs as f64, options.slow_runs as f64, options.stop_runs as f64),
+        ),
+        (
+            Cause::Debt,
+            mark(
+                backlog.debt as f64,
+                options.slow_debt_bytes as f64,
+                options.stop_debt_bytes as f64,
+            ),
+        ),
+    ];
+    let [first, rest @ ..] = marks;
+    let (cause, mark) = rest.into_iter().fold(first, |a, b| if b.1 > a.1 { b } else { a });
+    if mark >= 1.0 {
+        return Pressure::Stop(cause);
+    }
+    if mark <= 0.0 {
+        return Pressure::None;
+    }
+    let fastest = options.fastest_slowed_rate.max(1) as f64;
+    let slowest = (options.slowest_rate.max(1) as f64).min(fastest);
+    let rate = fastest * (slowest / fastest).powf(mark);
+    Pressure::Delay { rate: (rate as u64).max(1), cause }
+}
+
+/// Where `amount` lies between `slow` (0) and `stop` (1).
+fn mark(amount: f64, slow: f64, stop: f64) -> f64 {
+    if amount >= stop {
+        return 1.0;
+    }
+    (amount - slow) / (stop - slow).max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Backlog = Backlog { l0_runs: 0, debt: 0, frozen_memtables: 0, active_fill: 0.0 };
+
+    fn rate(backlog: &Backlog, options: &CompactionOptions) -> f64 {
+        match pressure(backlog, options) {
+            Pressure::None => f64::INFINITY,
+            Pressure::Delay { rate, .. } => rate as f64,
+            Pressure::Stop(_) => 0.0,
+        }
+    }
+
+    #[test]
+    fn pressure_starts_and_stops_at_its_marks() {
+        let options = CompactionOptions::default();
+        let at = |l0_runs| pressure(&Backlog { l0_runs, ..IDLE }, &options);
+        assert_eq!(at(12), Pressure::None);
+        assert!(matches!(at(13), Pressure::Delay { cause: Cause::Level0, .. }));
+        assert!(matches!(at(23), Pressure::Delay { cause: Cause::Level0, .. }));
+        assert_eq!(at(24), Pressure::Stop(Cause::Level0));
+        assert_eq!(at(1000), Pressure::Stop(Cause::Level0));
+        let debt = |debt| pressure(&Backlog { debt, ..IDLE }, &options);
+        assert_eq!(debt(2 << 30), Pressure::None);
+        assert!(matches!(debt(3 << 30), Pressure::Delay { cause: Cause::Debt, .. }));
+        assert_eq!(debt(4 << 30), Pressure::Stop(Cause::Debt));
+        assert_eq!(debt(u64::MAX), Pressure::Stop(Cause::Debt));
+        let memtables = |frozen_memtables, active_fill| {
+            pressure(&Backlog { frozen_memtables, active_fill, ..IDLE }, &options)
+        };
+        assert_eq!(memtables(2, 1.0), Pressure::None);
+        assert!(matches!(memtables(3, 0.5), Pressure::Delay { cause: Cause::Memtables, .. }));
+        assert!(matches!(memtables(4, 0.9), Pressure::Delay { cause: Cause::Memtables, .. }));
+        assert_eq!(memtables(4, 1.0), Pressure::Stop(Cause::Memtables));
+        assert_eq!(memtables(5, 0.0), Pressure::Stop(Cause::Memtables));
+    }
+
+    #[test]
+    fn the_rate_falls_without_jumps() {
+        let options = CompactionOptions::default();
+        let steps = (1..1000).map(|i| {
+            let debt = options.slow_debt_bytes
+                + (options.stop_debt_bytes - options.slow_debt_bytes) / 1000 * i;
+            rate(&Backlog { debt, ..IDLE }, &options)
+        });
+        let rates: Vec<f64> = steps.collect();
+        assert!(rates[0] > 0.99 * options.fastest_slowed_rate as f64);
+        assert!(rates[998] < 1.01 * options.slowest_rate as f64);
+        for pair in rates.windows(2) {
+            assert!(pair[1] <= pair[0] && pair[1] >= 0.99 * pair[0], "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn senseless_options_do_no_harm() {
+        let options = CompactionOptions {
+            slow_runs: 9,
+            stop_runs: 9,
+            fastest_slowed_rate: 0,
+            slowest_rate: 10,
+            max_frozen_memtables: 0,
+            ..CompactionOptions::default()
+        };
+        assert_eq!(pressure(&Backlog { l0_runs: 8, ..IDLE }, &options), Pressure::None);
+        assert_eq!(
+            pressure(&Backlog { l0_runs: 9, ..IDLE }, &options),
+            Pressure::Stop(Cause::Level0)
+        );
+    }
+}

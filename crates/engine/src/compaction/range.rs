@@ -1,0 +1,168 @@
+//! Compacting a key range on request: everything in it goes down to the last level, and what lies
+//! there already is rewritten once.
+//!
+//! 1. The memtables are flushed (by the caller). Groups of overlapping runs of level 0 that meet
+//!    the range and hold something written before the request go to the base level.
+//! 2. Each deeper level is swept once, by ascending key, several tables a step.
+//! 3. The tables of the last level that are older than the request are rewritten in place, so that
+//!    the tombstones and hidden versions that nobody needs any more leave the disk.
+//!
+//! The sweep of a level begins when no merge runs in the range, so that nothing falls behind it.
+//! Writes that arrive meanwhile do not make it longer: each level is swept once, and runs of level
+//! 0 that hold only newer data are left alone.
+//!
+//! Called by `compact_range`, which asks for a step, runs it, and asks again; several steps may
+//! run at once.
+
+use std::sync::Arc;
+
+use trommel_base::SeqNo;
+
+use crate::version::{LEVELS, TableFile, Version};
+
+use super::in_progress::InProgress;
+use super::key_range::{KeyRange, total_bytes};
+use super::options::CompactionOptions;
+use super::plan::{Plan, Planner, Reason};
+use super::shape::Shape;
+
+const LAST: usize = LEVELS - 1;
+
+/// How far the compaction of one key range has come.
+#[derive(Debug)]
+pub(crate) struct RangeCompaction {
+    from: Box<[u8]>,
+    to: Option<Box<[u8]>>,
+    through: SeqNo,
+    before: u64,
+    level: usize,
+    /// Tables of `level` that end at or before this key have had their step.
+    swept: Option<Box<[u8]>>,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Run this plan, and ask again.
+    Run(Box<Plan>),
+    /// A running merge is in the way: ask again when one has ended.
+    Wait,
+    /// The range is compacted.
+    Done,
+}
+
+impl RangeCompaction {
+    /// A compaction of all keys from `from` to `to` (to the last key, if `None`), both included,
+    /// as they were written up to the sequence number `through`. Tables whose numbers are below
+    /// `before`, the next free file number, are older than the request.
+    pub(crate) fn new(from: &[u8], to: Option<&[u8]>, through: SeqNo, before: u64) -> Self {
+        let (from, to) = (Box::from(from), to.map(Box::from));
+        Self { from, to, through, before, level: 0, swept: None }
+    }
+
+    /// What to do next, `version` being current and the plans `busy` running.
+    pub(crate) fn next_step(
+        &mut self,
+        version: &Version,
+        busy: &InProgress,
+        options: &CompactionOptions,
+    ) -> Step {
+        let planner = Planner { version, busy, options };
+        while self.level < LEVELS {
+            let step = match self.level {
+                0 => self.out_of_level_0(&planner),
+                LAST => self.rewrite(&planner),
+                _ => self.sweep(&planner),
+            };
+            match step {
+                Step::Done => {}
+                step => return step,
+            }
+            if busy.ranges().any(|range| self.meets(&range.smallest, &range.largest)) {
+                return Step::Wait;
+            }
+            self.level += 1;
+            self.swept = None;
+        }
+        Step::Done
+    }
+
+    fn meets(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        *self.from <= *largest && self.to.as_deref().is_none_or(|to| smallest <= to)
+    }
+
+    fn out_of_level_0(&self, planner: &Planner<'_>) -> Step {
+        let wanted = |table: &Arc<TableFile>| {
+            table.min_seqno <= self.through && self.meets(&table.smallest, &table.largest)
+        };
+        let base = Shape::of(planner.version, planner.busy, planner.options).base;
+        let mut blocked = false;
+        for group in planner.groups_of_level_0() {
+            if group.iter().any(wanted) {
+                match planner.complete(0, group, base, Reason::Range) {
+                    Some(plan) => return Step::Run(Box::new(plan)),
+                    None => blocked = true,
+                }
+            }
+        }
+        if blocked { Step::Wait } else { Step::Done }
+    }
+
+    /// The tables of the level that still want their step, by key.
+    fn unswept<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = &'a Arc<TableFile>> {
+        version.levels[self.level].iter().filter(|table| {
+            let is_ahead = self.swept.as_ref().is_none_or(|swept| table.largest > *swept);
+            is_ahead && self.meets(&table.smallest, &table.largest)
+        })
+    }
+
+    /// The next tables of an inner level, as many as one job should take, into the next level.
+    fn sweep(&mut self, planner: &Planner<'_>) -> Step {
+        let below = self.level + 1;
+        let mut offer: Vec<Arc<TableFile>> = Vec::new();
+        for table in self.unswept(planner.version) {
+            let smallest = offer.first().map_or(&table.smallest, |first| &first.smallest);
+            let lower = planner.version.overlapping(below, smallest, &table.largest);
+            let bytes = total_bytes(offer.iter().chain([table]).chain(&lower));
+            let is_free = !planner.busy.is_busy(table.number);
+            if !offer.is_empty() && (!is_free || bytes > planner.options.max_job_bytes()) {
+                break;
+            }
+            offer.push(Arc::clone(table));
+        }
+        if offer.is_empty() {
+            return Step::Done;
+        }
+        match planner.complete(self.level, offer, below, Reason::Range) {
+            Some(plan) => self.run(plan),
+            None => Step::Wait,
+        }
+    }
+
+    /// The next tables of the last level that are older than the request, in place.
+    fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
+        let mut offer: Vec<Arc<TableFile>> = Vec::new();
+        for table in self.unswept(planner.version) {
+            let is_old = table.number < self.before;
+            let bytes = total_bytes(offer.iter().chain([table]));
+            if !offer.is_empty() && (!is_old || bytes > planner.options.max_job_bytes()) {
+                break;
+            }
+            if is_old {
+                offer.push(Arc::clone(table));
+            }
+        }
+        if offer.is_empty() {
+            return Step::Done;
+        }
+        match planner.in_place(LAST, offer, Reason::Range) {
+            Some(plan) => self.run(plan),
+            None => Step::Wait,
+        }
+    }
+
+    fn run(&mut self, plan: Plan) -> Step {
+        self.swept = KeyRange::hull(&plan.upper).map(|range| range.largest);
+        Step::Run(Box::new(plan))
+    }
+}

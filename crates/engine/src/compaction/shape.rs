@@ -1,0 +1,105 @@
+//! The shape the tree should have, how far it is from it, and what getting there costs.
+//!
+//! The deepest level is always the last; levels above it are opened only as the data grows, so
+//! that a store of any size has all its levels but one full and about nine tenths of its data in
+//! the last ("dynamic level bytes" of RocksDB, which this follows). In steps:
+//!
+//! 1. Take all bytes below level 0 as if they lay in the last level.
+//! 2. While that is more than the base level may hold, open the level above with the ratio's part
+//!    of it as its target. No target is smaller than the base level's size: a level smaller than
+//!    what one merge of level 0 brings would be rewritten for nothing.
+//! 3. The topmost level so opened is needed; level 0 is merged into it, or into a level above it
+//!    that still holds tables (or is about to), since newer data must not pass below older data.
+//! 4. Levels above the needed ones are drained. A level that holds tables is needed until the
+//!    bytes fall to half of what opened it, so that a store at the border does not swing.
+//!
+//! Called by the planner, and by the write path for its debt.
+
+use crate::version::{LEVELS, Version};
+
+use super::in_progress::InProgress;
+use super::key_range::total_bytes;
+use super::options::CompactionOptions;
+
+const LAST: usize = LEVELS - 1;
+
+/// What each level should hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// The level that level 0 is merged into.
+    pub(crate) base: usize,
+    /// Bytes each level may hold: `u64::MAX` for the last, 0 for levels that are not needed.
+    /// Level 0 is counted in runs and has 0 here.
+    pub(crate) targets: [u64; LEVELS],
+}
+
+impl Shape {
+    /// The shape for `version` while the plans `busy` run.
+    pub(crate) fn of(version: &Version, busy: &InProgress, options: &CompactionOptions) -> Self {
+        let holds = |level: &usize| !version.levels[*level].is_empty() || busy.fills(*level);
+        let first_held = (1..LEVELS).find(holds).unwrap_or(LAST);
+        let mut targets = [0; LEVELS];
+        targets[LAST] = u64::MAX;
+        let mut bytes = version.levels[1..]
+            .iter()
+            .fold(0, |sum: u64, tables| sum.saturating_add(total_bytes(tables)));
+        let mut needed = LAST;
+        while needed > 1 {
+            let held_above = first_held < needed;
+            let limit = options.base_level_bytes / if held_above { 2 } else { 1 };
+            if bytes <= limit {
+                break;
+            }
+            needed -= 1;
+            bytes /= options.level_ratio.max(2);
+            targets[needed] = bytes.max(options.base_level_bytes);
+        }
+        Self { base: needed.min(first_held), targets }
+    }
+
+    /// How urgently `level` must give tables to the next: from 1 on it should.
+    ///
+    /// Only what no running plan takes away already is counted.
+    pub(crate) fn score(
+        &self,
+        level: usize,
+        version: &Version,
+        busy: &InProgress,
+        options: &CompactionOptions,
+    ) -> f64 {
+        let idle = || version.levels[level].iter().filter(|table| !busy.is_busy(table.number));
+        if level == 0 {
+            return idle().count() as f64 / options.l0_trigger.max(1) as f64;
+        }
+        let bytes = total_bytes(idle()) as f64;
+        if self.targets[level] > 0 {
+            return bytes / self.targets[level] as f64;
+        }
+        let over_base = bytes / options.base_level_bytes.max(1) as f64;
+        if bytes > 0.0 { over_base.max(1.0) } else { 0.0 }
+    }
+}
+
+/// Bytes that must be read and merged before every level is within its target, about.
+///
+/// Each level's excess is merged with the ratio's part of the next level that it overlaps, and
+/// adds to the next level's excess.
+pub(crate) fn debt(version: &Version, options: &CompactionOptions) -> u64 {
+    let shape = Shape::of(version, &InProgress::default(), options);
+    let bytes = |level: usize| total_bytes(&version.levels[level]);
+    let mut debt: u64 = 0;
+    let mut incoming: u64 = 0;
+    if version.levels[0].len() >= options.l0_trigger {
+        incoming = bytes(0);
+        debt = incoming.saturating_add(bytes(shape.base));
+    }
+    for level in shape.base..LAST {
+        let held = bytes(level).saturating_add(incoming);
+        incoming = held.saturating_sub(shape.targets[level]);
+        if held > 0 {
+            let overlapped = bytes(level + 1) as f64 * (incoming as f64 / held as f64);
+            debt = debt.saturating_add(incoming).saturating_add(overlapped as u64);
+        }
+    }
+    debt
+}

@@ -1,0 +1,58 @@
+//! The planner by transcripts, and the whole of compaction by random simulation.
+
+mod transcripts;
+
+use std::sync::Arc;
+
+use crate::version::{TableFile, TableMeta, Version};
+
+use super::plan::Plan;
+
+/// A table of which only these things matter.
+fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> TableMeta {
+    TableMeta {
+        number,
+        table_id: number,
+        file_bytes,
+        smallest: smallest.into(),
+        largest: largest.into(),
+        min_seqno: number,
+        max_seqno: number,
+        entries: 10,
+        deletions: 0,
+        keys: 10,
+        filter_bytes: 0,
+        built_for: 0,
+        filter_sidecar: None,
+    }
+}
+
+/// `version` with the inputs of `plan` replaced by `outputs`.
+fn install(version: &Version, plan: &Plan, outputs: Vec<Arc<TableFile>>) -> Version {
+    let mut next = version.clone();
+    let is_input = |table: &Arc<TableFile>| plan.tables().any(|t| t.number == table.number);
+    for run in &mut next.levels {
+        run.retain(|table| !is_input(table));
+    }
+    let run = &mut next.levels[plan.output_level];
+    run.extend(outputs);
+    run.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+    next
+}
+
+/// A small generator of well-mixed numbers (splitmix64).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}

@@ -1,0 +1,241 @@
+//! The merge against one sorted list that holds what all its sources hold.
+
+use std::collections::BTreeSet;
+
+use trommel_base::{Cursor, EntryKind, EntryRef, MAX_SEQNO, SeqNo, compare_internal};
+
+use super::MergeCursor;
+
+type Version = (Vec<u8>, SeqNo);
+
+/// A cursor over a list, which fails on one chosen movement.
+#[derive(Debug, Default)]
+struct ListCursor {
+    entries: Vec<Version>,
+    /// Where it stands: 0 is before the first entry, n on entry n - 1.
+    at: Option<usize>,
+    moves_until_failure: Option<usize>,
+}
+
+impl ListCursor {
+    fn new(entries: Vec<Version>) -> Self {
+        Self { entries, ..Self::default() }
+    }
+
+    fn stand(&mut self, at: Option<usize>) -> Result<(), &'static str> {
+        self.at = at.filter(|at| *at < self.entries.len());
+        if let Some(moves) = &mut self.moves_until_failure {
+            *moves = moves.wrapping_sub(1);
+            if *moves == usize::MAX {
+                self.at = None;
+                self.moves_until_failure = None;
+                return Err("planted");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for ListCursor {
+    type Error = &'static str;
+
+    fn seek_to_first(&mut self) -> Result<(), &'static str> {
+        self.stand(Some(0))
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), &'static str> {
+        self.stand(self.entries.len().checked_sub(1))
+    }
+
+    fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), &'static str> {
+        let before = |e: &Version| compare_internal(&e.0, e.1, key, seqno).is_lt();
+        self.stand(Some(self.entries.partition_point(before)))
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<(), &'static str> {
+        self.stand(self.entries.partition_point(|e| *e.0 < *key).checked_sub(1))
+    }
+
+    fn next(&mut self) -> Result<(), &'static str> {
+        self.at.map_or(Ok(()), |at| self.stand(Some(at + 1)))
+    }
+
+    fn prev(&mut self) -> Result<(), &'static str> {
+        self.at.map_or(Ok(()), |at| self.stand(at.checked_sub(1)))
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let (key, seqno) = &self.entries[self.at?];
+        Some(EntryRef { key, seqno: *seqno, kind: EntryKind::Put, value: key })
+    }
+}
+
+/// A small generator of well-mixed numbers (splitmix64).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+
+    /// A key: empty, short, with zeros at its end, or longer than the cached prefix.
+    fn key(&mut self) -> Vec<u8> {
+        let tail = [0, b'a', 0xff][self.below(3)];
+        match self.below(4) {
+            0 => vec![tail; self.below(10)],
+            1 => vec![b'a' + self.below(20) as u8],
+            2 => format!("shared prefix {}", self.below(30)).into_bytes(),
+            _ => (0..self.below(4)).map(|_| self.below(3) as u8).collect(),
+        }
+    }
+}
+
+/// Sources with unique versions, and all of them in order.
+fn random_sources(rng: &mut Rng) -> (Vec<ListCursor>, Vec<Version>) {
+    let count = 1 + rng.below(20);
+    let mut lists = vec![Vec::new(); count];
+    let mut all = BTreeSet::new();
+    let distinct_seqnos = [3, 1000][rng.below(2)];
+    for _ in 0..rng.below(200) {
+        let version = (rng.key(), rng.below(distinct_seqnos) as SeqNo);
+        if all.insert(version.clone()) {
+            lists[rng.below(count)].push(version);
+        }
+    }
+    let order = |a: &Version, b: &Version| compare_internal(&a.0, a.1, &b.0, b.1);
+    for list in &mut lists {
+        list.sort_by(order);
+    }
+    let mut all: Vec<Version> = all.into_iter().collect();
+    all.sort_by(order);
+    (lists.into_iter().map(ListCursor::new).collect(), all)
+}
+
+fn movement(rng: &mut Rng, cursor: &mut impl Cursor<Error = &'static str>) -> &'static str {
+    let (key, seqno) = (rng.key(), [rng.below(4) as SeqNo, 0, MAX_SEQNO][rng.below(3)]);
+    let (name, result) = match rng.below(30) {
+        0 => ("seek_to_first", cursor.seek_to_first()),
+        1 => ("seek_to_last", cursor.seek_to_last()),
+        2 => ("seek", cursor.seek(&key, seqno)),
+        3 => ("seek_before", cursor.seek_before(&key)),
+        4..17 => ("next", cursor.next()),
+        _ => ("prev", cursor.prev()),
+    };
+    result.unwrap();
+    name
+}
+
+#[test]
+fn a_merge_moves_as_one_sorted_list_does() {
+    for seed in 0..400 {
+        let mut rng = Rng(seed);
+        let (sources, all) = random_sources(&mut rng);
+        let mut merge = MergeCursor::new(sources);
+        let mut list = ListCursor::new(all);
+        for step in 0..500 {
+            let before = Rng(rng.0);
+            let name = movement(&mut rng, &mut merge);
+            movement(&mut { before }, &mut list);
+            assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {name}");
+            assert_eq!(merge.value(), list.value());
+        }
+    }
+}
+
+#[test]
+fn no_sources_and_empty_sources_are_empty() {
+    for sources in [Vec::new(), vec![ListCursor::default()], vec![ListCursor::default(); 3]] {
+        let mut merge = MergeCursor::new(sources);
+        assert_eq!(merge.entry(), None, "a fresh cursor stands off the end");
+        for seed in 0..100 {
+            movement(&mut Rng(seed), &mut merge);
+            assert_eq!(merge.entry(), None);
+        }
+    }
+}
+
+impl Clone for ListCursor {
+    fn clone(&self) -> Self {
+        Self::new(self.entries.clone())
+    }
+}
+
+#[test]
+fn equal_versions_stand_in_the_order_of_their_sources() {
+    let list = |keys: &[&str]| {
+        ListCursor::new(keys.iter().map(|key| (key.as_bytes().to_vec(), 7)).collect())
+    };
+    let mut merge = MergeCursor::new(vec![list(&["a", "b"]), list(&["b", "c"]), list(&["b"])]);
+    let mut forward = Vec::new();
+    merge.seek_to_first().unwrap();
+    while let Some(entry) = merge.entry() {
+        forward.push((entry.key.to_vec(), merge.winner().unwrap()));
+        merge.next().unwrap();
+    }
+    let expected =
+        [("a", 0), ("b", 0), ("b", 1), ("b", 2), ("c", 1)].map(|(k, i)| (k.as_bytes().to_vec(), i));
+    assert_eq!(forward, expected);
+    merge.seek_to_last().unwrap();
+    for _ in 0..50 {
+        for expected in expected.iter().rev().take(4) {
+            assert_eq!(merge.winner(), Some(expected.1));
+            merge.prev().unwrap();
+        }
+        for expected in &expected[..4] {
+            assert_eq!(merge.winner(), Some(expected.1));
+            merge.next().unwrap();
+        }
+    }
+}
+
+/// A read error taken for the end of a source loses data in merges (RocksDB 8.7.0) and shows
+/// readers the rest without what lies behind the error (redb 4.3).
+#[test]
+fn an_error_is_never_the_end_and_stays_until_the_next_seek() {
+    let mut failures = 0;
+    for seed in 0..300 {
+        let mut rng = Rng(seed);
+        let (mut sources, all) = random_sources(&mut rng);
+        let chosen = rng.below(sources.len());
+        sources[chosen].moves_until_failure = Some(rng.below(20));
+        let mut merge = MergeCursor::new(sources);
+        let walk = |merge: &mut MergeCursor<ListCursor>, backward: bool| {
+            let mut seen = Vec::new();
+            if backward {
+                merge.seek_to_last()?
+            } else {
+                merge.seek_to_first()?
+            }
+            while let Some(entry) = merge.entry() {
+                seen.push((entry.key.to_vec(), entry.seqno));
+                if backward { merge.prev()? } else { merge.next()? }
+            }
+            Ok::<_, &'static str>(seen)
+        };
+        let backward = rng.below(2) == 1;
+        let mut expected = all;
+        if backward {
+            expected.reverse();
+        }
+        match walk(&mut merge, backward) {
+            Ok(seen) => assert_eq!(seen, expected, "it ended before the failure was due"),
+            Err(_) => {
+                failures += 1;
+                for _ in 0..3 {
+                    assert_eq!(merge.entry(), None);
+                    assert_eq!(merge.next(), Err("planted"));
+                    assert_eq!(merge.prev(), Err("planted"));
+                }
+            }
+        }
+        for source in &mut merge.sources {
+            source.moves_until_failure = None;
+        }
+        assert_eq!(walk(&mut merge, backward).unwrap(), expected, "a new seek heals it");
+    }
+    assert!(failures > 100, "only {failures} of 300 walks met the failure");
+}

@@ -1,0 +1,3 @@
+//! Walking over several sources as one.
+
+pub(crate) mod merge;

@@ -5,4 +5,8 @@
 mod compaction;
 #[cfg_attr(not(test), expect(dead_code, reason = "wired in by the next commit"))]
 mod iter;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the next commit"))]
+mod log;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the next commit"))]
+mod manifest;
 mod version;

@@ -1,0 +1,426 @@
+//! The bytes of one log or manifest into records and a verdict.
+//!
+//! [`LogImage::decode`] verifies records from the front: header checksum, payload checksum,
+//! trailer, the predecessor's checksum, strictly increasing sequence numbers. It stops at the end
+//! of the file (`Clean`), at an end marker that is the last thing in it (`Ended`), or at the first
+//! offset X where no good record begins. There it must say what happened.
+//!
+//! **Torn** is what a power cut does to bytes that were appended and not synced: the file is
+//! shorter, or any of the unsynced sectors (the unsynced part of one, where the synced bytes end
+//! inside it) reads as zeros. The verdict is `Torn` if and only if
+//!
+//! 1. the file ends inside the record at X: it is too short for the header (and its first byte is
+//!    a record's), or the header is good and the payload does not fit; or
+//! 2. for some aligned 512-byte sector that meets the record at X (its header only, where that is
+//!    bad and so the length unknown), all bytes from X or the sector's start, whichever is later,
+//!    to the sector's end or the file's are zero;
+//!
+//! and no good record header anywhere behind X states `durable_to` > X.
+//!
+//! *No legal tear is called damage.* The synced bytes end at S, which is a record's end, and all
+//! before S is good, so X >= S. The record at X is bad because the file was cut in it (case 1; what
+//! is left of its header is intact or zero, and zeros are case 2) or because a sector that meets it
+//! was zeroed from S or its own start on, which includes the bytes of case 2. (A sector may also
+//! have reached the disk between two appends: then its zeros begin at a record's end at or before
+//! X.) Where the header was hit, a sector that meets the header was. No record behind X can state
+//! `durable_to` > X, for the bytes at X were never synced while the writer lived.
+//!
+//! *No flipped bit is called a tear.* A file with one flipped bit has its old length, so case 1
+//! would need a true header whose payload does not fit, which was never written, or a cut header,
+//! likewise. Every run of case 2 holds, as written, a record's first byte (at X), or its last one,
+//! or a sector wholly inside the record with eight non-zero bytes ([`mask`](super::mask)): at least
+//! five set bits, which one flip does not clear. In general, four flipped bits in one record are
+//! always called damage, given that the checksum sees them.
+//!
+//! *No I/O error is a tear*: the bytes are complete before anything is decided.
+//!
+//! A tear in the file header is told the same way: header and directory entry are durable before
+//! the first record is appended ([`writer`](super::writer)), so only a file of at most 64 bytes can
+//! be torn there.
+//!
+//! Everything else that is not a good record is damage. What follows from a verdict where several
+//! logs stand in a row is decided in [`recover`](super::recover).
+
+use std::path::Path;
+
+use trommel_base::{Corruption, Decoder};
+
+use super::Error;
+use super::format::{
+    END_PAYLOAD_BYTES, FILE_HEADER_BYTES, KIND_DATA, KIND_END, RECORD_HEADER_BYTES, RECORD_MAGIC,
+    RECORD_TRAILER, SECTOR_BYTES,
+};
+use super::framing::{Binding, FileHeader, FileKind, HeaderError, RecordHeader};
+use super::mask;
+
+/// How a file ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// With an end marker, which names the next log (0: none).
+    Ended {
+        /// The number of the next log.
+        next: u64,
+    },
+    /// At the end of a record: a process that was killed leaves this.
+    Clean,
+    /// Inside a record that a power cut tore.
+    Torn(TearReason),
+    /// In bytes that no power cut explains.
+    Damaged(Corruption),
+}
+
+/// What proves a tear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TearReason {
+    /// The file ends inside a record's (or its own) header.
+    CutHeader,
+    /// The file ends inside a record's payload.
+    CutPayload,
+    /// A sector of the record reads as zeros.
+    ZeroSector,
+}
+
+/// What was learnt of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// The file header, unless the file was torn in it.
+    pub(crate) header: Option<FileHeader>,
+    /// Where the good records (and the end marker) end.
+    pub(crate) end: u64,
+    /// Length of the file.
+    pub(crate) file_bytes: u64,
+    /// Good records before `end`, the end marker not counted.
+    pub(crate) records: u64,
+    /// Sequence numbers of the first and the last of them.
+    pub(crate) seqnos: Option<(u64, u64)>,
+    /// Good record headers behind `end`.
+    pub(crate) records_behind: u64,
+    /// Whether some record, before or behind `end`, states that all earlier files are durable.
+    pub(crate) claims_durable: bool,
+    /// How the file ends.
+    pub(crate) verdict: Verdict,
+}
+
+/// One good record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    /// Where it begins in its file.
+    pub(crate) offset: u64,
+    /// Its first sequence number; in a manifest, its ordinal.
+    pub(crate) first_seqno: u64,
+    /// What was appended.
+    pub(crate) payload: &'a [u8],
+}
+
+/// A file in memory, verified.
+#[derive(Debug)]
+pub(crate) struct LogImage {
+    /// The file, with the payloads of good records unmasked.
+    bytes: Vec<u8>,
+    summary: Summary,
+}
+
+impl LogImage {
+    /// Verifies `bytes`, the whole of file `number` at `path`. The one error is `Unsupported`;
+    /// damage is a verdict.
+    pub(crate) fn decode(
+        bytes: Vec<u8>,
+        path: &Path,
+        kind: FileKind,
+        number: u64,
+    ) -> Result<Self, Error> {
+        let header = match FileHeader::decode(&bytes, kind, number) {
+            Ok(header) => header,
+            Err(HeaderError::Unsupported(what)) => {
+                return Err(Error::Unsupported { file: path.to_path_buf(), what });
+            }
+            Err(HeaderError::Damaged(what)) => {
+                let verdict = match tear_in_file_header(&bytes, kind) {
+                    Some(reason) => Verdict::Torn(reason),
+                    None => Verdict::Damaged(Corruption::new(path, 0, what)),
+                };
+                return Ok(Self { summary: Summary::without_header(&bytes, verdict), bytes });
+            }
+        };
+        let mut scan = Scan::new(bytes, path, &header);
+        let verdict = loop {
+            match scan.step()? {
+                Step::Record => {}
+                Step::Stop(verdict) => break verdict,
+            }
+        };
+        Ok(scan.finish(header, verdict))
+    }
+
+    /// What was learnt of it.
+    pub(crate) fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// The good records, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut offset = FILE_HEADER_BYTES;
+        std::iter::from_fn(move || {
+            let (record, next) = self.record_at(offset)?;
+            offset = next;
+            Some(record)
+        })
+    }
+
+    /// The verified record at `offset` and where the next one begins.
+    fn record_at(&self, offset: usize) -> Option<(Record<'_>, usize)> {
+        if offset as u64 >= self.summary.end {
+            return None;
+        }
+        let mut decoder = Decoder::new(self.bytes.get(offset..)?);
+        decoder.u8()?;
+        let kind = decoder.u8()?;
+        decoder.u16()?;
+        let payload_bytes = decoder.u32()? as usize;
+        let first_seqno = decoder.u64()?;
+        if kind != KIND_DATA {
+            return None;
+        }
+        let start = offset + RECORD_HEADER_BYTES;
+        let payload = self.bytes.get(start..)?.get(..payload_bytes)?;
+        let record = Record { offset: offset as u64, first_seqno, payload };
+        Some((record, start + payload_bytes + 1))
+    }
+}
+
+impl Summary {
+    fn without_header(bytes: &[u8], verdict: Verdict) -> Self {
+        Self {
+            header: None,
+            end: 0,
+            file_bytes: bytes.len() as u64,
+            records: 0,
+            seqnos: None,
+            records_behind: 0,
+            claims_durable: false,
+            verdict,
+        }
+    }
+
+    /// Whether anything was ever appended behind the file header.
+    pub(crate) fn has_content(&self) -> bool {
+        self.file_bytes > FILE_HEADER_BYTES as u64
+    }
+}
+
+/// Whether a power cut explains a bad file header.
+fn tear_in_file_header(bytes: &[u8], kind: FileKind) -> Option<TearReason> {
+    if bytes.len() > FILE_HEADER_BYTES {
+        return None;
+    }
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Some(TearReason::ZeroSector);
+    }
+    let magic = kind.magic();
+    let seen = bytes.len().min(magic.len());
+    let cut = bytes.len() < FILE_HEADER_BYTES && bytes[..seen] == magic[..seen];
+    cut.then_some(TearReason::CutHeader)
+}
+
+enum Step {
+    Record,
+    Stop(Verdict),
+}
+
+/// A walk over the records of one file.
+struct Scan<'a> {
+    bytes: Vec<u8>,
+    path: &'a Path,
+    binding: Binding,
+    /// Where the next record begins.
+    at: usize,
+    chain: u32,
+    records: u64,
+    seqnos: Option<(u64, u64)>,
+    max_durable_to: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(bytes: Vec<u8>, path: &'a Path, header: &FileHeader) -> Self {
+        Self {
+            bytes,
+            path,
+            binding: Binding::new(header),
+            at: FILE_HEADER_BYTES,
+            chain: header.chain_start(),
+            records: 0,
+            seqnos: None,
+            max_durable_to: 0,
+        }
+    }
+
+    /// Takes one good record, or says why there is none.
+    fn step(&mut self) -> Result<Step, Error> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return Ok(Step::Stop(Verdict::Clean));
+        }
+        let offset = self.at as u64;
+        let Some(header) = RecordHeader::decode(rest, &self.binding, offset) else {
+            let verdict = match self.tear_in_header() {
+                Some(reason) => Verdict::Torn(reason),
+                None => self.damaged("there is no intact record header"),
+            };
+            return Ok(Step::Stop(verdict));
+        };
+        let payload_end = RECORD_HEADER_BYTES + header.payload_bytes as usize;
+        let payload = rest.get(RECORD_HEADER_BYTES..payload_end);
+        let (Some(payload), Some(trailer)) = (payload, rest.get(payload_end)) else {
+            return Ok(Step::Stop(Verdict::Torn(TearReason::CutPayload)));
+        };
+        if *trailer != RECORD_TRAILER
+            || header.payload_checksum != self.binding.checksum(offset, payload)
+        {
+            let verdict = match self.zero_sector(header.record_bytes() as usize) {
+                true => Verdict::Torn(TearReason::ZeroSector),
+                false => self.damaged("the record fails its checksum"),
+            };
+            return Ok(Step::Stop(verdict));
+        }
+        self.take(&header, payload_end)
+    }
+
+    /// Believes the record at `self.at`, if it belongs there.
+    fn take(&mut self, header: &RecordHeader, payload_end: usize) -> Result<Step, Error> {
+        let last_seqno = self.seqnos.map_or(0, |(_, last)| last);
+        if header.predecessor != self.chain {
+            return Ok(Step::Stop(self.damaged("the record before this one was another")));
+        }
+        if header.durable_to > self.at as u64 {
+            return Ok(Step::Stop(self.damaged("the record claims what was not yet written")));
+        }
+        self.max_durable_to = self.max_durable_to.max(header.durable_to);
+        match header.kind {
+            KIND_DATA if header.first_seqno <= last_seqno => {
+                Ok(Step::Stop(self.damaged("the sequence numbers do not increase")))
+            }
+            KIND_DATA => {
+                let (start, end) = (self.at + RECORD_HEADER_BYTES, self.at + payload_end);
+                let offset = self.at as u64;
+                mask::apply(&mut self.bytes[start..end], self.binding.salt(), offset, header.mask);
+                let first = self.seqnos.map_or(header.first_seqno, |(first, _)| first);
+                self.seqnos = Some((first, header.first_seqno));
+                self.chain = header.payload_checksum;
+                self.records += 1;
+                self.at = end + 1;
+                Ok(Step::Record)
+            }
+            KIND_END if header.mask != 0 => {
+                Ok(Step::Stop(self.damaged("an end marker is never masked")))
+            }
+            KIND_END => Ok(Step::Stop(self.take_end(payload_end))),
+            kind => {
+                let what = format!("the record at byte {} is of kind {kind}", self.at);
+                Err(Error::Unsupported { file: self.path.to_path_buf(), what })
+            }
+        }
+    }
+
+    fn take_end(&mut self, payload_end: usize) -> Verdict {
+        let payload = &self.bytes[self.at + RECORD_HEADER_BYTES..self.at + payload_end];
+        if payload.len() != END_PAYLOAD_BYTES {
+            return self.damaged("the end marker has another length");
+        }
+        let Some(next) = Decoder::new(payload).u64() else {
+            return self.damaged("the end marker has another length");
+        };
+        let end = self.at + payload_end + 1;
+        if end != self.bytes.len() {
+            return self.damaged("there are bytes behind the end marker");
+        }
+        self.at = end;
+        Verdict::Ended { next }
+    }
+
+    fn damaged(&self, what: &'static str) -> Verdict {
+        Verdict::Damaged(Corruption::new(self.path, self.at as u64, what))
+    }
+
+    /// Whether a power cut explains that no good header stands at `self.at`.
+    fn tear_in_header(&self) -> Option<TearReason> {
+        if self.zero_sector(RECORD_HEADER_BYTES) {
+            return Some(TearReason::ZeroSector);
+        }
+        let rest = &self.bytes[self.at..];
+        let cut = rest.len() < RECORD_HEADER_BYTES && rest.first() == Some(&RECORD_MAGIC);
+        cut.then_some(TearReason::CutHeader)
+    }
+
+    /// Whether a sector that meets the `length` bytes at `self.at` is zero from there, or from its
+    /// start, to its end or the file's.
+    fn zero_sector(&self, length: usize) -> bool {
+        let sector_bytes = SECTOR_BYTES as usize;
+        let end = (self.at + length).min(self.bytes.len());
+        let mut from = self.at;
+        while from < end {
+            let sector_end = (from / sector_bytes + 1) * sector_bytes;
+            let run = &self.bytes[from..sector_end.min(self.bytes.len())];
+            if run.iter().all(|byte| *byte == 0) {
+                return true;
+            }
+            from = sector_end;
+        }
+        false
+    }
+
+    /// Looks for good record headers behind `self.at`, and finishes.
+    fn finish(mut self, header: FileHeader, verdict: Verdict) -> LogImage {
+        let behind = match &verdict {
+            Verdict::Clean | Verdict::Ended { .. } => Behind::default(),
+            Verdict::Torn(_) | Verdict::Damaged(_) => self.search(),
+        };
+        let at = self.at as u64;
+        let verdict = match verdict {
+            Verdict::Torn(_) if behind.max_durable_to > at => {
+                let durable_to = behind.max_durable_to;
+                let text = format!(
+                    "the bytes here are gone, yet a record behind them shows that the file was \
+                     synced up to byte {durable_to}"
+                );
+                Verdict::Damaged(Corruption::new(self.path, at, text))
+            }
+            other => other,
+        };
+        let summary = Summary {
+            header: Some(header),
+            end: at,
+            file_bytes: self.bytes.len() as u64,
+            records: self.records,
+            seqnos: self.seqnos,
+            records_behind: behind.records,
+            claims_durable: self.max_durable_to.max(behind.max_durable_to) > 0,
+            verdict,
+        };
+        LogImage { bytes: std::mem::take(&mut self.bytes), summary }
+    }
+
+    fn search(&self) -> Behind {
+        let mut behind = Behind::default();
+        let mut from = self.at + 1;
+        while let Some(rest) = self.bytes.get(from..) {
+            let Some(skip) = rest.iter().position(|byte| *byte == RECORD_MAGIC) else { break };
+            let at = from + skip;
+            let offset = at as u64;
+            if let Some(header) = RecordHeader::decode(&self.bytes[at..], &self.binding, offset)
+                && header.durable_to <= offset
+            {
+                behind.records += u64::from(header.kind == KIND_DATA);
+                behind.max_durable_to = behind.max_durable_to.max(header.durable_to);
+            }
+            from = at + 1;
+        }
+        behind
+    }
+}
+
+/// What good record headers behind the last good record say.
+#[derive(Debug, Default)]
+struct Behind {
+    records: u64,
+    max_durable_to: u64,
+}

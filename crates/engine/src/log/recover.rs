@@ -1,0 +1,364 @@
+//! All logs that the manifest needs, in order, into what is replayed and what is dropped.
+//!
+//! The logs are read and verified before a single record is replayed ([`plan`]), so that an open
+//! that fails has changed nothing; [`Plan::replay`] then hands out the records.
+//!
+//! 1. The oldest needed log must exist; each later one must name the one before it in its header,
+//!    and an end marker must name the one behind it. (A log is created durably before its
+//!    predecessor's end marker is written and before anything refers to it, so no power cut loses
+//!    one.) A missing log is `Corruption`.
+//! 2. The logs are walked oldest first. One that is `Ended` is complete. The first one that is
+//!    `Torn`, or ends without an end marker although a later one has content, is where the store
+//!    ends: the state is the prefix up to there.
+//! 3. What lies behind is dropped and reported, later logs whole. But if a record in a later log
+//!    states that all earlier logs were durable when it was written, the tear cannot be one:
+//!    `Corruption`.
+//! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one.
+//! 5. Sequence numbers increase strictly over all replayed logs.
+//! 6. For a log whose end the manifest records (`ends`: after a clean close, or where an earlier
+//!    recovery cut it), exactly the bytes before that end count: they must be there and whole, and
+//!    what stands behind them is nobody's.
+//!
+//! With `salvage`, what would be `Corruption` ends the state as a tear does, and is reported with
+//! its cause; the prefix before the first damage is kept.
+//!
+//! The same logs give the same plan however often recovery is started and cut down, because it
+//! writes nothing. The caller must see to it that no record is appended to a new log while the
+//! manifest still needs one that was cut: either the replayed records are in tables and the
+//! manifest needs newer logs only, or it records where each old log ends. That is what
+//! [`Plan::ends`] is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use trommel_base::Corruption;
+use trommel_vfs::Vfs;
+
+use super::framing::FileKind;
+use super::reader::{LogImage, Record, Summary, TearReason, Verdict};
+use super::{Error, read_whole};
+use crate::manifest::names;
+
+/// Bytes of verified logs kept in memory between planning and replay; what does not fit is read
+/// twice.
+const KEPT_BYTES: u64 = 128 << 20;
+
+/// What the manifest and the directory say about logs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needed<'a> {
+    /// The store's directory.
+    pub(crate) dir: &'a Path,
+    /// The store's id, which every log names.
+    pub(crate) store_id: u64,
+    /// The oldest log that holds something no table holds; 0 where there is none, and all logs are
+    /// left alone.
+    pub(crate) oldest: u64,
+    /// Logs that are known to end at this length.
+    pub(crate) ends: &'a BTreeMap<u64, u64>,
+    /// The logs in the directory, in any order, older ones included.
+    pub(crate) present: &'a [u64],
+    /// Whether to keep what precedes damage instead of failing.
+    pub(crate) salvage: bool,
+}
+
+/// Bytes at the end of a file that recovery leaves out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Where in the file they begin.
+    pub(crate) offset: u64,
+    /// How many there are; 0 where a file ends too early.
+    pub(crate) bytes: u64,
+    /// Records among them whose header could still be read.
+    pub(crate) records: u64,
+    /// Why they are left out.
+    pub(crate) reason: DropReason,
+}
+
+/// Why recovery leaves bytes out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    /// They are what a power cut left of an append that was not synced.
+    Torn(TearReason),
+    /// The file ends without an end marker, although a later log exists that has content.
+    NoEndMarker,
+    /// They were written after bytes that a power cut took from an earlier log.
+    BehindTear,
+    /// They are damaged; only a salvage drops such bytes.
+    Damaged(Corruption),
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Torn(TearReason::CutHeader | TearReason::CutPayload) => {
+                "an append that was not synced was cut short"
+            }
+            Self::Torn(TearReason::ZeroSector) => {
+                "an append that was not synced lost a sector, which reads as zeros"
+            }
+            Self::NoEndMarker => "the end of an earlier log was not synced and is lost",
+            Self::BehindTear => "written after something that was not synced and is lost",
+            Self::Damaged(corruption) => return corruption.fmt(f),
+        })
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, bytes, records, reason } = self;
+        write!(
+            f,
+            "{}: dropped {bytes} bytes from byte {offset} on, {records} readable records among \
+             them: {reason}",
+            file.display()
+        )
+    }
+}
+
+/// What will be replayed.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    replayed: Vec<Planned>,
+    dropped: Vec<Dropped>,
+    ends: BTreeMap<u64, u64>,
+    newest: u64,
+}
+
+/// One log of a plan.
+#[derive(Debug)]
+struct Planned {
+    number: u64,
+    path: PathBuf,
+    summary: Summary,
+    /// The manifest's word on where the log ends.
+    known_end: Option<u64>,
+    /// The log itself, if it was kept.
+    image: Option<LogImage>,
+}
+
+/// Reads and verifies the needed logs, and decides what of them is replayed. Writes nothing.
+pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
+    let mut logs = read_logs(vfs, needed)?;
+    let newest = logs.last().map_or(needed.oldest, |log| log.number);
+    let (keep, dropped) = match first_break(&logs, needed) {
+        None => (logs.len(), Vec::new()),
+        Some(Break { reason: DropReason::Damaged(corruption), .. }) if !needed.salvage => {
+            return Err(corruption.into());
+        }
+        Some(found) => (found.keep, dropped(&logs, &found)),
+    };
+    let end = |(index, log): (usize, &Planned)| {
+        (log.number, if index < keep { log.summary.end } else { 0 })
+    };
+    let ends = logs.iter().enumerate().map(end).collect();
+    logs.truncate(keep);
+    Ok(Plan { replayed: logs, dropped, ends, newest })
+}
+
+impl Plan {
+    /// Hands every record to `take`, with its log's number, oldest first.
+    pub(crate) fn replay<E: From<Error>>(
+        self,
+        vfs: &dyn Vfs,
+        mut take: impl FnMut(u64, Record<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for log in self.replayed {
+            let image = match log.image {
+                Some(image) => image,
+                None => read_log(vfs, &log.path, log.number, log.known_end)?,
+            };
+            if *image.summary() != log.summary {
+                let what = "the log changed while it was being recovered";
+                return Err(Error::from(Corruption::new(&log.path, 0, what)).into());
+            }
+            for record in image.records() {
+                take(log.number, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left out, oldest first. Empty for a store that lost nothing.
+    pub(crate) fn dropped(&self) -> &[Dropped] {
+        &self.dropped
+    }
+
+    /// Where each needed log ends from now on, 0 for one that is dropped whole: what the manifest
+    /// must record if it goes on needing these logs.
+    pub(crate) fn ends(&self) -> &BTreeMap<u64, u64> {
+        &self.ends
+    }
+
+    /// The newest log, replayed or not, which the next one names as its predecessor.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Records to be replayed.
+    pub(crate) fn records(&self) -> u64 {
+        self.replayed.iter().map(|log| log.summary.records).sum()
+    }
+}
+
+fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> {
+    let is_needed = |number: &u64| needed.oldest != 0 && *number >= needed.oldest;
+    let numbers: BTreeSet<u64> = needed.present.iter().copied().filter(is_needed).collect();
+    let mut kept = 0;
+    let read = |number| {
+        let path = needed.dir.join(names::log(number));
+        let known_end = needed.ends.get(&number).copied();
+        let image = read_log(vfs, &path, number, known_end)?;
+        let summary = image.summary().clone();
+        kept += summary.file_bytes;
+        let image = (kept <= KEPT_BYTES).then_some(image);
+        Ok(Planned { number, path, summary, known_end, image })
+    };
+    numbers.into_iter().map(read).collect()
+}
+
+fn read_log(
+    vfs: &dyn Vfs,
+    path: &Path,
+    number: u64,
+    known_end: Option<u64>,
+) -> Result<LogImage, Error> {
+    let mut bytes = read_whole(vfs, path)?;
+    if let Some(end) = known_end.and_then(|end| usize::try_from(end).ok()) {
+        bytes.truncate(end);
+    }
+    LogImage::decode(bytes, path, FileKind::Log, number)
+}
+
+/// Where the replayed state ends before the last byte of the last log.
+struct Break {
+    /// How many logs are replayed, the last of them perhaps in part.
+    keep: usize,
+    reason: DropReason,
+}
+
+impl Break {
+    fn damaged(keep: usize, corruption: Corruption) -> Option<Self> {
+        Some(Self { keep, reason: DropReason::Damaged(corruption) })
+    }
+}
+
+fn first_break(logs: &[Planned], needed: &Needed<'_>) -> Option<Break> {
+    if needed.oldest != 0 && logs.first().is_none_or(|log| log.number != needed.oldest) {
+        return Break::damaged(0, missing(needed.dir, needed.oldest));
+    }
+    let mut last_seqno = 0;
+    for (index, log) in logs.iter().enumerate() {
+        if let Some(corruption) = misplaced(&logs[..index], log, needed) {
+            return Break::damaged(index, corruption);
+        }
+        if log.summary.seqnos.is_some_and(|(first, _)| first <= last_seqno) {
+            let what = "its first sequence number is not above those of earlier logs";
+            return Break::damaged(index, Corruption::new(&log.path, 0, what));
+        }
+        if let Some(found) = break_in(logs, index, needed) {
+            return Some(found);
+        }
+        last_seqno = log.summary.seqnos.map_or(last_seqno, |(_, last)| last);
+    }
+    None
+}
+
+/// Whether the header of `log`, which stands behind `earlier`, says that it does not.
+fn misplaced(earlier: &[Planned], log: &Planned, needed: &Needed<'_>) -> Option<Corruption> {
+    let header = log.summary.header?;
+    if header.store_id != needed.store_id {
+        return Some(Corruption::new(&log.path, 0, "the log belongs to another store"));
+    }
+    let fits = match earlier.last() {
+        Some(before) => header.previous == before.number,
+        None => header.previous < log.number,
+    };
+    if fits {
+        return None;
+    }
+    let stands_elsewhere = header.previous < needed.oldest
+        || header.previous >= log.number
+        || earlier.iter().any(|before| before.number == header.previous);
+    Some(match stands_elsewhere {
+        true => Corruption::new(&log.path, 0, "the log was not written after the one before it"),
+        false => missing(needed.dir, header.previous),
+    })
+}
+
+fn missing(dir: &Path, number: u64) -> Corruption {
+    let what = "the log is missing, and holds writes that no table holds; put it back, restore \
+                the store from a backup, or open it with salvage to keep what precedes it";
+    Corruption::new(&dir.join(names::log(number)), 0, what)
+}
+
+/// Whether the state ends in the log at `index`, and why.
+fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break> {
+    let (log, later) = (&logs[index], &logs[index + 1..]);
+    let keep = index + 1;
+    let summary = &log.summary;
+    let complete = log.known_end == Some(summary.end) && summary.end == summary.file_bytes;
+    let reason = match &summary.verdict {
+        Verdict::Damaged(corruption) => DropReason::Damaged(corruption.clone()),
+        Verdict::Ended { next } => {
+            let found = *next == 0 || later.first().is_some_and(|log| log.number == *next);
+            return if found { None } else { Break::damaged(keep, missing(needed.dir, *next)) };
+        }
+        _ if log.known_end == Some(0) || complete => return None,
+        _ if log.known_end.is_some() => {
+            let what = "the log is not whole up to where the manifest says that it ends";
+            DropReason::Damaged(Corruption::new(&log.path, summary.end, what))
+        }
+        Verdict::Clean if !later.iter().any(|log| log.summary.has_content()) => return None,
+        Verdict::Clean => DropReason::NoEndMarker,
+        Verdict::Torn(reason) => DropReason::Torn(*reason),
+    };
+    let contradicted = matches!(reason, DropReason::Torn(_) | DropReason::NoEndMarker);
+    let contradiction = if contradicted { contradiction(log, later) } else { None };
+    Some(Break { keep, reason: contradiction.map_or(reason, DropReason::Damaged) })
+}
+
+/// What in `later` logs shows that the end of `log` is not torn but damaged; or damage in those,
+/// which no power cut leaves either.
+fn contradiction(log: &Planned, later: &[Planned]) -> Option<Corruption> {
+    if let Some(claim) = later.iter().find(|log| log.summary.claims_durable) {
+        let claim = claim.path.display();
+        let text = format!("the end of this log is gone, yet {claim} shows that it was synced");
+        return Some(Corruption::new(&log.path, log.summary.end, text));
+    }
+    later.iter().find_map(|log| match &log.summary.verdict {
+        Verdict::Damaged(corruption) => Some(corruption.clone()),
+        _ => None,
+    })
+}
+
+/// What is left out because of `found`.
+fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
+    let (kept, behind) = logs.split_at(found.keep);
+    let reason = found.reason.clone();
+    let mut all = Vec::new();
+    if let DropReason::Damaged(corruption) = &found.reason
+        && kept.last().is_none_or(|log| log.path != corruption.file)
+    {
+        let (file, offset) = (corruption.file.clone(), corruption.offset);
+        all.push(Dropped { file, offset, bytes: 0, records: 0, reason });
+    } else if let Some(log) = kept.last() {
+        all.push(Dropped {
+            file: log.path.clone(),
+            offset: log.summary.end,
+            bytes: log.summary.file_bytes - log.summary.end,
+            records: log.summary.records_behind,
+            reason,
+        });
+    }
+    all.extend(behind.iter().filter(|log| log.summary.has_content()).map(|log| Dropped {
+        file: log.path.clone(),
+        offset: 0,
+        bytes: log.summary.file_bytes,
+        records: log.summary.records + log.summary.records_behind,
+        reason: DropReason::BehindTear,
+    }));
+    all
+}

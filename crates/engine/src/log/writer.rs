@@ -1,0 +1,205 @@
+//! Appends records to one file and keeps the book of what is durable.
+//!
+//! 1. [`LogWriter::create`] writes the file header and makes header and directory entry durable
+//!    *before* any record is appended. So a reader that finds a record's bytes, and no valid
+//!    header before them, knows that the file is damaged and not torn.
+//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused; [`LogWriter::commit`]
+//!    hands all pushed records to the file in one append: a group of writers is one call.
+//! 3. Each record states how much of the file was synced when it was pushed
+//!    (`durable_to`), and so proves later that a tear before that point cannot be one.
+//! 4. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
+//!    rotation is: create the next log, finish this one, append to the next one.
+//!
+//! Invariant: after the first failed append or sync nothing is written or synced again; every
+//! later call returns that first error.
+//!
+//! Called by the write path of the engine, and by the manifest's writer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trommel_vfs::{Vfs, WriteFile};
+
+use super::Error;
+use super::format::{
+    FILE_HEADER_BYTES, KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_TRAILER,
+};
+use super::framing::{Binding, FileHeader, RecordHeader};
+use super::mask::mask_if_needed;
+
+/// Capacity that the buffer keeps between groups, in bytes.
+const KEPT_BUFFER_BYTES: usize = 4 << 20;
+
+/// Appends records to a new log or manifest.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    binding: Binding,
+    /// Records pushed and not yet appended.
+    group: Vec<u8>,
+    /// Payload checksum of the last record.
+    chain: u32,
+    last_seqno: u64,
+    synced: u64,
+    previous_durable: bool,
+    failed: Option<Error>,
+}
+
+impl LogWriter {
+    /// Creates the file at `path`, which must not exist, and makes its header and its directory
+    /// entry durable.
+    pub(crate) fn create(vfs: &dyn Vfs, path: &Path, header: &FileHeader) -> Result<Self, Error> {
+        let mut writer = Self::create_unsynced(vfs, path, header)?;
+        writer.sync()?;
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = parent.unwrap_or(Path::new("."));
+        vfs.sync_dir(dir).map_err(Error::io(dir))?;
+        Ok(writer)
+    }
+
+    /// As [`LogWriter::create`], for a file that nothing refers to before the caller has synced it
+    /// and its directory.
+    pub(crate) fn create_unsynced(
+        vfs: &dyn Vfs,
+        path: &Path,
+        header: &FileHeader,
+    ) -> Result<Self, Error> {
+        let mut file = vfs.create(path).map_err(Error::io(path))?;
+        file.append(&header.encode()).map_err(Error::io(path))?;
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            binding: Binding::new(header),
+            group: Vec::new(),
+            chain: header.chain_start(),
+            last_seqno: 0,
+            synced: 0,
+            previous_durable: false,
+            failed: None,
+        })
+    }
+
+    /// Says that every earlier log is synced or no longer needed. Until then records claim nothing
+    /// about what is durable, this file's own bytes included.
+    pub(crate) fn set_previous_durable(&mut self) {
+        self.previous_durable = true;
+    }
+
+    /// Whether [`LogWriter::set_previous_durable`] was called.
+    pub(crate) fn previous_durable(&self) -> bool {
+        self.previous_durable
+    }
+
+    /// Adds a record with the concatenation of `parts` to the group.
+    ///
+    /// Sequence numbers increase strictly from record to record (asserted).
+    pub(crate) fn push(&mut self, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        assert!(first_seqno > self.last_seqno, "records are numbered upwards");
+        self.push_kind(KIND_DATA, first_seqno, parts)
+    }
+
+    fn push_kind(&mut self, kind: u8, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        self.check()?;
+        let payload_bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            let text = format!("a record for {} is above 4 GiB", self.path.display());
+            return Err(Error::io(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let start = self.group.len();
+        let (offset, durable_to) = (self.bytes(), self.durable_to());
+        self.group.resize(start + RECORD_HEADER_BYTES, 0);
+        for part in parts {
+            self.group.extend_from_slice(part);
+        }
+        let (head, payload) = self.group[start..].split_at_mut(RECORD_HEADER_BYTES);
+        let mask = mask_if_needed(payload, self.binding.salt(), offset);
+        let header = RecordHeader {
+            kind,
+            mask,
+            payload_bytes: payload_bytes as u32,
+            first_seqno,
+            durable_to,
+            predecessor: self.chain,
+            payload_checksum: self.binding.checksum(offset, payload),
+        };
+        head.copy_from_slice(&header.encode(&self.binding, offset));
+        self.group.push(RECORD_TRAILER);
+        self.chain = header.payload_checksum;
+        self.last_seqno = first_seqno;
+        Ok(())
+    }
+
+    /// Appends the group to the file in one call. It survives a killed process from here on.
+    pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        self.check()?;
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        let appended = self.file.append(&self.group);
+        self.group.clear();
+        self.group.shrink_to(KEPT_BUFFER_BYTES);
+        self.keep_first_error(appended)
+    }
+
+    /// [`LogWriter::push`] and [`LogWriter::commit`].
+    pub(crate) fn append(&mut self, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        self.push(first_seqno, parts)?;
+        self.commit()
+    }
+
+    /// Makes all that was committed durable.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        self.check()?;
+        let bytes = self.file.bytes();
+        if bytes == self.synced {
+            return Ok(());
+        }
+        let synced = self.file.sync();
+        self.keep_first_error(synced)?;
+        self.synced = bytes;
+        Ok(())
+    }
+
+    /// Appends the end marker, which names the `next` log, already created (0: there is none, the
+    /// store is being closed). Syncs nothing; nothing may be appended after it.
+    pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
+        self.push_kind(KIND_END, self.last_seqno, &[&next.to_le_bytes()])?;
+        self.commit()
+    }
+
+    /// What the next record states as `durable_to`.
+    pub(crate) fn durable_to(&self) -> u64 {
+        if self.previous_durable { self.synced } else { 0 }
+    }
+
+    /// Length of the file and the pending group, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes() + self.group.len() as u64
+    }
+
+    /// Length of the file that is known to be durable, in bytes.
+    pub(crate) fn synced_bytes(&self) -> u64 {
+        self.synced
+    }
+
+    /// Whether no record was pushed yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes() <= FILE_HEADER_BYTES as u64
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn keep_first_error(&mut self, result: io::Result<()>) -> Result<(), Error> {
+        let result = result.map_err(Error::io(&self.path));
+        self.failed = result.clone().err();
+        result
+    }
+}

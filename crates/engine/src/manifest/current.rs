@@ -1,0 +1,100 @@
+//! `CURRENT`: the name of the manifest in force, and a checksum of that line.
+//!
+//! ```text
+//! MANIFEST-000007
+//! crc32 5d4c1a0b
+//! ```
+//!
+//! There is one text for each number, and a file that is not that text to the byte is damaged. It
+//! is written to `CURRENT.tmp`, synced, renamed over `CURRENT`, and the directory is synced, so a
+//! crash leaves the old text or the new one.
+
+use std::io;
+use std::path::Path;
+
+use trommel_base::{Checksum, Corruption};
+use trommel_vfs::{DirEntry, Vfs};
+
+use super::names::{self, CURRENT, CURRENT_TMP, Numbered};
+use crate::log::Error;
+use crate::log::format::FILE_HEADER_BYTES;
+
+/// Longer than any `CURRENT`, in bytes.
+const MAX_CURRENT_BYTES: u64 = 128;
+
+/// What a directory says about which manifest is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Current {
+    /// The manifest with this number.
+    Manifest(u64),
+    /// None ever was: there is no `CURRENT`, and nothing that a store leaves once it has one. (A
+    /// store whose creation was cut short is in this state.)
+    Never,
+}
+
+/// The text of `CURRENT` for manifest `number`.
+pub(crate) fn text(number: u64) -> String {
+    let line = format!("{}\n", names::manifest(number));
+    let checksum = Checksum::bound_to(&[]).with(line.as_bytes()).value();
+    format!("{line}crc32 {checksum:08x}\n")
+}
+
+/// Puts manifest `number`, itself durable, in force.
+pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Error> {
+    let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TMP));
+    match vfs.remove(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io(&temporary)(error));
+        }
+        _ => {}
+    }
+    let mut file = vfs.create(&temporary).map_err(Error::io(&temporary))?;
+    file.append(text(number).as_bytes()).map_err(Error::io(&temporary))?;
+    file.sync().map_err(Error::io(&temporary))?;
+    drop(file);
+    vfs.rename(&temporary, &path).map_err(Error::io(&path))?;
+    vfs.sync_dir(dir).map_err(Error::io(dir))
+}
+
+/// Which manifest is in force in `dir`, whose entries are `listing`.
+///
+/// A missing `CURRENT` is `Corruption` where the directory holds a table, or a log with anything
+/// in it: a store has a `CURRENT` before it writes either.
+pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Current, Error> {
+    let path = dir.join(CURRENT);
+    if listing.iter().any(|entry| entry.name == CURRENT) {
+        let bytes = match vfs.read(&path, MAX_CURRENT_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Vec::new(),
+            other => other.map_err(Error::io(&path))?,
+        };
+        return match parse(&bytes) {
+            Some(number) => Ok(Current::Manifest(number)),
+            None => Err(Corruption::new(&path, 0, DAMAGED).into()),
+        };
+    }
+    let was_in_use = |entry: &DirEntry| match Numbered::parse(&entry.name) {
+        Some(Numbered::Table(_) | Numbered::FilterSidecar(_)) => true,
+        Some(Numbered::Log(_)) => entry.bytes > FILE_HEADER_BYTES as u64,
+        Some(Numbered::Manifest(_)) | None => false,
+    };
+    match listing.iter().any(was_in_use) {
+        true => Err(Corruption::new(&path, 0, MISSING).into()),
+        false => Ok(Current::Never),
+    }
+}
+
+const DAMAGED: &str = "it is not the name of a manifest with its checksum; the manifest in force \
+                       is normally the one with the highest number, but only a backup or a repair \
+                       can tell";
+const MISSING: &str = "it is missing beside tables or logs; restore it from the backup that the \
+                       other files come from";
+
+/// The number in `bytes`, if they are the text for it.
+pub(crate) fn parse(bytes: &[u8]) -> Option<u64> {
+    let text_read = std::str::from_utf8(bytes).ok()?;
+    let (name, _) = text_read.split_once('\n')?;
+    match Numbered::parse(name.as_ref())? {
+        Numbered::Manifest(number) => (text(number) == text_read).then_some(number),
+        _ => None,
+    }
+}

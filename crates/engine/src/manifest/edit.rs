@@ -1,0 +1,240 @@
+//! One change to the store, as bytes: what a manifest's records hold.
+//!
+//! An edit is a run of fields, each `tag | length | bytes` with varint tag and length. A tag below
+//! 128 must be understood: one that is not gives a typed error, never a guess. A tag from 128 on
+//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED`,
+//! `REMOVED` and `LOG_END` repeat, the others stand at most once. The description of a table ends
+//! in fields of its own, under the same rule.
+//!
+//! Decoding is total: any bytes give an edit or an error, and memory is bounded by the bytes. The
+//! layout is `docs/format/manifest.md`.
+
+use trommel_base::codec::{put_bytes, put_u64, put_varint};
+use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
+
+use super::names::MAX_FILE_NUMBER;
+use crate::version::{LEVELS, TableMeta};
+
+/// Tags from here on may be skipped by who does not know them.
+pub(crate) const FIRST_OPTIONAL_TAG: u64 = 128;
+/// A table that is part of the store from now on: level, description.
+pub(crate) const TAG_ADDED: u64 = 1;
+/// A table that no longer is: level, number.
+pub(crate) const TAG_REMOVED: u64 = 2;
+/// No file has this number or a higher one.
+pub(crate) const TAG_NEXT_FILE_NUMBER: u64 = 3;
+/// Highest sequence number in the tables.
+pub(crate) const TAG_LAST_SEQNO: u64 = 4;
+/// The oldest log still needed, 0 for none.
+pub(crate) const TAG_LOG_NUMBER: u64 = 5;
+/// A log that ends at a known length: number, bytes.
+pub(crate) const TAG_LOG_END: u64 = 6;
+/// Reserved: the keyspace that the edit concerns. Without it: the only one there is, 0.
+pub(crate) const TAG_KEYSPACE: u64 = 7;
+
+/// In a table's description: the sidecar file whose filter replaces the table's own.
+pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
+
+/// One change to the store; applied whole or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct VersionEdit {
+    /// Tables added, with their levels. A table moved to another level is removed and added.
+    pub(crate) added: Vec<(u8, TableMeta)>,
+    /// Numbers of the tables removed, with their levels.
+    pub(crate) removed: Vec<(u8, u64)>,
+    /// No file has this number or a higher one.
+    pub(crate) next_file_number: Option<u64>,
+    /// Highest sequence number in the tables.
+    pub(crate) last_seqno: Option<u64>,
+    /// The oldest log still needed, 0 for none.
+    pub(crate) log_number: Option<u64>,
+    /// Lengths at which needed logs are known to end.
+    pub(crate) log_ends: Vec<(u64, u64)>,
+}
+
+/// Why bytes are not an edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EditError {
+    /// No writer wrote them.
+    Damaged(&'static str),
+    /// They are from a version that knows more.
+    Unsupported(String),
+}
+
+impl VersionEdit {
+    /// The edit as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut body = Vec::new();
+        let numbers = [
+            (TAG_NEXT_FILE_NUMBER, self.next_file_number),
+            (TAG_LAST_SEQNO, self.last_seqno),
+            (TAG_LOG_NUMBER, self.log_number),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                put_varint(&mut body, number);
+                put_field(&mut out, tag, &mut body);
+            }
+        }
+        for (number, bytes) in &self.log_ends {
+            put_varint(&mut body, *number);
+            put_varint(&mut body, *bytes);
+            put_field(&mut out, TAG_LOG_END, &mut body);
+        }
+        for (level, number) in &self.removed {
+            body.push(*level);
+            put_varint(&mut body, *number);
+            put_field(&mut out, TAG_REMOVED, &mut body);
+        }
+        for (level, table) in &self.added {
+            body.push(*level);
+            put_table(&mut body, table);
+            put_field(&mut out, TAG_ADDED, &mut body);
+        }
+        out
+    }
+
+    /// The edit that `bytes` hold.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, EditError> {
+        let mut edit = Self::default();
+        let mut decoder = Decoder::new(bytes);
+        while !decoder.is_empty() {
+            let (tag, mut field) = field(&mut decoder)?;
+            edit.take_field(tag, &mut field)?;
+            if tag < FIRST_OPTIONAL_TAG && !field.is_empty() {
+                return Err(EditError::Damaged("a field of the edit is too long"));
+            }
+        }
+        Ok(edit)
+    }
+
+    fn take_field(&mut self, tag: u64, field: &mut Decoder<'_>) -> Result<(), EditError> {
+        let short = EditError::Damaged("a field of the edit is too short or out of range");
+        match tag {
+            TAG_ADDED => {
+                let level = level(field).ok_or(short)?;
+                self.added.push((level, table(field)?));
+            }
+            TAG_REMOVED => {
+                let removed = level(field).zip(file_number(field)).ok_or(short)?;
+                self.removed.push(removed);
+            }
+            TAG_NEXT_FILE_NUMBER => {
+                set_once(&mut self.next_file_number, file_number(field).ok_or(short)?)?;
+            }
+            TAG_LAST_SEQNO => set_once(&mut self.last_seqno, seqno(field).ok_or(short)?)?,
+            TAG_LOG_NUMBER => {
+                let number = field.varint().filter(|number| *number <= MAX_FILE_NUMBER);
+                set_once(&mut self.log_number, number.ok_or(short)?)?;
+            }
+            TAG_LOG_END => {
+                let end = file_number(field).zip(field.varint()).ok_or(short)?;
+                self.log_ends.push(end);
+            }
+            _ if tag >= FIRST_OPTIONAL_TAG => {}
+            _ => return Err(EditError::Unsupported(format!("the edit has a field {tag}"))),
+        }
+        Ok(())
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, tag: u64, body: &mut Vec<u8>) {
+    put_varint(out, tag);
+    put_bytes(out, body);
+    body.clear();
+}
+
+fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
+    put_varint(out, table.number);
+    put_u64(out, table.table_id);
+    put_varint(out, table.file_bytes);
+    put_bytes(out, &table.smallest);
+    put_bytes(out, &table.largest);
+    for number in [
+        table.min_seqno,
+        table.max_seqno,
+        table.entries,
+        table.deletions,
+        table.keys,
+        table.filter_bytes,
+    ] {
+        put_varint(out, number);
+    }
+    out.push(table.built_for);
+    if let Some(number) = table.filter_sidecar {
+        let mut body = Vec::new();
+        put_varint(&mut body, number);
+        put_field(out, TABLE_TAG_FILTER_SIDECAR, &mut body);
+    }
+}
+
+fn field<'a>(decoder: &mut Decoder<'a>) -> Result<(u64, Decoder<'a>), EditError> {
+    let field = decoder.varint().zip(decoder.bytes(decoder.remaining()));
+    let (tag, body) = field.ok_or(EditError::Damaged("a field of the edit is cut short"))?;
+    Ok((tag, Decoder::new(body)))
+}
+
+fn table(decoder: &mut Decoder<'_>) -> Result<TableMeta, EditError> {
+    let mut table = fixed_part(decoder)
+        .ok_or(EditError::Damaged("the description of a table is cut short or out of range"))?;
+    while !decoder.is_empty() {
+        let (tag, mut body) = field(decoder)?;
+        match tag {
+            TABLE_TAG_FILTER_SIDECAR => {
+                let number = file_number(&mut body).filter(|_| body.is_empty());
+                let number = number.ok_or(EditError::Damaged("a filter sidecar has no number"))?;
+                set_once(&mut table.filter_sidecar, number)?;
+            }
+            _ if tag >= FIRST_OPTIONAL_TAG => {}
+            _ => {
+                let text = format!("the description of table {} has a field {tag}", table.number);
+                return Err(EditError::Unsupported(text));
+            }
+        }
+    }
+    let holds = table.smallest <= table.largest
+        && table.min_seqno <= table.max_seqno
+        && table.deletions <= table.entries
+        && (1..=table.entries).contains(&table.keys);
+    holds
+        .then_some(table)
+        .ok_or(EditError::Damaged("the description of a table contradicts itself"))
+}
+
+fn fixed_part(decoder: &mut Decoder<'_>) -> Option<TableMeta> {
+    Some(TableMeta {
+        number: file_number(decoder)?,
+        table_id: decoder.u64()?,
+        file_bytes: decoder.varint()?,
+        smallest: decoder.bytes(MAX_KEY_BYTES)?.into(),
+        largest: decoder.bytes(MAX_KEY_BYTES)?.into(),
+        min_seqno: seqno(decoder)?,
+        max_seqno: seqno(decoder)?,
+        entries: decoder.varint()?,
+        deletions: decoder.varint()?,
+        keys: decoder.varint()?,
+        filter_bytes: decoder.varint()?,
+        built_for: level(decoder)?,
+        filter_sidecar: None,
+    })
+}
+
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Result<(), EditError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(EditError::Damaged("a field that stands once stands twice")),
+    }
+}
+
+fn level(decoder: &mut Decoder<'_>) -> Option<u8> {
+    decoder.u8().filter(|level| usize::from(*level) < LEVELS)
+}
+
+fn file_number(decoder: &mut Decoder<'_>) -> Option<u64> {
+    decoder.varint().filter(|number| (1..=MAX_FILE_NUMBER).contains(number))
+}
+
+fn seqno(decoder: &mut Decoder<'_>) -> Option<u64> {
+    decoder.varint().filter(|seqno| *seqno <= MAX_SEQNO)
+}

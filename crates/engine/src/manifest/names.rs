@@ -1,0 +1,127 @@
+//! The names of files in a store's directory: `LOCK`, `CURRENT`, `MANIFEST-n`, `n.log`, `n.sst`,
+//! `n.flt`, with numbers of at least six digits.
+//!
+//! A name is one of ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
+//! `._000007.sst` are somebody else's, and nothing of somebody else's is ever read or deleted.
+
+use std::ffi::OsStr;
+
+/// The largest file number: far from where counting on could overflow. Names with larger ones are
+/// not ours; 0 stands for "none".
+pub(crate) const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
+
+/// Names the manifest in force.
+pub(crate) const CURRENT: &str = "CURRENT";
+/// What becomes `CURRENT` by a rename.
+pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
+
+/// The name of manifest `number`.
+pub(crate) fn manifest(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// The name of log `number`.
+pub(crate) fn log(number: u64) -> String {
+    format!("{number:06}.log")
+}
+
+/// The name of table `number`.
+pub(crate) fn table(number: u64) -> String {
+    format!("{number:06}.sst")
+}
+
+/// The name of filter sidecar `number`.
+pub(crate) fn filter_sidecar(number: u64) -> String {
+    format!("{number:06}.flt")
+}
+
+/// A numbered file of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Numbered {
+    /// `MANIFEST-n`
+    Manifest(u64),
+    /// `n.log`
+    Log(u64),
+    /// `n.sst`
+    Table(u64),
+    /// `n.flt`
+    FilterSidecar(u64),
+}
+
+impl Numbered {
+    /// What `name` stands for, if it is a numbered file of ours.
+    pub(crate) fn parse(name: &OsStr) -> Option<Self> {
+        let name = name.to_str()?;
+        let parsed = if let Some(digits) = name.strip_prefix("MANIFEST-") {
+            Self::Manifest(number(digits)?)
+        } else {
+            let (digits, extension) = name.split_once('.')?;
+            match extension {
+                "log" => Self::Log(number(digits)?),
+                "sst" => Self::Table(number(digits)?),
+                "flt" => Self::FilterSidecar(number(digits)?),
+                _ => return None,
+            }
+        };
+        (parsed.name() == name).then_some(parsed)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Manifest(number) => manifest(number),
+            Self::Log(number) => log(number),
+            Self::Table(number) => table(number),
+            Self::FilterSidecar(number) => filter_sidecar(number),
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Manifest(n) | Self::Log(n) | Self::Table(n) | Self::FilterSidecar(n) => n,
+        }
+    }
+}
+
+fn number(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|number| (1..=MAX_FILE_NUMBER).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_we_write_them_are_ours() {
+        for number in [1, 999_999, 1_000_000, MAX_FILE_NUMBER] {
+            for file in [
+                Numbered::Manifest(number),
+                Numbered::Log(number),
+                Numbered::Table(number),
+                Numbered::FilterSidecar(number),
+            ] {
+                assert_eq!(Numbered::parse(OsStr::new(&file.name())), Some(file));
+            }
+        }
+        let foreign = [
+            "7.sst",
+            "000000.sst",
+            "0000007.sst",
+            "._000007.sst",
+            "000007.sst.bak",
+            "000007.SST",
+            "+00007.sst",
+            "MANIFEST-7",
+            "MANIFEST-",
+            "MANIFEST",
+            ".sst",
+            "CURRENT",
+            "9223372036854775807.log",
+            "99999999999999999999.log",
+        ];
+        for name in foreign {
+            assert_eq!(Numbered::parse(OsStr::new(name)), None, "{name}");
+        }
+    }
+}

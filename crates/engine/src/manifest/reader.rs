@@ -1,0 +1,184 @@
+//! From a directory to the state that its manifest holds.
+//!
+//! 1. `CURRENT` names the manifest in force ([`current`]); it must exist.
+//! 2. The manifest is read as a log is ([`LogImage`]): its first record, a snapshot, was synced
+//!    before `CURRENT` named it, so it must be whole; each later record is an edit.
+//! 3. Damage is `Corruption`, with file and offset. A torn tail is left out and reported, if what
+//!    is left can be true: every table, with its exact length, and the oldest needed log must
+//!    still exist. (Had the torn edit ever been durable, what it made obsolete might be gone.)
+//! 4. The same check is made without a tear: a table that the manifest lists and the directory
+//!    does not hold is `Corruption` at once and not at its first read.
+//! 5. The next file number is raised above every number in the directory, so that no number is
+//!    used twice, not even that of a file the manifest has never heard of.
+//!
+//! Writes nothing. An open for writing always goes on in a new manifest: the old one may end in a
+//! tear. After `tail_dropped` the caller deletes no orphan: what looks like one may belong to the
+//! edit that was lost.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use trommel_base::Corruption;
+use trommel_vfs::{DirEntry, Vfs};
+
+use super::current::{self, Current};
+use super::edit::{EditError, VersionEdit};
+use super::names::{self, MAX_FILE_NUMBER, Numbered};
+use super::state::{InvalidEdit, ManifestState};
+use crate::log::reader::{LogImage, Record, Verdict};
+use crate::log::{DropReason, Dropped, Error, FileKind, read_whole};
+
+/// What a directory's manifest says.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// The state, with `next_file_number` above every number in use.
+    pub(crate) state: ManifestState,
+    /// The random id of the store.
+    pub(crate) store_id: u64,
+    /// The number of the manifest.
+    pub(crate) number: u64,
+    /// What was left out at the manifest's end.
+    pub(crate) tail_dropped: Option<Dropped>,
+    /// Whether the store was closed: the manifest carries its end marker.
+    pub(crate) closed: bool,
+}
+
+/// Reads the manifest in force in `dir`, whose entries are `listing`. `None` where there never was
+/// one: `dir` is not a store, or its creation was cut short.
+///
+/// With `salvage`, damage behind the first record ends the manifest as a tear does, under the same
+/// condition.
+pub(crate) fn recover(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    salvage: bool,
+) -> Result<Option<Recovered>, Error> {
+    let Current::Manifest(number) = current::find(vfs, dir, listing)? else { return Ok(None) };
+    let path = dir.join(names::manifest(number));
+    if !listing.iter().any(|entry| entry.name == names::manifest(number).as_str()) {
+        let what = "the manifest that CURRENT names is missing; restore the store from a backup";
+        return Err(Corruption::new(&path, 0, what).into());
+    }
+    let image = LogImage::decode(read_whole(vfs, &path)?, &path, FileKind::Manifest, number)?;
+    let summary = image.summary();
+    let Some(header) = summary.header.filter(|_| summary.records > 0) else {
+        return Err(first_damage(&image, &path).into());
+    };
+    let mut state = ManifestState::default();
+    for (index, record) in image.records().enumerate() {
+        state = apply(&state, index as u64 + 1, record, &path)?;
+    }
+    let tail_dropped = tail_dropped(&image, &path, salvage)?;
+    check_files(&state, dir, listing, tail_dropped.as_ref())?;
+    state.next_file_number = state.next_file_number.max(above_all(listing));
+    if state.next_file_number > MAX_FILE_NUMBER {
+        let what = "there are no file numbers left; copy the data to a new store".to_owned();
+        return Err(Error::Unsupported { file: dir.to_path_buf(), what });
+    }
+    let closed = matches!(summary.verdict, Verdict::Ended { .. });
+    Ok(Some(Recovered { state, store_id: header.store_id, number, tail_dropped, closed }))
+}
+
+/// Why there is not even a snapshot.
+fn first_damage(image: &LogImage, path: &Path) -> Corruption {
+    match &image.summary().verdict {
+        Verdict::Damaged(corruption) => corruption.clone(),
+        _ => {
+            let what = "the first record, which was synced before CURRENT named this file, is gone";
+            Corruption::new(path, image.summary().end, what)
+        }
+    }
+}
+
+fn apply(
+    state: &ManifestState,
+    ordinal: u64,
+    record: Record<'_>,
+    path: &Path,
+) -> Result<ManifestState, Error> {
+    let damaged = |what: String| Error::from(Corruption::new(path, record.offset, what));
+    if record.first_seqno != ordinal {
+        return Err(damaged(format!("the record is edit {}, not {ordinal}", record.first_seqno)));
+    }
+    let edit = match VersionEdit::decode(record.payload) {
+        Ok(edit) => edit,
+        Err(EditError::Damaged(what)) => return Err(damaged(what.to_owned())),
+        Err(EditError::Unsupported(what)) => {
+            return Err(Error::Unsupported { file: path.to_path_buf(), what });
+        }
+    };
+    state.apply(&edit).map_err(|InvalidEdit(what)| damaged(what))
+}
+
+fn tail_dropped(image: &LogImage, path: &Path, salvage: bool) -> Result<Option<Dropped>, Error> {
+    let summary = image.summary();
+    let reason = match &summary.verdict {
+        Verdict::Clean | Verdict::Ended { .. } => return Ok(None),
+        Verdict::Torn(reason) => DropReason::Torn(*reason),
+        Verdict::Damaged(corruption) if salvage => DropReason::Damaged(corruption.clone()),
+        Verdict::Damaged(corruption) => return Err(corruption.clone().into()),
+    };
+    Ok(Some(Dropped {
+        file: path.to_path_buf(),
+        offset: summary.end,
+        bytes: summary.file_bytes - summary.end,
+        records: summary.records_behind,
+        reason,
+    }))
+}
+
+/// Whether all that `state` needs exists.
+fn check_files(
+    state: &ManifestState,
+    dir: &Path,
+    listing: &[DirEntry],
+    tail_dropped: Option<&Dropped>,
+) -> Result<(), Error> {
+    let Some((file, problem)) = first_missing(state, dir, listing) else { return Ok(()) };
+    Err(match tail_dropped {
+        None => Corruption::new(&file, 0, problem),
+        Some(dropped) => {
+            let what = format!(
+                "the manifest ends in a damaged record that was in force, for a file that the \
+                 records before it need is not as they say: {}: {problem}",
+                file.display()
+            );
+            Corruption::new(&dropped.file, dropped.offset, what)
+        }
+    }
+    .into())
+}
+
+fn first_missing(
+    state: &ManifestState,
+    dir: &Path,
+    listing: &[DirEntry],
+) -> Option<(PathBuf, String)> {
+    let ours = |entry: &DirEntry| Some((Numbered::parse(&entry.name)?, entry.bytes));
+    let there: HashMap<Numbered, u64> =
+        listing.iter().filter(|entry| entry.is_file).filter_map(ours).collect();
+    for (_, table) in state.version.tables() {
+        let name = Numbered::Table(table.number);
+        let problem = match there.get(&name) {
+            Some(bytes) if *bytes == table.file_bytes => continue,
+            Some(bytes) => {
+                format!("it has {bytes} bytes, and the manifest says {}", table.file_bytes)
+            }
+            None => "the table is missing; restore the store from a backup".to_owned(),
+        };
+        return Some((dir.join(name.name()), problem));
+    }
+    let log = Numbered::Log(state.log_number);
+    if state.log_number != 0 && !there.contains_key(&log) {
+        let problem = "the oldest needed log is missing; restore the store from a backup";
+        return Some((dir.join(log.name()), problem.to_owned()));
+    }
+    None
+}
+
+/// A number above those of all files of ours in `listing`.
+fn above_all(listing: &[DirEntry]) -> u64 {
+    let numbers = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
+    numbers.map(|file| file.number() + 1).max().unwrap_or(1)
+}

@@ -1,0 +1,166 @@
+//! What a run of edits adds up to, and how one edit changes it.
+//!
+//! An edit is applied whole or not at all, and only if what comes out keeps the invariants of a
+//! [`Version`]. An edit read from a manifest that does not is damage; one that the engine is about
+//! to write is a fault of the engine, found before a byte of it is on disk.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::edit::VersionEdit;
+use crate::version::{LEVELS, TableFile, TableMeta, Version};
+
+/// Why an edit does not fit the version it is applied to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InvalidEdit(pub(crate) String);
+
+/// All that a manifest says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ManifestState {
+    /// The tables.
+    pub(crate) version: Version,
+    /// No file has this number or a higher one.
+    pub(crate) next_file_number: u64,
+    /// Highest sequence number in the tables.
+    pub(crate) last_seqno: u64,
+    /// The oldest log still needed, 0 for none.
+    pub(crate) log_number: u64,
+    /// Lengths at which needed logs are known to end.
+    pub(crate) log_ends: BTreeMap<u64, u64>,
+}
+
+impl ManifestState {
+    /// The state after `edit`.
+    pub(crate) fn apply(&self, edit: &VersionEdit) -> Result<Self, InvalidEdit> {
+        let next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
+        let last_seqno = edit.last_seqno.unwrap_or(self.last_seqno);
+        let log_number = edit.log_number.unwrap_or(self.log_number);
+        if next_file_number < self.next_file_number {
+            return Err(invalid("the next file number goes down"));
+        }
+        if last_seqno < self.last_seqno {
+            return Err(invalid("the last sequence number goes down"));
+        }
+        if log_number != 0 && log_number < self.log_number {
+            return Err(invalid("the oldest needed log goes back"));
+        }
+        let numbers = edit
+            .added
+            .iter()
+            .flat_map(|(_, table)| std::iter::once(table.number).chain(table.filter_sidecar));
+        if let Some(number) = numbers.chain([log_number]).find(|n| *n >= next_file_number.max(1)) {
+            return Err(invalid(&format!("file {number} is above the next file number")));
+        }
+        let mut log_ends = self.log_ends.clone();
+        log_ends.extend(edit.log_ends.iter().copied());
+        log_ends.retain(|number, _| log_number != 0 && *number >= log_number);
+        let version = self.version.apply(edit)?;
+        Ok(Self { version, next_file_number, last_seqno, log_number, log_ends })
+    }
+
+    /// The one edit that makes this state of nothing.
+    pub(crate) fn snapshot(&self) -> VersionEdit {
+        let tables = self.version.tables();
+        VersionEdit {
+            added: tables.map(|(level, table)| (level as u8, table.meta().clone())).collect(),
+            removed: Vec::new(),
+            next_file_number: Some(self.next_file_number),
+            last_seqno: Some(self.last_seqno),
+            log_number: Some(self.log_number),
+            log_ends: self.log_ends.iter().map(|(number, bytes)| (*number, *bytes)).collect(),
+        }
+    }
+}
+
+impl Version {
+    /// The tables after `edit`. A table that is removed and added again (moved to another level)
+    /// stays the same [`TableFile`], with whatever was opened of it.
+    pub(crate) fn apply(&self, edit: &VersionEdit) -> Result<Self, InvalidEdit> {
+        let mut next = self.clone();
+        let mut removed = HashMap::new();
+        let mut touched = [false; LEVELS];
+        for (level, number) in &edit.removed {
+            let run = next.run(*level)?;
+            let found = run.iter().position(|table| table.number == *number);
+            let Some(at) = found else {
+                return Err(invalid(&format!("level {level} has no table {number} to remove")));
+            };
+            removed.insert(*number, run.remove(at));
+        }
+        next.check_new_numbers(edit)?;
+        for (level, meta) in &edit.added {
+            let table = match removed.get(&meta.number) {
+                Some(table) if *table.meta() == *meta => Arc::clone(table),
+                _ => Arc::new(TableFile::new(meta.clone())),
+            };
+            next.run(*level)?.push(table);
+            touched[usize::from(*level)] = true;
+        }
+        for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
+        {
+            match level {
+                0 => order_level_zero(run)?,
+                _ => order_sorted_level(level, run)?,
+            }
+        }
+        Ok(next)
+    }
+
+    fn run(&mut self, level: u8) -> Result<&mut Vec<Arc<TableFile>>, InvalidEdit> {
+        let run = self.levels.get_mut(usize::from(level));
+        run.ok_or_else(|| invalid(&format!("there is no level {level}")))
+    }
+
+    fn check_new_numbers(&self, edit: &VersionEdit) -> Result<(), InvalidEdit> {
+        let mut new = HashSet::new();
+        if let Some((_, twice)) = edit.added.iter().find(|(_, table)| !new.insert(table.number)) {
+            return Err(invalid(&format!("table {} is added twice", twice.number)));
+        }
+        match self.tables().find(|(_, table)| new.contains(&table.number)) {
+            Some((_, table)) => Err(invalid(&format!("table {} is already there", table.number))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn invalid(what: &str) -> InvalidEdit {
+    InvalidEdit(what.to_owned())
+}
+
+/// Newest first. Two tables that share keys must not interleave in time, or no order is right.
+fn order_level_zero(run: &mut [Arc<TableFile>]) -> Result<(), InvalidEdit> {
+    run.sort_by_key(|table| std::cmp::Reverse((table.max_seqno, table.number)));
+    let mut lowest = u64::MAX;
+    for (index, table) in run.iter().enumerate() {
+        if table.max_seqno >= lowest {
+            let interleaves = |newer: &&Arc<TableFile>| {
+                newer.min_seqno <= table.max_seqno
+                    && newer.overlaps(&table.smallest, &table.largest)
+            };
+            if let Some(newer) = run[..index].iter().find(interleaves) {
+                let (a, b) = (newer.number, table.number);
+                return Err(invalid(&format!("tables {a} and {b} of level 0 interleave in time")));
+            }
+        }
+        lowest = lowest.min(table.min_seqno);
+    }
+    Ok(())
+}
+
+/// By key, and disjoint.
+fn order_sorted_level(level: usize, run: &mut [Arc<TableFile>]) -> Result<(), InvalidEdit> {
+    run.sort_by(|a, b| key_range(a).cmp(&key_range(b)));
+    for pair in run.windows(2) {
+        if let [a, b] = pair
+            && a.largest >= b.smallest
+        {
+            let (a, b) = (a.number, b.number);
+            return Err(invalid(&format!("tables {a} and {b} of level {level} overlap")));
+        }
+    }
+    Ok(())
+}
+
+fn key_range(table: &TableMeta) -> (&[u8], &[u8]) {
+    (&table.smallest, &table.largest)
+}

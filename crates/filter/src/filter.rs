@@ -1,0 +1,131 @@
+//! A finished filter, ready to be asked.
+//!
+//! A filter answers by what is stored in it, never by what is configured today: family, probes and
+//! number of blocks come from its header.
+
+use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
+use crate::format::{self, DecodeError, Header};
+use crate::spec::FilterKind;
+use crate::{blocked, paired, standard};
+
+/// A set of keys that never denies a key it holds, and admits few that it does not.
+///
+/// ```
+/// use trommel_filter::{DecodeError, Filter, FilterSpec, hash};
+///
+/// let mut builder = "paired:16".parse::<FilterSpec>()?.builder();
+/// for n in 0..10_000_u32 {
+///     builder.add(&n.to_le_bytes());
+/// }
+/// let bytes = builder.finish();
+/// let filter = Filter::decode(&bytes)?;
+/// assert!((0..10_000_u32).all(|n| filter.may_contain(&n.to_le_bytes())));
+///
+/// // One wrong bit, and it is no filter.
+/// let mut damaged = bytes.clone();
+/// damaged[100] ^= 1;
+/// assert!(matches!(Filter::decode(damaged), Err(DecodeError::Damaged { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Filter {
+    header: Header,
+    blocks: Vec<Block>,
+}
+
+impl Filter {
+    /// Checks and reads what [`FilterBuilder::finish`](crate::FilterBuilder::finish) wrote. The
+    /// bits are copied to memory aligned to cache lines; nothing is allocated for bytes that fail
+    /// the checks.
+    ///
+    /// # Errors
+    /// [`DecodeError::Damaged`] if the bytes are not those of a filter, [`DecodeError::Unknown`] if
+    /// they are those of one that a later version wrote. Either way, do without the filter: treat
+    /// every key as possibly there.
+    pub fn decode(bytes: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
+        let (header, blocks) = format::decode(bytes.as_ref())?;
+        if header.kind == FilterKind::Paired && !paired::pairs_are_valid(&blocks) {
+            return Err(DecodeError::Damaged {
+                what: "its blocks do not name each other as pairs",
+            });
+        }
+        Ok(Self { header, blocks })
+    }
+
+    /// Whether `key` may have been added: always true if it was.
+    #[inline]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hash(crate::hash(key))
+    }
+
+    /// Whether the key whose [`hash`](crate::hash) this is may have been added.
+    #[inline]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        let probes = self.header.probes;
+        match self.header.kind {
+            FilterKind::Standard => standard::contains(&self.blocks, probes, hash),
+            FilterKind::Blocked => blocked::contains(&self.blocks, probes, hash),
+            FilterKind::Paired => paired::contains(&self.blocks, probes, hash),
+            FilterKind::None | FilterKind::Ribbon => true,
+        }
+    }
+
+    /// Asks for many keys at once: `answers[i]` becomes what
+    /// [`may_contain_hash`](Self::may_contain_hash) says of `hashes[i]`. The questions are taken in
+    /// stages, so that their cache misses overlap.
+    ///
+    /// # Panics
+    /// If the two slices differ in length.
+    pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        assert_eq!(hashes.len(), answers.len(), "one answer for each hash");
+        let probes = self.header.probes;
+        match self.header.kind {
+            FilterKind::Blocked => blocked::contains_many(&self.blocks, probes, hashes, answers),
+            FilterKind::Paired => paired::contains_many(&self.blocks, probes, hashes, answers),
+            _ => {
+                for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                    *answer = self.may_contain_hash(hash);
+                }
+            }
+        }
+    }
+
+    /// The exact expected rate of false positives of a filter of this kind, size and number of
+    /// keys. Stored when the filter was built; costs nothing to read.
+    pub fn expected_fpr(&self) -> f64 {
+        self.header.expected_fpr
+    }
+
+    /// Bits per key as stored: the blocks' bits over the keys. 0 without keys.
+    pub fn bits_per_key(&self) -> f64 {
+        if self.header.keys == 0 {
+            return 0.0;
+        }
+        (self.header.blocks * BLOCK_BITS) as f64 / self.header.keys as f64
+    }
+
+    /// Bits per key as asked for when the filter was built.
+    pub fn requested_bits_per_key(&self) -> f64 {
+        f64::from(self.header.millibits) / 1000.0
+    }
+
+    /// Bits that a positive answer looks at.
+    pub fn probes(&self) -> u32 {
+        self.header.probes
+    }
+
+    /// Keys that were added, as [`FilterBuilder::len`](crate::FilterBuilder::len) counts them.
+    pub fn keys(&self) -> u64 {
+        self.header.keys
+    }
+
+    /// The family.
+    pub fn kind(&self) -> FilterKind {
+        self.header.kind
+    }
+
+    /// Bytes of memory that the filter takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.blocks.capacity() * BLOCK_BYTES
+    }
+}

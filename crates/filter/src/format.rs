@@ -1,0 +1,198 @@
+//! How a filter lies in bytes: a 64-byte header and a body of 64-byte blocks. The page
+//! `docs/format/filter.md` describes every byte; this file holds its constants and is the only one
+//! that reads or writes them. Golden files tie the two together.
+//!
+//! 1. The checksum is looked at first. It covers every byte but its own, and lies in the same place
+//!    in all families and versions, so that damage is told apart from a filter of a later version.
+//! 2. Then family, version and flags: unknown ones are [`DecodeError::Unknown`].
+//! 3. Then the parameters: what no builder writes is damage, checksum or no checksum.
+//!
+//! Nothing is allocated before the length of the input has been compared with what the header says,
+//! and then at most that length.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::block::{BLOCK_BYTES, Block};
+use crate::spec::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
+
+/// The first four bytes of every filter.
+pub(crate) const MAGIC: [u8; 4] = *b"TrFl";
+/// Bytes of the header; the body starts here.
+pub(crate) const HEADER_BYTES: usize = 64;
+/// Where the checksum lies: the last eight bytes of the header.
+pub(crate) const CHECKSUM_AT: usize = 56;
+/// The version that this code writes, of every family.
+pub(crate) const VERSION: u8 = 1;
+/// The most probes that a filter can ask for.
+pub(crate) const MAX_PROBES: u32 = 64;
+/// `log2` of the blocks of a full batch of the paired family.
+pub(crate) const PAIRED_BATCH_LOG2: u8 = 7;
+
+const FAMILY_STANDARD: u8 = 1;
+const FAMILY_BLOCKED: u8 = 2;
+const FAMILY_PAIRED: u8 = 3;
+
+/// Why bytes are not a filter. Either way the answer to every question is "maybe": a reader that
+/// goes on without the filter loses time, never a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes are not what a builder wrote.
+    Damaged {
+        /// Completes the sentence "the filter is damaged: ...".
+        what: &'static str,
+    },
+    /// The bytes are whole, but of a family, version or option that this version of the crate does
+    /// not know.
+    Unknown {
+        /// The family's number.
+        family: u8,
+        /// The family's version.
+        version: u8,
+        /// The option bits.
+        flags: u16,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged { what } => write!(f, "the filter is damaged: {what}"),
+            Self::Unknown { family, version, flags } => write!(
+                f,
+                "the filter is of a kind this version does not know \
+                 (family {family}, version {version}, flags {flags:#06x})"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// What the header says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) kind: FilterKind,
+    pub(crate) probes: u32,
+    pub(crate) millibits: u32,
+    pub(crate) blocks: u64,
+    pub(crate) keys: u64,
+    pub(crate) expected_fpr: f64,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let (family, batch_log2) = match self.kind {
+            FilterKind::Standard => (FAMILY_STANDARD, 0),
+            FilterKind::Blocked => (FAMILY_BLOCKED, 0),
+            FilterKind::Paired => (FAMILY_PAIRED, PAIRED_BATCH_LOG2),
+            FilterKind::None | FilterKind::Ribbon => unreachable!("these kinds build no filter"),
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = family;
+        bytes[5] = VERSION;
+        bytes[6] = batch_log2;
+        bytes[7] = self.probes as u8;
+        bytes[12..16].copy_from_slice(&self.millibits.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.blocks.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.keys.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.expected_fpr.to_bits().to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Self, DecodeError> {
+        let (family, version) = (bytes[4], bytes[5]);
+        let flags = u16::from_le_bytes(array(bytes, 8));
+        let unknown = DecodeError::Unknown { family, version, flags };
+        let (kind, batch_log2) = match family {
+            FAMILY_STANDARD => (FilterKind::Standard, 0),
+            FAMILY_BLOCKED => (FilterKind::Blocked, 0),
+            FAMILY_PAIRED => (FilterKind::Paired, PAIRED_BATCH_LOG2),
+            _ => return Err(unknown),
+        };
+        if version != VERSION || flags != 0 || bytes[6] != batch_log2 {
+            return Err(unknown);
+        }
+        if bytes[10..12] != [0; 2] || bytes[40..CHECKSUM_AT] != [0; 16] {
+            return Err(unknown);
+        }
+        let header = Self {
+            kind,
+            probes: u32::from(bytes[7]),
+            millibits: u32::from_le_bytes(array(bytes, 12)),
+            blocks: u64::from_le_bytes(array(bytes, 16)),
+            keys: u64::from_le_bytes(array(bytes, 24)),
+            expected_fpr: f64::from_bits(u64::from_le_bytes(array(bytes, 32))),
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// Refuses what no builder writes.
+    fn check(&self) -> Result<(), DecodeError> {
+        let even =
+            self.probes.is_multiple_of(2) && (self.blocks < 2 || self.blocks.is_multiple_of(2));
+        let what = if !(1..=MAX_PROBES).contains(&self.probes) {
+            "its number of probes is out of range"
+        } else if !(MIN_MILLIBITS..=MAX_MILLIBITS).contains(&self.millibits) {
+            "its bits per key are out of range"
+        } else if (self.blocks == 0) != (self.keys == 0) {
+            "its numbers of blocks and keys contradict each other"
+        } else if !(0.0..=1.0).contains(&self.expected_fpr) {
+            "its expected rate is not a probability"
+        } else if self.kind == FilterKind::Paired && !even {
+            "it is paired, but its number of blocks or probes is odd"
+        } else {
+            return Ok(());
+        };
+        Err(DecodeError::Damaged { what })
+    }
+}
+
+/// `N` bytes of `bytes` from `at` on; both are constants within the header.
+fn array<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
+
+fn checksum(header: &[u8], body: &[u8]) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(header);
+    hasher.update(body);
+    hasher.digest()
+}
+
+/// The whole filter in bytes.
+pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + blocks.len() * BLOCK_BYTES);
+    bytes.extend_from_slice(&header.to_bytes());
+    for block in blocks {
+        bytes.extend_from_slice(&block.to_le_bytes());
+    }
+    let sum = checksum(&bytes[..CHECKSUM_AT], &bytes[HEADER_BYTES..]);
+    bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Header and blocks of a filter in bytes. What only the paired family can check (its pair table)
+/// is left to it.
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, Vec<Block>), DecodeError> {
+    let damaged = |what| DecodeError::Damaged { what };
+    let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(damaged("it is shorter than its header"));
+    };
+    if head[..4] != MAGIC {
+        return Err(damaged("it does not start as a filter does"));
+    }
+    if checksum(&head[..CHECKSUM_AT], body) != u64::from_le_bytes(array(head, CHECKSUM_AT)) {
+        return Err(damaged("its checksum does not match"));
+    }
+    let header = Header::from_bytes(head)?;
+    let (blocks, rest) = body.as_chunks::<BLOCK_BYTES>();
+    if !rest.is_empty() || blocks.len() as u64 != header.blocks {
+        return Err(damaged("its length is not what its header says"));
+    }
+    Ok((header, blocks.iter().map(Block::from_le_bytes).collect()))
+}

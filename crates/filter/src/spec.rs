@@ -1,0 +1,351 @@
+//! Which filter to build: the one grammar that API, command line, configuration and reports share.
+//!
+//! ```text
+//! filter = "none" | kind ":" bits | kind ":fpr=" rate
+//! kind   = "standard" | "blocked" | "paired" | "bloom" | "rocksdb.BloomFilter"
+//!        | "speedb.PairedBloomFilter"
+//! bits   = a decimal, 0.5 to 64 bits per key, kept to 1/1000
+//! rate   = a decimal below 1, such as 0.001 or 1e-5
+//! ```
+//! `bloom` and `rocksdb.BloomFilter` are `blocked`, `speedb.PairedBloomFilter` is `paired`. A rate
+//! is resolved to bits when the spec is made: the fewest thousandths of a bit with which the exact
+//! theory of the kind, in the limit of many keys, gives that rate or a better one.
+//!
+//! The upper bound of 64 bits is where a filter that is fed 64-bit hashes stops getting better:
+//! with a million keys, one absent key in 10^13 has the very hash of a present one.
+//!
+//! [`FilterSpec`] prints what it parses, so that it can be stored and shown.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::builder::{self, FilterBuilder};
+use crate::theory;
+
+/// The least that a spec can ask for: half a bit per key.
+pub(crate) const MIN_MILLIBITS: u32 = 500;
+/// The most that a spec can ask for: 64 bits per key.
+pub(crate) const MAX_MILLIBITS: u32 = 64_000;
+
+/// A family of filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FilterKind {
+    /// No filter: no bytes, no probe.
+    None,
+    /// One array of bits; the best rate of a Bloom filter, and a cache miss per probe.
+    Standard,
+    /// One cache line per key; the fastest, and the worst rate from about 16 bits per key on.
+    Blocked,
+    /// Two cache lines per key, chosen so that all pairs are equally full; close to standard in
+    /// rate, close to blocked in speed.
+    Paired,
+    /// Reserved: specs that ask for it are refused in this version.
+    Ribbon,
+}
+
+impl FilterKind {
+    /// The kind's word in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Standard => "standard",
+            Self::Blocked => "blocked",
+            Self::Paired => "paired",
+            Self::Ribbon => "ribbon",
+        }
+    }
+}
+
+impl fmt::Display for FilterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Every word that may stand before the colon.
+const WORDS: [(&str, FilterKind); 8] = [
+    ("none", FilterKind::None),
+    ("standard", FilterKind::Standard),
+    ("blocked", FilterKind::Blocked),
+    ("paired", FilterKind::Paired),
+    ("ribbon", FilterKind::Ribbon),
+    ("bloom", FilterKind::Blocked),
+    ("rocksdb.BloomFilter", FilterKind::Blocked),
+    ("speedb.PairedBloomFilter", FilterKind::Paired),
+];
+
+/// Which filter to build, and how large.
+///
+/// ```
+/// use trommel_filter::{FilterKind, FilterSpec};
+///
+/// let spec: FilterSpec = "paired:23.4".parse()?;
+/// assert_eq!(spec.kind(), FilterKind::Paired);
+/// assert_eq!(spec.bits_per_key(), 23.4);
+/// assert_eq!(spec.to_string(), "paired:23.4");
+///
+/// let spec: FilterSpec = "paired:fpr=1e-5".parse()?;
+/// assert!((24.5..24.6).contains(&spec.bits_per_key()));
+/// assert_eq!(spec.to_string(), "paired:fpr=1e-5");
+///
+/// let error = "pairde:10".parse::<FilterSpec>().unwrap_err();
+/// assert!(error.to_string().contains("did you mean `paired`?"));
+/// # Ok::<(), trommel_filter::ParseSpecError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FilterSpec {
+    kind: FilterKind,
+    millibits: u32,
+    /// The rate that was asked for, as the bits of an `f64`; `None` if bits were.
+    target: Option<u64>,
+}
+
+impl FilterSpec {
+    /// No filter.
+    pub const NONE: Self = Self { kind: FilterKind::None, millibits: 0, target: None };
+
+    /// A filter of `bits_per_key` bits per key, rounded to the nearest 1/1000.
+    ///
+    /// # Errors
+    /// `bits_per_key` is not within 0.5 to 64, or `kind` is [`FilterKind::None`], which has no
+    /// bits, or [`FilterKind::Ribbon`], which this version does not build.
+    pub fn new(kind: FilterKind, bits_per_key: f64) -> Result<Self, ParseSpecError> {
+        check_sized(kind)?;
+        let millibits = (bits_per_key * 1000.0).round();
+        if !(f64::from(MIN_MILLIBITS)..=f64::from(MAX_MILLIBITS)).contains(&millibits) {
+            return Err(ParseSpecError::new(format!(
+                "{bits_per_key} bits per key is out of range: give 0.5 to 64, as in `{kind}:10`"
+            )));
+        }
+        Ok(Self { kind, millibits: millibits as u32, target: None })
+    }
+
+    /// A filter with the fewest bits per key that bring the rate of false positives down to `rate`.
+    ///
+    /// # Errors
+    /// `kind` has no bits or is not built by this version, `rate` is not between 0 and 1, or no
+    /// filter of this kind within 64 bits per key reaches it.
+    pub fn with_fpr(kind: FilterKind, rate: f64) -> Result<Self, ParseSpecError> {
+        check_sized(kind)?;
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(ParseSpecError::new(format!(
+                "a rate of {rate} is out of range: give one between 0 and 1, as in \
+                 `{kind}:fpr=1e-5`"
+            )));
+        }
+        let rate_at = |millibits: u32| theory::best_fpr(kind, f64::from(millibits) / 1000.0);
+        if rate_at(MAX_MILLIBITS) > rate {
+            return Err(ParseSpecError::new(format!(
+                "no {kind} filter of up to 64 bits per key errs as rarely as {rate:e}: its best \
+                 rate is {:.0e}",
+                rate_at(MAX_MILLIBITS)
+            )));
+        }
+        // No Bloom filter beats the standard one, so its optimum 1.44 log2(1/rate) is a lower bound.
+        let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(2);
+        let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
+        let mut high = low;
+        let mut step = 250;
+        while rate_at(high) > rate {
+            low = high;
+            high = (high + step).min(MAX_MILLIBITS);
+            step *= 2;
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if rate_at(middle) > rate {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(Self { kind, millibits: high, target: Some(rate.to_bits()) })
+    }
+
+    /// The family.
+    pub fn kind(&self) -> FilterKind {
+        self.kind
+    }
+
+    /// Bits per key asked for, or found for the rate asked for; 0 for [`FilterKind::None`].
+    pub fn bits_per_key(&self) -> f64 {
+        f64::from(self.millibits) / 1000.0
+    }
+
+    /// The rate of false positives that was asked for, if the spec names one.
+    pub fn target_fpr(&self) -> Option<f64> {
+        self.target.map(f64::from_bits)
+    }
+
+    /// A builder for one filter.
+    pub fn builder(&self) -> FilterBuilder {
+        FilterBuilder::new(*self)
+    }
+
+    /// The exact expected rate of false positives of a filter of `keys` distinct keys, at the size
+    /// that the builder gives it: 1 for [`FilterKind::None`], 0 for a filter without keys.
+    pub fn expected_fpr(&self, keys: u64) -> f64 {
+        builder::expected_fpr(*self, keys)
+    }
+
+    /// Bytes of the finished filter of `keys` distinct keys, header included; 0 for
+    /// [`FilterKind::None`].
+    pub fn expected_bytes(&self, keys: u64) -> u64 {
+        builder::expected_bytes(*self, keys)
+    }
+
+    /// Thousandths of a bit per key.
+    pub(crate) fn millibits(&self) -> u32 {
+        self.millibits
+    }
+}
+
+/// Refuses the kinds that have no size.
+fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
+    match kind {
+        FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => Ok(()),
+        FilterKind::None => Err(ParseSpecError::new(
+            "`none` is no filter and takes no number: write `none` alone".to_owned(),
+        )),
+        FilterKind::Ribbon => Err(ParseSpecError::new(
+            "`ribbon` filters are not in this version: `paired:23.4` comes closest".to_owned(),
+        )),
+    }
+}
+
+impl fmt::Debug for FilterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilterSpec({self})")
+    }
+}
+
+impl fmt::Display for FilterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match (self.kind, self.target) {
+            (FilterKind::None, _) => "none".to_owned(),
+            (kind, Some(rate)) => format!("{kind}:fpr={:e}", f64::from_bits(rate)),
+            (kind, None) => format!("{kind}:{}", self.bits_per_key()),
+        };
+        f.pad(&text)
+    }
+}
+
+impl FromStr for FilterSpec {
+    type Err = ParseSpecError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSpecError> {
+        let (word, size) = match text.split_once(':') {
+            Some((word, size)) => (word, Some(size)),
+            None => (text, None),
+        };
+        let Some(&(word, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
+            return Err(unknown_word(text, word));
+        };
+        let Some(size) = size else {
+            return match kind {
+                FilterKind::None => Ok(Self::NONE),
+                _ => check_sized(kind).and(Err(ParseSpecError::new(format!(
+                    "`{word}` needs a number of bits per key or a rate, as in `{word}:10` or \
+                     `{word}:fpr=1e-3`"
+                )))),
+            };
+        };
+        check_sized(kind)?;
+        if let Some(rate) = size.strip_prefix("fpr=") {
+            let rate = number(rate).ok_or_else(|| {
+                ParseSpecError::new(format!(
+                    "`{rate}` in `{text}` is not a rate: write one between 0 and 1, as in \
+                     `{word}:fpr=1e-5`"
+                ))
+            })?;
+            return Self::with_fpr(kind, rate);
+        }
+        let bits = number(size).ok_or_else(|| {
+            ParseSpecError::new(format!(
+                "`{size}` in `{text}` is neither a number of bits per key nor `fpr=` and a rate: \
+                 write `{word}:10` or `{word}:fpr=1e-5`"
+            ))
+        })?;
+        Self::new(kind, bits)
+    }
+}
+
+/// A plain decimal, with or without exponent; not the `inf` and `nan` that `f64` would accept.
+fn number(text: &str) -> Option<f64> {
+    let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+');
+    if !text.bytes().all(plain) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn unknown_word(text: &str, word: &str) -> ParseSpecError {
+    if text.is_empty() {
+        return ParseSpecError::new(
+            "a filter is missing: write `none` or, for instance, `paired:23.4`".to_owned(),
+        );
+    }
+    let lower = word.to_lowercase();
+    let near = WORDS
+        .iter()
+        .map(|(known, _)| (edits(&lower, &known.to_lowercase()), *known))
+        .min()
+        .filter(|&(distance, known)| distance <= known.len().div_ceil(3).min(4));
+    let hint = match near {
+        Some((_, known)) => format!("did you mean `{known}`? For instance `{}`", example(known)),
+        None => "write `none`, `standard:10`, `blocked:10` or `paired:23.4`".to_owned(),
+    };
+    ParseSpecError::new(format!("`{word}` is not a kind of filter: {hint}"))
+}
+
+/// A spec that uses `word`.
+fn example(word: &str) -> String {
+    match word {
+        "none" => "none".to_owned(),
+        "ribbon" => "paired:23.4".to_owned(),
+        "paired" | "speedb.PairedBloomFilter" => format!("{word}:23.4"),
+        _ => format!("{word}:10"),
+    }
+}
+
+/// The fewest insertions, deletions, changes and swaps of neighbours that make `b` out of `a`.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    rows[0] = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// Why a text is not a [`FilterSpec`]. Printed, it says what is wrong and shows what is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseSpecError {
+    message: String,
+}
+
+impl ParseSpecError {
+    fn new(message: String) -> Self {
+        Self { message }
+    }
+}
+
+impl fmt::Display for ParseSpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ParseSpecError {}

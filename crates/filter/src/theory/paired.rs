@@ -1,0 +1,153 @@
+//! The paired filter's rate, for any number of keys.
+//!
+//! 1. With independent Poisson counts, of mean `x` keys a block, the rate of a batch is
+//!    `G(x) = sum_t P(T = t) * E[(X/505)^(k/2)]^2`, with `P(T)` from [`pair_law`].
+//! 2. A filter's counts are not independent: they add up to its `n` keys. If a quantity that
+//!    depends on how `n` keys fall has the mean `G(x)` when `n` is made Poisson, then for `n` fixed
+//!    its mean is a coefficient of the power series `e^n G`, and by Cauchy's formula
+//!    `n! n^-n / 2 pi` times the integral of `exp(n e^(i a) - i n a) G(x e^(i a))` over `a` from
+//!    `-pi` to `pi`, where `x` is the mean number of keys a block. The first factor is a bell of
+//!    width `1/sqrt(n)`, so that the integral reads `G` close to `x` only. That changes the rate by
+//!    2% at 1,000 keys and 6% at 100.
+//! 3. `G` is interpolated: `ln G` as a polynomial in `ln x`, over fixed stretches of `ln x`, which
+//!    also serves the complex arguments of step 2. The laws at a stretch's nodes do not depend on
+//!    the number of probes; they are computed when first asked for (1 to 2 ms for a full batch) and
+//!    kept. After that, an expected rate takes some microseconds.
+//! 4. A batch of two blocks, or a lone block, needs none of this: its pair holds all its keys.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::counts::Counts;
+use super::occupancy::PassTable;
+use super::pairs::pair_law;
+use crate::paired::{BATCH, RESERVED};
+
+/// Nodes of one interpolating polynomial.
+const NODES: usize = 12;
+/// Distance between the centres of two stretches of `ln x`.
+const SPACING: f64 = 0.25;
+/// Half the width that the nodes of a stretch span.
+const HALF_WIDTH: f64 = 0.75;
+/// Widths of the bell that the integral of step 2 covers, and steps in one width.
+const BELL: (f64, f64) = (8.0, 3.0);
+
+/// Laws of a pair's keys at the nodes of one stretch.
+type Stretch = [Counts; NODES];
+
+/// The chance that an absent key passes both blocks of a pair that holds `keys` keys.
+fn pass(keys: usize, half: u32) -> f64 {
+    PassTable::of::<{ RESERVED as usize }>(half).at(keys).powi(2)
+}
+
+/// The exact rate of a filter of `keys` keys in `blocks` blocks.
+pub(super) fn rate(keys: u64, blocks: u64, probes: u32) -> f64 {
+    if blocks == 1 {
+        let lone = PassTable::of::<{ RESERVED as usize }>(probes);
+        return lone.at(usize::try_from(keys).unwrap_or(usize::MAX));
+    }
+    let full = BATCH as u64;
+    let last = blocks % full;
+    let mut rate = 0.0;
+    for (batch, blocks_in_such) in [(full, blocks - last), (last, last)] {
+        if blocks_in_such > 0 {
+            let share = blocks_in_such as f64 / blocks as f64;
+            rate += share * batch_rate(batch as usize, keys, blocks, probes / 2);
+        }
+    }
+    rate
+}
+
+/// The rate of a batch of `batch` blocks of a filter of `keys` keys in `blocks` blocks.
+fn batch_rate(batch: usize, keys: u64, blocks: u64, half: u32) -> f64 {
+    if batch == 2 {
+        let counts = Counts::binomial(keys, 2.0 / blocks as f64);
+        return counts.mean_of(|keys| pass(keys, half));
+    }
+    let at = (keys as f64 / blocks as f64).ln();
+    let curve = Curve::new(batch, at, half);
+    let n = keys as f64;
+    let (reach, steps) = BELL;
+    let width = 1.0 / n.sqrt();
+    let count = (reach * steps) as usize;
+    let (mut sum, mut total) = (0.0, 0.0);
+    for i in 0..=count {
+        let angle = width * i as f64 / steps;
+        if angle > std::f64::consts::PI {
+            break;
+        }
+        let size = (-2.0 * n * (angle / 2.0).sin().powi(2)).exp();
+        let turn = n * (angle.sin() - angle);
+        let weight = if i == 0 { 0.5 } else { 1.0 };
+        let (re, im) = curve.at(at, angle);
+        total += weight * size * turn.cos();
+        sum += weight * size * re.exp() * (turn + im).cos();
+    }
+    sum / total
+}
+
+/// The rate of a full batch with independent Poisson counts of mean `mean`: the limit of many keys.
+pub(super) fn limit(mean: f64, probes: u32) -> f64 {
+    let at = mean.ln();
+    Curve::new(BATCH, at, probes / 2).at(at, 0.0).0.exp()
+}
+
+/// `ln G` around a point, as a sum of Chebyshev polynomials.
+struct Curve {
+    centre: f64,
+    coefficients: [f64; NODES],
+}
+
+impl Curve {
+    fn new(batch: usize, at: f64, half: u32) -> Self {
+        let number = (at / SPACING).round() as i32;
+        let stretch = stretch(batch, number);
+        let values: [f64; NODES] = std::array::from_fn(|i| {
+            stretch[i].mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln()
+        });
+        let coefficients = std::array::from_fn(|j| {
+            let sum: f64 = (0..NODES).map(|i| values[i] * (j as f64 * node_angle(i)).cos()).sum();
+            sum * if j == 0 { 1.0 } else { 2.0 } / NODES as f64
+        });
+        Self { centre: f64::from(number) * SPACING, coefficients }
+    }
+
+    /// Real and imaginary part of `ln G` at `ln x = re + i im`, by Clenshaw's recurrence.
+    fn at(&self, re: f64, im: f64) -> (f64, f64) {
+        let (re, im) = ((re - self.centre) / HALF_WIDTH, im / HALF_WIDTH);
+        let (mut b1, mut b2) = ((0.0, 0.0), (0.0, 0.0));
+        for &c in self.coefficients[1..].iter().rev() {
+            let next =
+                (2.0 * (re * b1.0 - im * b1.1) - b2.0 + c, 2.0 * (re * b1.1 + im * b1.0) - b2.1);
+            (b1, b2) = (next, b1);
+        }
+        (re * b1.0 - im * b1.1 - b2.0 + self.coefficients[0], re * b1.1 + im * b1.0 - b2.1)
+    }
+}
+
+/// The angle whose cosine is node `i` of the interval from -1 to 1.
+fn node_angle(i: usize) -> f64 {
+    std::f64::consts::PI * (i as f64 + 0.5) / NODES as f64
+}
+
+/// The laws at the nodes of a stretch, from the store if they were needed before.
+fn stretch(batch: usize, number: i32) -> Arc<Stretch> {
+    type Store = Mutex<Option<HashMap<(usize, i32), Arc<Stretch>>>>;
+    static STORE: Store = Mutex::new(None);
+    let known = |key| {
+        let store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+        store.as_ref().and_then(|laws| laws.get(&key).cloned())
+    };
+    let key = (batch, number);
+    if let Some(laws) = known(key) {
+        return laws;
+    }
+    // Computed without the lock: two threads may do the same work once, none waits for another's.
+    let centre = f64::from(number) * SPACING;
+    let laws = Arc::new(std::array::from_fn(|i| {
+        pair_law(batch, (centre + HALF_WIDTH * node_angle(i).cos()).exp())
+    }));
+    let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    store.get_or_insert_default().insert(key, Arc::clone(&laws));
+    laws
+}

@@ -1,1 +1,38 @@
-//! .
+//! Drives a key-value store and says what it measured.
+//!
+//! 1. [`Store`] is the seam: whatever implements it can be driven. [`MapStore`] (a map in memory)
+//!    is the baseline.
+//! 2. A [`KeySpace`] and [`Values`] say what is written and asked for; both cost the measured loop
+//!    next to nothing.
+//! 3. [`measure`] runs one [`Workload`] on a number of threads and returns a [`Measured`], all
+//!    threads' counts added up.
+//! 4. [`bench`](bench::bench) strings workloads together and prints db_bench's lines.
+//!
+//! Invariants: nothing here writes to the standard streams (callers pass a writer), nothing but
+//! the caller's seed decides what is drawn, and every loop ends soon after [`Stop`] is set.
+//! Called by the `trommel` program and by tests.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+mod control;
+mod error;
+mod histogram;
+mod keys;
+mod map_store;
+mod measure;
+mod measured;
+mod store;
+pub mod units;
+mod values;
+mod workload;
+
+pub use control::{Control, Progress, Silent, Stop};
+pub use error::Error;
+pub use histogram::Latencies;
+pub use keys::{KeyMaker, KeySpace};
+pub use map_store::{MapOpener, MapStore};
+pub use measure::{Load, measure};
+pub use measured::Measured;
+pub use store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
+pub use values::Values;
+pub use workload::{UnknownWorkload, Workload};

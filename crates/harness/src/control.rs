@@ -1,0 +1,109 @@
+//! How a run is stopped from outside, and how it says how far it is.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// A request to stop, shared by whoever makes it and all loops that heed it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Nothing is to be stopped yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every run that was given this stop end soon.
+    pub fn set(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether it was set.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Runs `task` on a thread of its own and returns what it returns; or none as soon as the
+    /// stop is set, leaving the task to itself. For calls into a store that cannot be told to end.
+    pub(crate) fn unless_set<T: Send + 'static>(
+        &self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = channel();
+        let thread = thread::spawn(move || {
+            // The receiver is gone only if the stop was set, and then nobody wants the result.
+            let _ = sender.send(task());
+        });
+        loop {
+            match receiver.recv_timeout(Duration::from_millis(20)) {
+                Ok(result) => {
+                    // Wait until the task's captures are dropped too.
+                    return thread.join().map(|()| result).ok();
+                }
+                Err(RecvTimeoutError::Timeout) if self.is_set() => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                    Ok(()) => return None,
+                    Err(panic) => resume_unwind(panic),
+                },
+            }
+        }
+    }
+}
+
+/// Is told how far a run is. Called from the run's threads, some thousand times a second at most.
+pub trait Progress: Sync {
+    /// A step begins: what it is, and how many operations it has (0: not known).
+    fn begin(&self, what: &str, operations: u64);
+
+    /// So many more operations are done.
+    fn advance(&self, operations: u64);
+
+    /// The step is over; results are printed next.
+    fn end(&self);
+}
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&self, _what: &str, _operations: u64) {}
+    fn advance(&self, _operations: u64) {}
+    fn end(&self) {}
+}
+
+/// What a run heeds and whom it tells.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    /// Set from outside to end the run.
+    pub stop: &'a Stop,
+    /// Told how far the run is.
+    pub progress: &'a dyn Progress,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_awaited_unless_stopped() {
+        let stop = Stop::new();
+        assert_eq!(stop.unless_set(|| 7), Some(7));
+        let (sender, receiver) = channel::<()>();
+        stop.set();
+        assert_eq!(stop.unless_set(move || receiver.recv().is_ok()), None);
+        drop(sender);
+    }
+
+    #[test]
+    #[should_panic(expected = "the task's own words")]
+    fn a_panic_in_the_task_is_passed_on() {
+        Stop::new().unless_set(|| panic!("the task's own words"));
+    }
+}

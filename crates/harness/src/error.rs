@@ -1,0 +1,72 @@
+//! Why a run ended early.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::store::StoreError;
+
+/// Why a run ended early.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store refused something; its own error is inside.
+    Store(StoreError),
+    /// A result could not be written.
+    Output(io::Error),
+    /// A file or directory of the run (not of the store) could not be used.
+    Io {
+        /// The file or directory.
+        file: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The run cannot be done as asked; the text says what would be right.
+    Usage(String),
+    /// [`Stop`](crate::Stop) was set; what was measured until then has been printed.
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(file: impl Into<PathBuf>, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { file: file.into(), doing, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Output(error) => write!(f, "the results could not be written: {error}"),
+            Self::Io { file, doing, source } => {
+                write!(f, "{doing} {} failed: {source}", file.display())
+            }
+            Self::Usage(what) => f.write_str(what),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(&**error),
+            Self::Output(source) | Self::Io { source, .. } => Some(source),
+            Self::Usage(_) | Self::Interrupted => None,
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

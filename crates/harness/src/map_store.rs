@@ -1,0 +1,133 @@
+//! The simplest ordered store: a map behind a lock. It measures what the harness itself costs.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::error::Error;
+use crate::store::{Direction, Opener, Operation, Store, StoreError, Visit};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub struct MapStore {
+    map: RwLock<Map>,
+}
+
+impl MapStore {
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self) -> RwLockWriteGuard<'_, Map> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MapStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.write_lock().insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        let mut map = self.write_lock();
+        for operation in operations {
+            match *operation {
+                Operation::Put { key, value } => map.insert(key.to_vec(), value.to_vec()),
+                Operation::Delete { key } => map.remove(key),
+            };
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.write_lock().remove(key);
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        Ok(self.read().get(key).map(|value| found(value)).is_some())
+    }
+
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        let map = self.read();
+        for (at, key) in keys.iter().enumerate() {
+            if let Some(value) = map.get(*key) {
+                found(at, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        start: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let map = self.read();
+        let start = start.map_or(Bound::Unbounded, Bound::Included);
+        let mut goes_on = |(key, value): (&Vec<u8>, &Vec<u8>)| visit(key, value);
+        match direction {
+            Direction::Forward => map.range::<[u8], _>((start, Bound::Unbounded)).all(&mut goes_on),
+            Direction::Backward => {
+                map.range::<[u8], _>((Bound::Unbounded, start)).rev().all(&mut goes_on)
+            }
+        };
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn verify(&self) -> Result<String, StoreError> {
+        Ok(format!("{} entries in memory", self.read().len()))
+    }
+
+    fn close(self: Arc<Self>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Opens [`MapStore`]s.
+#[derive(Debug, Default)]
+pub struct MapOpener;
+
+impl Opener for MapOpener {
+    fn open(&self, _fresh: bool) -> Result<Arc<dyn Store>, Error> {
+        Ok(Arc::new(MapStore::default()))
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        vec![("Store", "a map in memory".into())]
+    }
+
+    fn name(&self) -> String {
+        "memory".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_map_is_a_store() {
+        crate::store::conformance::check(Arc::new(MapStore::default()));
+    }
+}

@@ -1,0 +1,153 @@
+//! What one workload did, and db_bench's line about it.
+
+use std::time::Duration;
+
+use crate::histogram::Latencies;
+
+/// What one workload did, all threads together.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// Operations done.
+    pub operations: u64,
+    /// Keys and values written, or found, in bytes.
+    pub bytes: u64,
+    /// Keys found and keys asked for, of workloads that look keys up.
+    pub found: Option<(u64, u64)>,
+    /// Time that threads spent, added up.
+    pub thread_time: Duration,
+    /// From the first thread's start to the last one's end.
+    pub wall_time: Duration,
+    /// How long single operations took, if that was asked for.
+    pub latencies: Option<Latencies>,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+}
+
+impl Measured {
+    /// Microseconds an operation, as the thread that did it saw it.
+    pub fn micros_per_operation(&self) -> f64 {
+        self.thread_time.as_secs_f64() * 1e6 / self.operations.max(1) as f64
+    }
+
+    /// Operations a second of all threads together.
+    pub fn operations_per_second(&self) -> f64 {
+        // A clock that did not move must not make a rate infinite.
+        self.operations as f64 / self.wall_time.as_secs_f64().max(1e-9)
+    }
+
+    /// Adds another thread's part. Times on the wall are left as they are.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.found = match (self.found, other.found) {
+            (Some((a, b)), Some((c, d))) => Some((a + c, b + d)),
+            (one, other) => one.or(other),
+        };
+        self.thread_time += other.thread_time;
+        match (&mut self.latencies, &other.latencies) {
+            (Some(all), Some(one)) => all.merge(one),
+            (all, one) => *all = all.take().or_else(|| one.clone()),
+        }
+        self.interrupted |= other.interrupted;
+    }
+
+    /// db_bench's line: name, microseconds an operation, operations a second, seconds, operations,
+    /// MB/s (of 1,048,576 bytes) if bytes were moved, keys found if keys were asked for.
+    pub fn line(&self, name: &str) -> String {
+        let mut line = format!(
+            "{name:<12} : {:11.3} micros/op {} ops/sec {:.3} seconds {} operations;",
+            self.micros_per_operation(),
+            self.operations_per_second() as u64,
+            self.wall_time.as_secs_f64(),
+            self.operations
+        );
+        if self.bytes > 0 {
+            let seconds = self.wall_time.as_secs_f64().max(1e-9);
+            line += &format!(" {:6.1} MB/s", self.bytes as f64 / 1_048_576.0 / seconds);
+        }
+        if let Some((found, asked)) = self.found {
+            line += &format!(" ({found} of {asked} found)");
+        }
+        if self.interrupted {
+            line += " (interrupted)";
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn lines_are_those_of_db_bench() {
+        let fill = Measured {
+            operations: 1_000_000,
+            bytes: 116_000_000,
+            thread_time: seconds(5.3687),
+            wall_time: seconds(5.3687),
+            ..Measured::default()
+        };
+        assert_eq!(
+            fill.line("fillrandom"),
+            "fillrandom   :       5.369 micros/op 186264 ops/sec 5.369 seconds \
+             1000000 operations;   20.6 MB/s"
+        );
+        let read = Measured {
+            operations: 300_000,
+            bytes: 189_640 * 116,
+            found: Some((189_640, 300_000)),
+            thread_time: seconds(1.50792),
+            wall_time: seconds(1.50792),
+            ..Measured::default()
+        };
+        assert_eq!(
+            read.line("readrandom"),
+            "readrandom   :       5.026 micros/op 198949 ops/sec 1.508 seconds \
+             300000 operations;   13.9 MB/s (189640 of 300000 found)"
+        );
+        let missing = Measured {
+            operations: 300_000,
+            found: Some((0, 300_000)),
+            thread_time: seconds(0.4828),
+            wall_time: seconds(0.4828),
+            ..Measured::default()
+        };
+        assert_eq!(
+            missing.line("readmissing"),
+            "readmissing  :       1.609 micros/op 621375 ops/sec 0.483 seconds \
+             300000 operations; (0 of 300000 found)"
+        );
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let thread = Measured {
+            operations: 1000,
+            bytes: 10,
+            found: Some((600, 1000)),
+            thread_time: seconds(1.0),
+            ..Measured::default()
+        };
+        let mut all = Measured { wall_time: seconds(1.0), ..Measured::default() };
+        all.merge(&thread);
+        all.merge(&Measured { interrupted: true, ..thread });
+        assert_eq!(
+            all.line("readrandom"),
+            "readrandom   :    1000.000 micros/op 2000 ops/sec 1.000 seconds \
+             2000 operations;    0.0 MB/s (1200 of 2000 found) (interrupted)"
+        );
+    }
+
+    #[test]
+    fn nothing_done_in_no_time_has_a_line_too() {
+        assert_eq!(
+            Measured::default().line("flush"),
+            "flush        :       0.000 micros/op 0 ops/sec 0.000 seconds 0 operations;"
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! The seam between the harness and a store.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// Whatever a store reports as its error.
+pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
+
+/// One part of an atomic write.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation<'a> {
+    /// Sets a key to a value.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+/// Which way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From small keys to large ones.
+    Forward,
+    /// From large keys to small ones.
+    Backward,
+}
+
+/// What one level of a tree holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level {
+    /// Number of the level; 0 is where new data arrives.
+    pub level: usize,
+    /// Table files.
+    pub files: u64,
+    /// Their bytes on disk.
+    pub bytes: u64,
+}
+
+/// What lookups did since the last [`Store::reset_stats`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Data blocks read from files.
+    pub block_reads: u64,
+    /// Data blocks found in the store's own cache.
+    pub cache_hits: u64,
+}
+
+/// Calls `visit` with a key and its value; the scan goes on while it returns true.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+/// An ordered key-value store that can be driven.
+///
+/// Values are handed to a closure rather than returned, so that a store which can lend its bytes
+/// need not copy them.
+pub trait Store: Send + Sync {
+    /// Sets `key` to `value`.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+
+    /// Does all `operations`, in order, or none.
+    fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError>;
+
+    /// Removes `key`, if it is there.
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError>;
+
+    /// Whether `key` is there; if so, `found` is called once with its value.
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError>;
+
+    /// Looks all `keys` up; `found` is called with the position and value of each that is there.
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError>;
+
+    /// Visits entries in key order (or backwards), from `start` inclusive, or from the end that
+    /// the direction begins with.
+    fn scan(
+        &self,
+        start: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// Writes what is held in memory to table files.
+    fn flush(&self) -> Result<(), StoreError>;
+
+    /// Returns when nothing is left to do in the background.
+    fn settle(&self) -> Result<(), StoreError>;
+
+    /// Merges all data into its deepest level.
+    fn compact(&self) -> Result<(), StoreError>;
+
+    /// Reads and checks everything; returns one line that says what was checked.
+    fn verify(&self) -> Result<String, StoreError>;
+
+    /// Closes the store. Nothing else holds it.
+    fn close(self: Arc<Self>) -> Result<(), StoreError>;
+
+    /// What lookups did since the last reset.
+    fn lookups(&self) -> Lookups {
+        Lookups::default()
+    }
+
+    /// What each level holds.
+    fn levels(&self) -> Vec<Level> {
+        Vec::new()
+    }
+
+    /// What the filters of each level did and should have done, as text.
+    fn filter_stats(&self) -> String {
+        "this store does not say what its filters did".into()
+    }
+
+    /// Everything else the store can say about itself, as text.
+    fn stats(&self) -> String {
+        String::new()
+    }
+
+    /// Starts all counts anew.
+    fn reset_stats(&self) {}
+}
+
+/// Makes stores for a run.
+pub trait Opener {
+    /// Opens the store; with `fresh`, an empty one in place of what this opener made before.
+    fn open(&self, fresh: bool) -> Result<Arc<dyn Store>, Error>;
+
+    /// Where the store is, and how it is set up: name and value of every setting that matters.
+    fn describe(&self) -> Vec<(&'static str, String)>;
+
+    /// What the store is called in lines about it: its directory, if it has one.
+    fn name(&self) -> String;
+}
+
+#[cfg(test)]
+pub(crate) mod conformance {
+    //! What every [`Store`] must do.
+
+    use super::*;
+
+    fn value_of(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = None;
+        let found = store.get(key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+        assert_eq!(found, value.is_some(), "get calls back exactly if it found the key");
+        value
+    }
+
+    fn keys_of(store: &dyn Store, start: Option<&[u8]>, direction: Direction) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let visit = &mut |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            true
+        };
+        store.scan(start, direction, visit).unwrap();
+        keys
+    }
+
+    /// Runs the suite on an empty store.
+    pub(crate) fn check(store: Arc<dyn Store>) {
+        store.put(b"b", b"2").unwrap();
+        store.put(b"d", b"4").unwrap();
+        let batch = [
+            Operation::Put { key: b"a", value: b"1" },
+            Operation::Put { key: b"c", value: b"x" },
+            Operation::Put { key: b"c", value: b"3" },
+            Operation::Delete { key: b"d" },
+        ];
+        store.write(&batch).unwrap();
+        for round in 0..2 {
+            assert_eq!(value_of(&*store, b"c").unwrap(), b"3", "round {round}");
+            assert_eq!(value_of(&*store, b"d"), None);
+            assert_eq!(value_of(&*store, b"bb"), None);
+            let mut found = Vec::new();
+            let keys: [&[u8]; 4] = [b"d", b"a", b"zz", b"b"];
+            store.multi_get(&keys, &mut |at, value| found.push((at, value.to_vec()))).unwrap();
+            found.sort();
+            assert_eq!(found, [(1, b"1".to_vec()), (3, b"2".to_vec())]);
+            assert_eq!(keys_of(&*store, None, Direction::Forward), [b"a", b"b", b"c"]);
+            assert_eq!(keys_of(&*store, None, Direction::Backward), [b"c", b"b", b"a"]);
+            assert_eq!(keys_of(&*store, Some(b"bb"), Direction::Forward), [b"c"]);
+            assert_eq!(keys_of(&*store, Some(b"b"), Direction::Forward), [b"b", b"c"]);
+            assert_eq!(keys_of(&*store, Some(b"b"), Direction::Backward), [b"b", b"a"]);
+            let mut visits = 0;
+            let visit = &mut |_: &[u8], _: &[u8]| {
+                visits += 1;
+                visits < 2
+            };
+            store.scan(None, Direction::Forward, visit).unwrap();
+            assert_eq!(visits, 2, "a scan ends when the visitor says so");
+            store.flush().unwrap();
+            store.settle().unwrap();
+        }
+        store.delete(b"a").unwrap();
+        store.compact().unwrap();
+        assert_eq!(keys_of(&*store, None, Direction::Forward), [b"b", b"c"]);
+        assert!(!store.verify().unwrap().contains('\n'));
+        store.reset_stats();
+        assert_eq!(store.lookups(), Lookups::default());
+        store.close().unwrap();
+    }
+}

@@ -1,0 +1,188 @@
+//! Sizes and counts as people write and read them.
+
+/// The text is no size or no count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseUnitError {
+    text: String,
+    wants: &'static str,
+}
+
+impl std::fmt::Display for ParseUnitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}\" is not {}", self.text, self.wants)
+    }
+}
+
+impl std::error::Error for ParseUnitError {}
+
+/// A number of bytes: `4096`, `64K`, `64M`, `64MB`, `1GiB`, `1.5g`; all units are powers of 1024.
+///
+/// # Errors
+/// If the text is something else, or does not fit in 64 bits.
+///
+/// ```
+/// use trommel_harness::units::parse_bytes;
+/// assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+/// assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
+/// assert!(parse_bytes("64 parsecs").is_err());
+/// ```
+pub fn parse_bytes(text: &str) -> Result<u64, ParseUnitError> {
+    let wants = "a size: write bytes, or a number with K, M, G or T, such as 64M or 1GiB";
+    let (number, unit) = split(text);
+    let unit = unit.to_ascii_lowercase();
+    let power = match unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit) {
+        "" if unit != "ib" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return Err(ParseUnitError { text: text.into(), wants }),
+    };
+    scaled(number, 1 << (10 * power)).ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
+/// A number of things: `1000000`, `1_000_000`, `1,000,000`, `500k`, `1M`, `2.5M`; units are
+/// powers of 1000.
+///
+/// # Errors
+/// If the text is something else, or does not fit in 64 bits.
+pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
+    let wants = "a count: write digits, or a number with K, M or G, such as 500K or 20M";
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "m" | "M" => 1_000_000,
+        "g" | "G" => 1_000_000_000,
+        _ => return Err(ParseUnitError { text: text.into(), wants }),
+    };
+    scaled(&number.replace(['_', ','], ""), factor)
+        .ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
+/// The number at the start of a text, and what follows it.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_' | ','))
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// `number` times `factor`; exact for whole numbers.
+fn scaled(number: &str, factor: u64) -> Option<u64> {
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    let value = number.parse::<f64>().ok()? * factor as f64;
+    (value < u64::MAX as f64).then_some(value.round() as u64)
+}
+
+/// A number with a comma between thousands.
+///
+/// ```
+/// assert_eq!(trommel_harness::units::grouped(1_234_567), "1,234,567");
+/// ```
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes in the unit that suits it.
+///
+/// ```
+/// assert_eq!(trommel_harness::units::bytes(3 << 19), "1.5 MiB");
+/// ```
+pub fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        // What would be shown as 1024.0 is shown as 1.0 of the next unit.
+        if value < 1023.95 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// A duration in seconds, or in minutes and seconds.
+pub fn duration(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        whole @ 60.. => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_in_every_usual_form() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4096B", 4096),
+            ("64k", 64 << 10),
+            ("64KB", 64 << 10),
+            ("64KiB", 64 << 10),
+            ("64M", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("1g", 1 << 30),
+            ("1.5GiB", 3 << 29),
+            ("2T", 2 << 40),
+            ("16777215T", 16_777_215 << 40),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1", "1e6", "64X", "1.2.3M", "ib", "4ib", "16777216T", "1,5M"] {
+            let error = parse_bytes(text).unwrap_err().to_string();
+            assert!(error.contains("such as 64M"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn counts_are_decimal() {
+        for (text, count) in [
+            ("1000000", 1_000_000),
+            ("1_000_000", 1_000_000),
+            ("1,000,000", 1_000_000),
+            ("500k", 500_000),
+            ("20M", 20_000_000),
+            ("2.5M", 2_500_000),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+        }
+        for text in ["", "k", "-1", "1MiB", "20000000000G", "x1"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shown_readably() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (20_000_000, "20,000,000")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+        for (number, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), ((1 << 20) - 1, "1.0 MiB")]
+        {
+            assert_eq!(bytes(number), text);
+        }
+        assert_eq!(duration(std::time::Duration::from_millis(1234)), "1.2 s");
+        assert_eq!(duration(std::time::Duration::from_secs(83)), "1 min 23 s");
+    }
+}

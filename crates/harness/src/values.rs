@@ -1,0 +1,84 @@
+//! Values that are ready before the clock starts.
+
+use fastrand::Rng;
+
+/// Bytes that values are cut from, if no value is longer.
+const POOL_BYTES: usize = 1 << 20;
+/// The run of bytes that is repeated within itself to make it compressible.
+const PIECE_BYTES: usize = 100;
+
+/// Values of one size, cut from a pool that compresses to about a given fraction.
+///
+/// The pool is a sequence of pieces of 100 bytes; in each the first `ratio` x 100 bytes are random
+/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer.
+#[derive(Debug, Clone)]
+pub struct Values {
+    pool: Vec<u8>,
+    value_bytes: usize,
+}
+
+impl Values {
+    /// Values of `value_bytes` bytes that compress to about `ratio` (0 to 1) of that.
+    pub fn new(value_bytes: usize, ratio: f64, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let random_bytes = (PIECE_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;
+        let pool_bytes = (value_bytes + PIECE_BYTES).max(POOL_BYTES);
+        let mut pool = Vec::with_capacity(pool_bytes + PIECE_BYTES);
+        let mut piece = vec![0; random_bytes];
+        while pool.len() < pool_bytes {
+            rng.fill(&mut piece);
+            pool.extend(piece.iter().cycle().take(PIECE_BYTES));
+        }
+        Self { pool, value_bytes }
+    }
+
+    /// Bytes of every value.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// The value at `position` of the pool; moves the position on to the next one.
+    #[inline]
+    pub fn next(&self, position: &mut usize) -> &[u8] {
+        let end = *position + self.value_bytes;
+        if let Some(value) = self.pool.get(*position..end) {
+            *position = end;
+            return value;
+        }
+        *position = self.value_bytes;
+        &self.pool[..self.value_bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_their_size_whatever_it_is() {
+        for bytes in [0, 1, 99, 100, 101, 4096, (1 << 20) - 1, 1 << 20, 3 << 20] {
+            let values = Values::new(bytes, 0.5, 1);
+            let mut position = 0;
+            for _ in 0..100 {
+                assert_eq!(values.next(&mut position).len(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_each_piece_repeats_the_other() {
+        let values = Values::new(100, 0.5, 1);
+        let value = values.next(&mut 300);
+        assert_eq!(value[..50], value[50..]);
+        assert_ne!(value, values.next(&mut 400));
+        let incompressible = Values::new(100, 1.0, 1);
+        assert_ne!(incompressible.next(&mut 0)[..50], incompressible.next(&mut 0)[50..]);
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let first = |seed| Values::new(100, 0.5, seed).next(&mut 0).to_vec();
+        assert_eq!(first(7), first(7));
+        assert_ne!(first(7), first(8));
+    }
+}

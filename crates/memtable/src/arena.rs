@@ -272,3 +272,28 @@ impl Drop for Arena {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_claim_at_once_get_bytes_apart() {
+        const CLAIMS: usize = 300_000;
+        let arena = Arena::new(ArenaPool::new(0));
+        let len = |n: usize| 1 + n % 7;
+        let claim_all =
+            || (0..CLAIMS).map(|n| (arena.claim(len(n)).addr().get(), len(n))).collect::<Vec<_>>();
+        let mut claimed = std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(claim_all));
+            threads.map(|thread| thread.join().unwrap()).concat()
+        });
+        claimed.sort_unstable();
+        for pair in claimed.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "bytes claimed twice");
+        }
+        let sum: usize = claimed.iter().map(|(_, len)| len).sum();
+        let held = arena.reserved_bytes();
+        assert!(held > sum && held < sum + 2 * LARGEST_CHUNK, "{held} bytes held for {sum}");
+    }
+}

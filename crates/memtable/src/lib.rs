@@ -63,7 +63,31 @@ pub struct Memtable {
 impl Memtable {
     /// An empty memtable, which takes its memory from `pool` and gives it back when dropped.
     pub fn new(pool: &Arc<ArenaPool>) -> Self {
-        Self { entries: EntryList::new(pool) }
+        Self::with_common_prefix(pool, &[])
+    }
+
+    /// An empty memtable that is fastest where keys begin with `prefix`.
+    ///
+    /// Any key may be inserted, and every answer is the same as without. But the first 16 bytes
+    /// behind the prefix, not the first 16 of the key, are what most comparisons look at, which
+    /// makes inserts and gets up to twice as fast where many keys share their first bytes. The
+    /// [`Memtable::common_prefix`] of the memtable before is a good guess.
+    pub fn with_common_prefix(pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
+        Self { entries: EntryList::new(pool, prefix) }
+    }
+
+    /// What all keys begin with: the bytes that the first and the last have in common at their
+    /// beginning. Empty if there is no key.
+    pub fn common_prefix(self: &Arc<Self>) -> Vec<u8> {
+        let mut first = self.cursor();
+        let Ok(()) = first.seek_to_first();
+        let mut last = self.cursor();
+        let Ok(()) = last.seek_to_last();
+        let (Some(first), Some(last)) = (first.entry(), last.entry()) else {
+            return Vec::new();
+        };
+        let same = first.key.iter().zip(last.key).take_while(|(a, b)| a == b).count();
+        first.key[..same].to_vec()
     }
 
     /// Adds one version of `key`.

@@ -2,11 +2,16 @@
 //! operations that are ever done on the list.
 //!
 //! # Algorithm
-//! 1. A node holds the first 16 bytes of the key inline, so that most comparisons on the way down
-//!    are of two integers on the cache line just loaded. A key of at most 16 bytes lies in the
-//!    node whole; a longer one lies, whole, in the arena, with the value behind it.
-//! 2. Entries stand in the order of [`trommel_base::compare_internal`].
-//! 3. An insert is `get_or_insert`: it returns the node in the list under that key and sequence
+//! 1. A list may be told a prefix that most keys will share. A key that has it is compared by its
+//!    *tail*, what stands behind the prefix; any other key has itself for a tail. The keys below
+//!    the prefix, those that have it, and those above make three classes that stand one behind
+//!    the other, so the order of keys is that of (class, tail).
+//! 2. A node holds the class and the first 16 bytes of the tail inline, so that most comparisons
+//!    on the way down are of integers on the cache line just loaded. A key of at most 16 bytes
+//!    that is its own tail lies in the node whole; any other lies, whole, in the arena, with the
+//!    value behind it.
+//! 3. Entries stand in the order of [`trommel_base::compare_internal`].
+//! 4. An insert is `get_or_insert`: it returns the node in the list under that key and sequence
 //!    number. If that is not the new one, the caller has broken its word, and the insert panics.
 //!
 //! # Invariants
@@ -33,22 +38,39 @@ use trommel_base::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTE
 use crate::Memtable;
 use crate::arena::{Arena, ArenaPool};
 
-/// Bytes of a key that lie in the node.
+/// Bytes of a tail that lie in the node.
 const INLINE_BYTES: usize = 16;
+
+/// Bits of [`Node::class_and_len`] that hold the length.
+const LEN_BITS: u32 = 30;
+
+/// Where a key stands to the prefix that most keys share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Class {
+    /// Smaller than the prefix.
+    Below = 0,
+    /// Begins with the prefix, which has at least one byte; the tail is what stands behind it.
+    Within = 1,
+    /// Larger than every key that begins with the prefix; every key, if there is no prefix.
+    Above = 2,
+}
 
 /// What a node of the skip list holds: an entry, its payload elsewhere.
 ///
-/// Invariant: if `key_len` is more than 16, `payload` is valid for reads of the key's bytes for
-/// as long as this value is used; in a stored entry, those of the value lie behind them (or at
-/// `payload`, if the key is inline). Nobody writes to them.
+/// Invariant: if the tail is not inline, `payload` is valid for reads of it for as long as this
+/// value is used; in a stored entry, the shared prefix lies in front of it, if its class is
+/// `Within`, and the value behind it. If it is inline, `payload` is where the value lies. Nobody
+/// writes to any of them.
 struct Node {
-    /// The first bytes of the key, filled up with zeros.
+    /// The first bytes of the tail, filled up with zeros.
     prefix: [u8; INLINE_BYTES],
+    /// Class in the highest bits, length of the tail below.
+    class_and_len: u32,
+    value_len: u32,
     /// Sequence number and kind in one word.
     trailer: u64,
     payload: NonNull<u8>,
-    key_len: u32,
-    value_len: u32,
 }
 
 // SAFETY: `payload` points at bytes that nobody writes to (invariant of the type).
@@ -57,14 +79,25 @@ unsafe impl Send for Node {}
 unsafe impl Sync for Node {}
 
 impl Node {
-    fn prefix_of(key: &[u8]) -> [u8; INLINE_BYTES] {
+    /// The first bytes of `tail`, filled up with zeros.
+    #[inline]
+    fn prefix_of(tail: &[u8]) -> [u8; INLINE_BYTES] {
+        if let Some(prefix) = tail.first_chunk() {
+            return *prefix;
+        }
         let mut prefix = [0; INLINE_BYTES];
-        let len = key.len().min(INLINE_BYTES);
-        prefix[..len].copy_from_slice(&key[..len]);
+        prefix[..tail.len()].copy_from_slice(tail);
         prefix
     }
 
-    /// The first bytes of the key as a number of the same order.
+    /// A length beyond [`LEN_BITS`] is cut, which no stored key can tell: it is shorter.
+    #[inline]
+    fn class_and_len(class: Class, tail: &[u8]) -> u32 {
+        let len = tail.len().min((1 << LEN_BITS) - 1) as u32;
+        (class as u32) << LEN_BITS | len
+    }
+
+    /// The first bytes of the tail as a number of the same order.
     #[inline]
     #[expect(
         clippy::big_endian_bytes,
@@ -80,32 +113,49 @@ impl Node {
     }
 
     #[inline]
-    fn key(&self) -> &[u8] {
-        let len = self.key_len as usize;
-        if len <= INLINE_BYTES {
-            return &self.prefix[..len];
-        }
-        // SAFETY: the key is not inline, so `payload` is valid for `key_len` bytes that nobody
-        // writes to (invariant of the type).
-        unsafe { slice::from_raw_parts(self.payload.as_ptr(), len) }
+    fn class(&self) -> u32 {
+        self.class_and_len >> LEN_BITS
     }
 
-    /// The order of two keys of which the first 16 bytes, filled up with zeros, are equal.
+    #[inline]
+    fn tail_len(&self) -> usize {
+        (self.class_and_len & ((1 << LEN_BITS) - 1)) as usize
+    }
+
+    /// Whether the tail lies in the node and is the whole key.
+    #[inline]
+    fn is_inline(&self) -> bool {
+        self.tail_len() <= INLINE_BYTES && self.class() != Class::Within as u32
+    }
+
+    #[inline]
+    fn tail(&self) -> &[u8] {
+        if self.is_inline() {
+            return &self.prefix[..self.tail_len()];
+        }
+        // SAFETY: the tail is not inline, so `payload` is valid for its bytes, to which nobody
+        // writes (invariant of the type).
+        unsafe { slice::from_raw_parts(self.payload.as_ptr(), self.tail_len()) }
+    }
+
+    /// The order of two tails of which the first 16 bytes, filled up with zeros, are equal.
     #[inline]
     fn compare_behind_prefix(&self, other: &Self) -> Ordering {
-        if self.key_len.min(other.key_len) as usize <= INLINE_BYTES {
-            // One is the other with zeros, or a rest, behind it.
-            return self.key_len.cmp(&other.key_len);
+        let (len, other_len) = (self.tail_len(), other.tail_len());
+        if len.min(other_len) <= INLINE_BYTES {
+            // One is the other with zeros, or more than that, behind it.
+            return len.cmp(&other_len);
         }
-        self.key()[INLINE_BYTES..].cmp(&other.key()[INLINE_BYTES..])
+        self.tail()[INLINE_BYTES..].cmp(&other.tail()[INLINE_BYTES..])
     }
 }
 
 impl Ord for Node {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        self.prefix_word()
-            .cmp(&other.prefix_word())
+        self.class()
+            .cmp(&other.class())
+            .then_with(|| self.prefix_word().cmp(&other.prefix_word()))
             .then_with(|| self.compare_behind_prefix(other))
             .then_with(|| other.seqno().cmp(&self.seqno()))
     }
@@ -133,20 +183,16 @@ struct Probe<'a> {
     key: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Probe<'a> {
-    #[inline]
-    fn new(key: &'a [u8], seqno: SeqNo) -> Self {
-        // The bytes at `payload` are borrowed for as long as the probe lives, which the list
-        // never keeps. A length beyond 32 bits may be cut: stored keys are shorter than that, so
-        // the key compares with each of them as before.
-        let node = Node {
-            prefix: Node::prefix_of(key),
-            trailer: pack_trailer(seqno.min(MAX_SEQNO), EntryKind::Put),
-            payload: NonNull::from(key).cast(),
-            key_len: u32::try_from(key.len()).unwrap_or(u32::MAX),
-            value_len: 0,
-        };
-        Self { node, key: PhantomData }
+/// The class of `key`, and its tail, under the prefix that most keys share.
+#[inline]
+fn class_and_tail<'a>(common_prefix: &[u8], key: &'a [u8]) -> (Class, &'a [u8]) {
+    if common_prefix.is_empty() {
+        return (Class::Above, key);
+    }
+    match key.strip_prefix(common_prefix) {
+        Some(tail) => (Class::Within, tail),
+        None if key < common_prefix => (Class::Below, key),
+        None => (Class::Above, key),
     }
 }
 
@@ -163,14 +209,17 @@ fn guard() -> &'static Guard {
 /// Entries in order, and the memory their keys and values lie in.
 pub(crate) struct EntryList {
     nodes: SkipList<Node, ()>,
+    /// What most keys are expected to begin with.
+    common_prefix: Box<[u8]>,
     /// Dropped after the nodes that point into it, which do not look there when dropped.
     arena: Arena,
 }
 
 impl EntryList {
-    pub(crate) fn new(pool: &Arc<ArenaPool>) -> Self {
+    pub(crate) fn new(pool: &Arc<ArenaPool>, common_prefix: &[u8]) -> Self {
         Self {
             nodes: SkipList::new(epoch::default_collector().clone()),
+            common_prefix: Box::from(common_prefix),
             arena: Arena::new(Arc::clone(pool)),
         }
     }
@@ -180,25 +229,30 @@ impl EntryList {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.arena.reserved_bytes() + self.len() * NODE_BYTES
+        self.arena.reserved_bytes() + self.len() * NODE_BYTES + self.common_prefix.len()
     }
 
     pub(crate) fn insert(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
         assert!(key.len() <= MAX_KEY_BYTES, "a key of {} bytes is too long", key.len());
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seqno <= MAX_SEQNO, "sequence number {seqno} has more than 56 bits");
-        let stored_key = if key.len() <= INLINE_BYTES { &[] } else { key };
-        let payload = self.arena.store(stored_key, value);
-        let node = Node {
-            prefix: Node::prefix_of(key),
-            trailer: pack_trailer(seqno, kind),
-            payload,
-            key_len: key.len() as u32,
+        let (class, tail) = class_and_tail(&self.common_prefix, key);
+        let mut node = Node {
+            prefix: Node::prefix_of(tail),
+            class_and_len: Node::class_and_len(class, tail),
             value_len: value.len() as u32,
+            trailer: pack_trailer(seqno, kind),
+            payload: NonNull::dangling(),
         };
+        let stored_key = if node.is_inline() { &[] } else { key };
+        let stored = self.arena.store(stored_key, value);
+        // SAFETY: either nothing is skipped or the whole key was stored, of which the tail is a
+        // part.
+        let payload = unsafe { stored.add(stored_key.len().saturating_sub(tail.len())) };
+        node.payload = payload;
         let entry = self.nodes.get_or_insert(node, (), guard());
-        // Every stored payload has an address of its own, so this tells the new node from an
-        // older one at no cost.
+        // No two payloads of one key are at the same address, since `store` returns none twice;
+        // so this tells the new node from an older one, at no cost.
         let is_new = entry.key().payload == payload;
         // Gives back the reference that came with the entry; the list's own remain.
         entry.release(guard());
@@ -212,30 +266,52 @@ impl EntryList {
     /// The first entry at or behind (`key`, `seqno`).
     #[inline]
     pub(crate) fn first_at(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let probe = Probe::new(key, seqno);
+        let probe = self.probe(key, seqno);
         let entry = self.nodes.lower_bound(Bound::Included(&probe.node), guard())?;
-        // SAFETY: the node is in `self.nodes`, and `self` is borrowed for the result's lifetime.
-        Some(unsafe { entry_ref(entry.key()) })
+        // SAFETY: the node was just found in this list.
+        Some(unsafe { self.entry_ref(entry.key()) })
     }
-}
 
-/// What a stored node says.
-///
-/// # Safety
-/// `node` must lie in the list of an [`EntryList`] that lives for `'a`.
-#[inline]
-unsafe fn entry_ref<'a>(node: &'a Node) -> EntryRef<'a> {
-    let (seqno, kind) = unpack_trailer(node.trailer).expect("packed by insert");
-    let key = node.key();
-    let behind_key = if key.len() <= INLINE_BYTES { 0 } else { key.len() };
-    // SAFETY: `insert` stored the value behind the key, if that is not inline, in the list's
-    // arena, which the caller says lives for `'a` and which never writes to stored bytes again.
-    // They were written before the node was made reachable by a compare-and-swap of release
-    // order, and a reader comes to them through that very pointer.
-    let value = unsafe {
-        slice::from_raw_parts(node.payload.add(behind_key).as_ptr(), node.value_len as usize)
-    };
-    EntryRef { key, seqno, kind, value }
+    #[inline]
+    fn probe<'a>(&self, key: &'a [u8], seqno: SeqNo) -> Probe<'a> {
+        let (class, tail) = class_and_tail(&self.common_prefix, key);
+        // The tail is borrowed for as long as the probe lives, which the list never keeps.
+        let node = Node {
+            prefix: Node::prefix_of(tail),
+            class_and_len: Node::class_and_len(class, tail),
+            value_len: 0,
+            trailer: pack_trailer(seqno.min(MAX_SEQNO), EntryKind::Put),
+            payload: NonNull::from(tail).cast(),
+        };
+        Probe { node, key: PhantomData }
+    }
+
+    /// What a node of this list says.
+    ///
+    /// # Safety
+    /// `node` must lie in this very list.
+    #[inline]
+    unsafe fn entry_ref<'a>(&'a self, node: &'a Node) -> EntryRef<'a> {
+        let (seqno, kind) = unpack_trailer(node.trailer).expect("packed by insert");
+        let skipped =
+            if node.class() == Class::Within as u32 { self.common_prefix.len() } else { 0 };
+        let (key, value_at) = if node.is_inline() {
+            (node.tail(), node.payload)
+        } else {
+            let len = skipped + node.tail_len();
+            // SAFETY: `insert` stored the whole key of a node that is not inline, and `payload`
+            // is where its tail begins, behind the prefix of this list if it has that. The arena
+            // lives as long as `self`, borrowed here, and never writes to stored bytes again.
+            // They were written before the node was made reachable by a compare-and-swap of
+            // release order, and a reader comes to them through that very pointer.
+            let key = unsafe { slice::from_raw_parts(node.payload.sub(skipped).as_ptr(), len) };
+            // SAFETY: the value, perhaps empty, was stored behind the key in the same allocation.
+            (key, unsafe { node.payload.add(node.tail_len()) })
+        };
+        // SAFETY: `insert` stored `value_len` bytes of value there; for the rest as above.
+        let value = unsafe { slice::from_raw_parts(value_at.as_ptr(), node.value_len as usize) };
+        EntryRef { key, seqno, kind, value }
+    }
 }
 
 /// What one node takes of the allocator's memory, on average, in bytes.
@@ -280,12 +356,11 @@ impl Position {
         Self { at: None, owner }
     }
 
-    fn move_to(&mut self, find: impl FnOnce(&'static SkipList<Node, ()>) -> Option<StaticEntry>) {
-        let nodes: *const SkipList<Node, ()> = &self.owner.entries.nodes;
+    fn move_to(&mut self, find: impl FnOnce(&'static EntryList) -> Option<StaticEntry>) {
+        let list: *const EntryList = &self.owner.entries;
         // SAFETY: the list lies behind the `Arc` that `self` keeps, which never moves it. The
         // entry found goes into `self.at` and out of it only as a borrow of `self`.
-        let nodes: &'static SkipList<Node, ()> = unsafe { &*nodes };
-        self.at = find(nodes).map(MaybeUninit::new);
+        self.at = find(unsafe { &*list }).map(MaybeUninit::new);
     }
 
     fn at(&self) -> Option<&StaticEntry> {
@@ -295,23 +370,27 @@ impl Position {
     }
 
     pub(crate) fn first(&mut self) {
-        self.move_to(|nodes| nodes.front(guard()));
+        self.move_to(|list| list.nodes.front(guard()));
     }
 
     pub(crate) fn last(&mut self) {
-        self.move_to(|nodes| nodes.back(guard()));
+        self.move_to(|list| list.nodes.back(guard()));
     }
 
     /// To the first entry at or behind (`key`, `seqno`).
     pub(crate) fn at_or_behind(&mut self, key: &[u8], seqno: SeqNo) {
-        let probe = Probe::new(key, seqno);
-        self.move_to(|nodes| nodes.lower_bound(Bound::Included(&probe.node), guard()));
+        self.move_to(|list| {
+            let probe = list.probe(key, seqno);
+            list.nodes.lower_bound(Bound::Included(&probe.node), guard())
+        });
     }
 
     /// To the last entry before (`key`, `seqno`).
     pub(crate) fn before(&mut self, key: &[u8], seqno: SeqNo) {
-        let probe = Probe::new(key, seqno);
-        self.move_to(|nodes| nodes.upper_bound(Bound::Excluded(&probe.node), guard()));
+        self.move_to(|list| {
+            let probe = list.probe(key, seqno);
+            list.nodes.upper_bound(Bound::Excluded(&probe.node), guard())
+        });
     }
 
     /// One entry on; off the end, nowhere.
@@ -326,8 +405,7 @@ impl Position {
 
     #[inline]
     pub(crate) fn entry(&self) -> Option<EntryRef<'_>> {
-        // SAFETY: the node is in the list of `self.owner`, which lives as long as `self`, and
-        // `self` is borrowed for the result's lifetime.
-        self.at().map(|entry| unsafe { entry_ref(entry.key()) })
+        // SAFETY: `at` is only ever set from the list of `self.owner`.
+        self.at().map(|entry| unsafe { self.owner.entries.entry_ref(entry.key()) })
     }
 }

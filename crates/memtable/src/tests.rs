@@ -126,9 +126,11 @@ fn read_some(random: &mut Random, memtable: &Memtable, model: &Model, cursor: &m
 
 #[test]
 fn it_answers_as_a_btreemap_does() {
-    for seed in 0..40 {
+    for seed in 0..60 {
         let random = &mut Random(seed);
-        let memtable = memtable();
+        let pool = ArenaPool::new(1 << 20);
+        let common_prefix = if seed % 2 == 0 { Vec::new() } else { awkward_key(random) };
+        let memtable = Arc::new(Memtable::with_common_prefix(&pool, &common_prefix));
         let mut model = Model::new();
         let mut seqno = 0;
         let mut cursor = memtable.cursor();
@@ -184,6 +186,51 @@ fn keys_of_every_length_stand_in_the_order_of_bytes() {
 }
 
 #[test]
+fn a_common_prefix_changes_no_order() {
+    let keys: Vec<Vec<u8>> =
+        ["", "a", "ab", "ab\0", "ab\0\0", "abc", "ab behind it are many bytes"]
+            .iter()
+            .flat_map(|key| [key.as_bytes().to_vec(), [key.as_bytes(), b"\xff"].concat()])
+            .chain([
+                b"b".to_vec(),
+                b"aa and more than sixteen bytes".to_vec(),
+                vec![0; 17],
+                vec![0; 16],
+            ])
+            .collect();
+    let sorted: std::collections::BTreeSet<_> = keys.iter().cloned().collect();
+    for prefix in &keys {
+        let memtable = Arc::new(Memtable::with_common_prefix(&ArenaPool::new(0), prefix));
+        assert_eq!(memtable.common_prefix(), b"");
+        for key in &keys {
+            memtable.insert(key, 1, EntryKind::Put, key);
+        }
+        let mut cursor = memtable.cursor();
+        cursor.seek_to_first().unwrap();
+        for key in &sorted {
+            assert_eq!(
+                cursor.entry().map(|entry| (entry.key, entry.value)),
+                Some((&key[..], &key[..]))
+            );
+            assert_eq!(memtable.get(key, 1), cursor.entry());
+            cursor.next().unwrap();
+        }
+        assert!(cursor.entry().is_none());
+    }
+}
+
+#[test]
+fn the_common_prefix_is_that_of_all_keys() {
+    let memtable = memtable();
+    for (key, expected) in
+        [("user:17", "user:17"), ("user:1", "user:1"), ("user:2", "user:"), ("t", "")]
+    {
+        memtable.insert(key.as_bytes(), 1, EntryKind::Put, b"");
+        assert_eq!(memtable.common_prefix(), expected.as_bytes());
+    }
+}
+
+#[test]
 fn off_the_end_a_cursor_stays_there() {
     let memtable = memtable();
     let mut cursor = memtable.cursor();
@@ -197,6 +244,23 @@ fn off_the_end_a_cursor_stays_there() {
     }
     cursor.seek_to_last().unwrap();
     cursor.next().unwrap();
+    assert!(cursor.entry().is_none());
+}
+
+#[test]
+fn seek_before_passes_every_version_of_the_key() {
+    let memtable = memtable();
+    for key in ["a", "b", "c"] {
+        for seqno in [0, 1, MAX_SEQNO] {
+            memtable.insert(key.as_bytes(), seqno, EntryKind::Put, b"");
+        }
+    }
+    let mut cursor = memtable.cursor();
+    cursor.seek_before(b"b").unwrap();
+    assert_eq!(cursor.entry().map(|entry| (entry.key, entry.seqno)), Some((&b"a"[..], 0)));
+    cursor.next().unwrap();
+    assert_eq!(cursor.entry().map(|entry| entry.seqno), Some(MAX_SEQNO));
+    cursor.seek_before(b"a").unwrap();
     assert!(cursor.entry().is_none());
 }
 

@@ -1,0 +1,129 @@
+//! A memtable says how much memory it holds, and gives back all of it: held against an allocator
+//! that counts.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use trommel_base::EntryKind;
+use trommel_memtable::{ArenaPool, Memtable};
+
+thread_local! {
+    /// Bytes taken by this thread less those it gave back; the test runner has threads of its own.
+    static TAKEN: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Counts what each allocation takes of the heap: the rule of glibc's malloc, a word of its own
+/// and a multiple of 16 bytes, at least 32.
+struct Counting;
+
+fn cost(layout: Layout) -> isize {
+    (layout.size() + 8).next_multiple_of(16).max(32) as isize
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[expect(unsafe_code, reason = "an allocator that counts can be written no other way")]
+// SAFETY: both functions hand their arguments to the system's allocator as they are.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + cost(layout));
+        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        TAKEN.set(TAKEN.get() - cost(layout));
+        // SAFETY: `at` came from `alloc` above, thus from there, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Allocates what lasts as long as the process, before anything is counted.
+fn warm_up() {
+    drop(Memtable::new(&ArenaPool::new(0)));
+}
+
+fn fill(memtable: &Memtable, entries: u64, key_len: usize, value_len: usize) {
+    let mut key = vec![b'k'; key_len];
+    let value = vec![b'v'; value_len];
+    for n in 0..entries {
+        let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        key[key_len - 8..].copy_from_slice(&scattered);
+        memtable.insert(&key, n, EntryKind::Put, &value);
+    }
+}
+
+#[test]
+fn memory_bytes_is_what_the_allocator_gave() {
+    warm_up();
+    let shapes = [(200_000, 16, 0), (100_000, 16, 100), (100_000, 40, 256), (3_000, 16, 0)];
+    let large = [(2_000, 16, 20_000), (20, 100, 3_000_000), (200, 24, 400)];
+    for (entries, key_len, value_len) in shapes.into_iter().chain(large) {
+        let before = TAKEN.get();
+        let memtable = Memtable::new(&ArenaPool::new(0));
+        fill(&memtable, entries, key_len, value_len);
+        let really = TAKEN.get() - before;
+        let said = memtable.memory_bytes();
+        let ratio = said as f64 / really as f64;
+        println!("{entries} x ({key_len} + {value_len}): {really} held, {said} said ({ratio:.4})");
+        let bound = if entries < 1_000 { 0.06 } else { 0.02 };
+        assert!((ratio - 1.0).abs() < bound, "{said} bytes said, {really} held");
+    }
+}
+
+#[test]
+fn a_small_memtable_is_small() {
+    let memtable = Memtable::new(&ArenaPool::new(0));
+    assert!(memtable.memory_bytes() < 1_024);
+    fill(&memtable, 1, 16, 100);
+    assert!(memtable.memory_bytes() < 6 << 10);
+}
+
+#[test]
+fn a_dropped_memtable_gives_everything_back() {
+    warm_up();
+    let before = TAKEN.get();
+    for limit in [0, 1 << 20, 1 << 30] {
+        let pool = ArenaPool::new(limit);
+        for _ in 0..3 {
+            let memtable = Memtable::new(&pool);
+            fill(&memtable, 20_000, 20, 200);
+            fill_large(&memtable);
+            drop(memtable);
+            let idle = pool.idle_bytes() as isize;
+            let held = TAKEN.get() - before;
+            assert!(
+                idle <= limit as isize && held < idle + 4_096,
+                "{held} held, {idle} in the pool"
+            );
+        }
+    }
+    assert_eq!(TAKEN.get(), before, "bytes were not given back");
+}
+
+/// Values with an allocation of their own.
+fn fill_large(memtable: &Memtable) {
+    for n in 0..3 {
+        memtable.insert(b"large", n, EntryKind::Put, &vec![0; 1 << 20]);
+    }
+}
+
+#[test]
+fn a_refused_duplicate_leaks_no_node() {
+    warm_up();
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let insert_twice = || {
+        let memtable = Memtable::new(&ArenaPool::new(0));
+        memtable.insert(b"k", 1, EntryKind::Put, b"v");
+        memtable.insert(b"k", 1, EntryKind::Put, b"v");
+    };
+    // The first panic of a process allocates what later ones use again.
+    assert!(std::panic::catch_unwind(insert_twice).is_err());
+    let before = TAKEN.get();
+    assert!(std::panic::catch_unwind(insert_twice).is_err());
+    let after = TAKEN.get();
+    std::panic::set_hook(quiet);
+    assert_eq!(after, before);
+}

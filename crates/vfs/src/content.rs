@@ -6,19 +6,19 @@
 //!
 //! Invariant: the bytes of the last page behind the file's end are zero.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
 
 /// A file's bytes.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Content {
     pages: Vec<Arc<Page>>,
     bytes: u64,
 }
 
-#[derive(Debug)]
 struct Page {
     bytes: [u8; PAGE],
     hash: OnceLock<u64>,
@@ -34,6 +34,12 @@ impl Clone for Page {
 impl Default for Page {
     fn default() -> Self {
         Self { bytes: [0; PAGE], hash: OnceLock::new() }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content({} bytes)", self.bytes)
     }
 }
 

@@ -5,18 +5,18 @@
 //!   written, so a finished file is immutable by construction.
 //! * [`DiskVfs`]: the real thing.
 //! * [`MemoryVfs`]: the same behaviour in memory, for tests.
+//! * [`SimDisk`]: a disk whose power can be cut at any moment, and whose calls can be made to fail.
 //!
 //! Every error carries its path in its text; what the system said is kept behind it (see
 //! [`PathError`] and [`os_error`]). All implementations run one conformance suite.
 
 #![deny(unsafe_code)]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "hashes are for the simulated disk"))]
 mod content;
 mod disk;
 mod error;
 mod memory;
-#[expect(dead_code, reason = "some of it is for the simulated disk")]
+mod sim;
 mod tree;
 
 #[cfg(test)]
@@ -31,6 +31,9 @@ use std::sync::Arc;
 pub use disk::DiskVfs;
 pub use error::{PathError, os_error};
 pub use memory::MemoryVfs;
+pub use sim::{
+    Data, Entries, Failure, Fault, Image, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
+};
 
 /// How a finished file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

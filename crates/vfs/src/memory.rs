@@ -28,6 +28,11 @@ impl MemoryVfs {
         Self::default()
     }
 
+    /// A file system that holds `tree`.
+    pub(crate) fn from_tree(tree: Tree) -> Self {
+        Self { tree: Arc::new(RwLock::new(tree)), locks: Locks::default() }
+    }
+
     // A panicking test must not hide its reason behind a poisoned lock: no change to the tree can be
     // left half done.
     fn read(&self) -> RwLockReadGuard<'_, Tree> {

@@ -56,9 +56,20 @@ impl Tree {
     pub(crate) fn from_parts(
         dirs: BTreeMap<Inode, Arc<Dir>>,
         files: BTreeMap<Inode, Arc<Content>>,
-        next: Inode,
     ) -> Self {
+        let last = |inode: Option<&Inode>| inode.copied().unwrap_or(ROOT);
+        let next = last(dirs.keys().next_back()).max(last(files.keys().next_back())) + 1;
         Self { dirs, files, next }
+    }
+
+    /// The directories.
+    pub(crate) fn dirs(&self) -> &BTreeMap<Inode, Arc<Dir>> {
+        &self.dirs
+    }
+
+    /// The files' contents.
+    pub(crate) fn files(&self) -> &BTreeMap<Inode, Arc<Content>> {
+        &self.files
     }
 
     /// What `path` names.

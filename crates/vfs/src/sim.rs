@@ -1,0 +1,378 @@
+//! A simulated disk: what a store asks of a disk, what a power cut leaves of it, and errors on
+//! request.
+//!
+//! 1. Calls change the *live* tree, which is what readers see: unsynced bytes included.
+//! 2. Every call that changed something is written to an operation log, under the one lock that
+//!    also guards the tree, so the log's order is the order things happened in. [`SimDisk::mark`]
+//!    puts a test's own remarks ("batch 7 is acknowledged") between them.
+//! 3. [`SimDisk::replay`] walks that log from its start and knows at each boundary between two
+//!    operations what is durable and what is not. There it makes [`Image`]s: what a disk may hold
+//!    after the power fails at that moment. Module [`replay`](Replay) states which are legal.
+//! 4. An image is a new disk on which everything is durable, with an empty log of its own: a store
+//!    is opened on it, and crashed again while it recovers.
+//! 5. Before a call does anything, the planned [`Fault`]s are asked whether it fails.
+//!
+//! Called by tests only: of this crate, of the engine, and of whoever wants to see a store crash. It
+//! has no threads, no clock and no randomness but the seeds it is given.
+
+mod fault;
+mod file;
+mod folders;
+mod image;
+mod op;
+mod policy;
+mod replay;
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use fault::{Failure, Fault};
+pub use image::Image;
+pub use op::{Op, OpKind};
+pub use policy::{Data, Entries, Policy};
+pub use replay::Replay;
+
+use crate::error::{wrap, wrap_to};
+use crate::memory::{Locks, MemoryFile};
+use crate::tree::{Inode, Tree};
+use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+use fault::{Effect, Outcome};
+use op::{Change, Synced};
+
+/// Bytes that reach a disk together or not at all.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A disk that remembers what was done to it. Clones are handles on the same disk.
+///
+/// Paths are those of [`MemoryVfs`](crate::MemoryVfs): `/a` and `a` are one file.
+#[derive(Clone, Default)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+    locks: Locks,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was durable when the log began.
+    base: Tree,
+    live: Tree,
+    log: Vec<Op>,
+    faults: Vec<Fault>,
+    fired: u64,
+    calls: [u64; OpKind::COUNT],
+    capacity: Option<u64>,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk on which `tree` is durable.
+    fn from_tree(tree: &Tree) -> Self {
+        let state = State { base: tree.clone(), live: tree.clone(), ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), locks: Locks::default() }
+    }
+
+    /// Writes `number` into the operation log, where [`Replay::marks`] will show it.
+    pub fn mark(&self, number: u64) {
+        self.state().log.push(Op::mark(number));
+    }
+
+    /// The operation log so far, ready to be walked from its start.
+    pub fn replay(&self) -> Replay {
+        let state = self.state();
+        Replay::new(&state.base, state.log.clone())
+    }
+
+    /// What the disk holds if the power fails now.
+    pub fn crash(&self, policy: Policy, seed: u64) -> Image {
+        let mut replay = self.replay();
+        replay.seek(usize::MAX);
+        replay.image(policy, seed)
+    }
+
+    /// Plans a failure. Of several that match a call, the one planned first decides; all count it.
+    pub fn inject(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    /// Forgets all planned failures.
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    /// How many calls have failed, or lied, because of a planned failure.
+    pub fn faults_fired(&self) -> u64 {
+        self.state().fired
+    }
+
+    /// Calls of this kind so far, failed ones included.
+    pub fn calls(&self, kind: OpKind) -> u64 {
+        self.state().calls[kind as usize]
+    }
+
+    /// Calls of all kinds so far, failed ones included.
+    pub fn all_calls(&self) -> u64 {
+        self.state().calls.iter().sum()
+    }
+
+    /// Limits the bytes of all files together; appends beyond it fall short and fail with `ENOSPC`.
+    /// As on real disks, files can still be created, renamed and removed.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// The bytes of all files together.
+    pub fn used_bytes(&self) -> u64 {
+        self.state().live.bytes()
+    }
+
+    /// A hash of all names and contents as readers see them now.
+    pub fn hash(&self) -> u64 {
+        self.state().live.hash()
+    }
+
+    /// A panicking test must not hide its reason behind a poisoned lock: no change is left half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call that reads.
+    fn look<T>(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        look: impl FnOnce(&State) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut state = self.state();
+        match state.outcome(kind, path, None) {
+            Some(outcome) => Err(outcome.error()),
+            None => look(&state),
+        }
+    }
+
+    /// A call that changes names.
+    fn change<T>(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        to: Option<&Path>,
+        change: impl FnOnce(&mut Tree) -> io::Result<(T, Option<Change>)>,
+    ) -> io::Result<T> {
+        let mut state = self.state();
+        let outcome = state.outcome(kind, path, to);
+        if let Some(outcome) = &outcome
+            && outcome.effect != Effect::Whole
+        {
+            return Err(outcome.error());
+        }
+        let (value, change) = change(&mut state.live)?;
+        state.log.extend(change.map(|change| Op::new(kind, path, to, change)));
+        match outcome {
+            Some(outcome) => Err(outcome.error()),
+            None => Ok(value),
+        }
+    }
+
+    /// A call that makes something durable; `change` builds its operation.
+    fn sync(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        change: impl FnOnce(&Tree, Synced) -> io::Result<Change>,
+    ) -> io::Result<()> {
+        let mut state = self.state();
+        let outcome = state.outcome(kind, path, None);
+        let synced = match outcome.as_ref().map(|outcome| outcome.effect) {
+            None | Some(Effect::Whole) => Synced::Durable,
+            Some(Effect::Lie) => Synced::Not,
+            Some(Effect::Nothing | Effect::Part(_)) => Synced::Failed,
+        };
+        let change = change(&state.live, synced)?;
+        state.log.push(Op::new(kind, path, None, change));
+        match outcome {
+            Some(outcome) if outcome.effect != Effect::Lie => Err(outcome.error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl State {
+    /// Counts a call and asks the planned failures about it.
+    fn outcome(&mut self, kind: OpKind, path: &Path, to: Option<&Path>) -> Option<Outcome> {
+        self.calls[kind as usize] += 1;
+        let mut decided = None;
+        for fault in &mut self.faults {
+            let answer = fault.ask(kind, path, to);
+            decided = decided.or(answer);
+        }
+        self.faults.retain(|fault| !fault.is_spent());
+        self.fired += u64::from(decided.is_some());
+        decided
+    }
+
+    fn room(&self) -> u64 {
+        self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.live.bytes()))
+    }
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("SimDisk")
+            .field("operations", &state.log.len())
+            .field("faults", &state.faults)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Vfs for SimDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let created = self.change(OpKind::Create, path, None, |tree| {
+            let (place, inode) = tree.create(path)?;
+            Ok((inode, Some(Change::NewFile { place, inode })))
+        });
+        let inode = created.map_err(|error| wrap("create", path, error))?;
+        let disk = self.clone();
+        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0 }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let opened = self.look(OpKind::Open, path, |state| state.live.open(path));
+        let (_, content) = opened.map_err(|error| wrap("open", path, error))?;
+        let file = MemoryFile::new(path, content, access);
+        Ok(Arc::new(SimFile { disk: self.clone(), path: path.to_path_buf(), file }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let listed = self.look(OpKind::List, dir, |state| state.live.list(dir));
+        listed.map_err(|error| wrap("list", dir, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let renamed = self.change(OpKind::Rename, from, Some(to), |tree| {
+            let change = tree.rename(from, to)?;
+            Ok(((), change.map(|(from, to, inode)| Change::Rename { from, to, inode })))
+        });
+        renamed.map_err(|error| wrap_to("rename", from, to, error))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = self.change(OpKind::Remove, path, None, |tree| {
+            Ok(((), Some(Change::Remove { place: tree.remove(path)? })))
+        });
+        removed.map_err(|error| wrap("remove", path, error))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let linked = self.change(OpKind::HardLink, from, Some(to), |tree| {
+            let (place, inode) = tree.hard_link(from, to)?;
+            Ok(((), Some(Change::Link { place, inode })))
+        });
+        linked.map_err(|error| wrap_to("link", from, to, error))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let created = self.change(OpKind::CreateDir, path, None, |tree| {
+            let (place, inode) = tree.create_dir(path)?;
+            Ok(((), Some(Change::NewDir { place, inode })))
+        });
+        created.map_err(|error| wrap("create", path, error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let synced = self.sync(OpKind::SyncDir, dir, |tree, synced| {
+            Ok(Change::SyncDir { inode: tree.open_dir(dir)?, synced })
+        });
+        synced.map_err(|error| wrap("sync", dir, error))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let opened = self.change(OpKind::Lock, path, None, |tree| match tree.open(path) {
+            Ok((inode, _)) => Ok((inode, None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let (place, inode) = tree.create(path)?;
+                Ok((inode, Some(Change::NewFile { place, inode })))
+            }
+            Err(error) => Err(error),
+        });
+        self.locks.take(opened.map_err(|error| wrap("lock", path, error))?, path)
+    }
+}
+
+#[derive(Debug)]
+struct SimWriter {
+    disk: SimDisk,
+    path: PathBuf,
+    inode: Inode,
+    bytes: u64,
+}
+
+impl WriteFile for SimWriter {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let outcome = state.outcome(OpKind::Append, &self.path, None);
+        let wanted = match outcome.as_ref().map(|outcome| outcome.effect) {
+            None | Some(Effect::Whole) => bytes,
+            Some(Effect::Part(part)) => &bytes[..bytes.len().min(part)],
+            Some(Effect::Nothing | Effect::Lie) => &[],
+        };
+        let room = usize::try_from(state.room()).unwrap_or(usize::MAX);
+        let written = &wanted[..wanted.len().min(room)];
+        if !written.is_empty() {
+            state.live.append(self.inode, written);
+            let change =
+                Change::Append { inode: self.inode, start: self.bytes, bytes: Arc::from(written) };
+            state.log.push(Op::new(OpKind::Append, &self.path, None, change));
+            self.bytes += written.len() as u64;
+        }
+        let error = match outcome {
+            Some(outcome) => outcome.error(),
+            None if written.len() < wanted.len() => Failure::NoSpace.error(),
+            None => return Ok(()),
+        };
+        Err(wrap("write to", &self.path, error))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let inode = self.inode;
+        let synced = self
+            .disk
+            .sync(OpKind::Sync, &self.path, |_, synced| Ok(Change::Sync { inode, synced }));
+        synced.map_err(|error| wrap("sync", &self.path, error))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    path: PathBuf,
+    file: MemoryFile,
+}
+
+impl ReadFile for SimFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let allowed = self.disk.look(OpKind::Read, &self.path, |_| Ok(()));
+        allowed.map_err(|error| wrap("read", &self.path, error))?;
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn mapped(&self) -> Option<&[u8]> {
+        self.file.mapped()
+    }
+}
+
+#[cfg(test)]
+mod tests;

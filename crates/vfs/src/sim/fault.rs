@@ -1,0 +1,180 @@
+//! Failures by appointment: which call, when, how, and what happens nonetheless.
+
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::op::OpKind;
+
+/// What the system says when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// `EIO`: the device failed.
+    Io,
+    /// `ENOSPC`: the disk is full.
+    NoSpace,
+    /// `EDQUOT`: the user's share of the disk is full.
+    QuotaExceeded,
+    /// `EMFILE`: this process has no file handles left.
+    TooManyOpenFiles,
+    /// `ENFILE`: the whole system has no file handles left.
+    TooManySystemFiles,
+    /// `ENOMEM`: no memory.
+    NoMemory,
+    /// `EACCES`: not allowed.
+    PermissionDenied,
+    /// `EROFS`: the file system has become read-only.
+    ReadOnly,
+    /// `ENOENT`: somebody removed the file.
+    NotFound,
+}
+
+impl Failure {
+    pub(super) fn error(self) -> io::Error {
+        let number = match self {
+            Self::Io => Errno::IO,
+            Self::NoSpace => Errno::NOSPC,
+            Self::QuotaExceeded => Errno::DQUOT,
+            Self::TooManyOpenFiles => Errno::MFILE,
+            Self::TooManySystemFiles => Errno::NFILE,
+            Self::NoMemory => Errno::NOMEM,
+            Self::PermissionDenied => Errno::ACCESS,
+            Self::ReadOnly => Errno::ROFS,
+            Self::NotFound => Errno::NOENT,
+        };
+        number.into()
+    }
+}
+
+/// A planned failure of calls to a [`SimDisk`](super::SimDisk).
+///
+/// It matches calls by kind and name, lets the first few of them pass, and then fails one, or all
+/// that follow. A failed call does nothing, unless told otherwise; a failed
+/// [`Sync`](OpKind::Sync) or [`SyncDir`](OpKind::SyncDir) loses what it should have written to
+/// later syncs, too: they succeed without having written it.
+///
+/// ```
+/// use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+/// let disk = SimDisk::new();
+/// // The third sync of a log fails with EIO.
+/// disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(2));
+/// // From the tenth call on the disk is dead.
+/// disk.inject(Fault::new(Failure::Io).after(9).lasting());
+/// ```
+#[derive(Debug, Clone)]
+pub struct Fault {
+    failure: Failure,
+    effect: Effect,
+    kinds: Vec<OpKind>,
+    name: String,
+    pass: u64,
+    lasting: bool,
+    spent: bool,
+}
+
+/// What a call does although it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Nothing,
+    /// An append's first bytes.
+    Part(usize),
+    Whole,
+    /// Nothing, but success is reported.
+    Lie,
+}
+
+/// How a call ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) effect: Effect,
+    failure: Failure,
+}
+
+impl Outcome {
+    pub(super) fn error(&self) -> io::Error {
+        self.failure.error()
+    }
+}
+
+impl Fault {
+    /// Fails the next call, of whatever kind and name.
+    pub fn new(failure: Failure) -> Self {
+        Self {
+            failure,
+            effect: Effect::Nothing,
+            kinds: Vec::new(),
+            name: String::new(),
+            pass: 0,
+            lasting: false,
+            spent: false,
+        }
+    }
+
+    /// The next sync of a file or of a directory does nothing and reports success. Later ones make
+    /// up for it.
+    pub fn lying_sync() -> Self {
+        let fault = Self { effect: Effect::Lie, ..Self::new(Failure::Io) };
+        fault.on(OpKind::Sync).on(OpKind::SyncDir)
+    }
+
+    /// Only calls of this kind; said more than once, of any of these kinds.
+    pub fn on(mut self, kind: OpKind) -> Self {
+        self.kinds.push(kind);
+        self
+    }
+
+    /// Only calls on a path whose last component contains `part`; where there are two paths, either
+    /// may.
+    pub fn named(mut self, part: &str) -> Self {
+        self.name = part.to_string();
+        self
+    }
+
+    /// Lets this many matching calls pass first.
+    pub fn after(mut self, calls: u64) -> Self {
+        self.pass = calls;
+        self
+    }
+
+    /// Fails all matching calls from then on, not just one.
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// An append writes this many bytes (at most) before it fails. Means nothing for other calls.
+    pub fn writing_part(mut self, bytes: usize) -> Self {
+        self.effect = Effect::Part(bytes);
+        self
+    }
+
+    /// The call does all it should, and then reports the failure. Means nothing for reads.
+    pub fn after_the_fact(mut self) -> Self {
+        self.effect = Effect::Whole;
+        self
+    }
+
+    /// Whether this call fails; counts it if it matches.
+    pub(super) fn ask(&mut self, kind: OpKind, path: &Path, to: Option<&Path>) -> Option<Outcome> {
+        let named = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().contains(&self.name)
+        };
+        let matches = (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && (named(path) || to.is_some_and(named));
+        if !matches || self.spent {
+            return None;
+        }
+        if self.pass > 0 {
+            self.pass -= 1;
+            return None;
+        }
+        self.spent = !self.lasting;
+        Some(Outcome { effect: self.effect, failure: self.failure })
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent
+    }
+}

@@ -1,0 +1,158 @@
+//! What of one file is durable.
+//!
+//! A file is only ever appended to, so its durable state is described against its live bytes:
+//!
+//! 1. `volatile` are the byte ranges that no sync has made durable; all others are safe for ever.
+//! 2. A power cut decides for each sector that overlaps a volatile range which version of it the
+//!    disk holds: the sector as last made durable (behind its durable bytes: zeros), as it was after
+//!    any append since, or as it is now. A sector is never a mixture.
+//! 3. It decides the file's length: any from the durable one, through each append's end and each
+//!    sector boundary, to the live one. Length and sectors do not wait for each other: a file may be
+//!    long and zero, or its sectors written and the length not.
+//! 4. After a failed sync the system has forgotten that those bytes were to be written. They stay
+//!    volatile through later syncs, but for the sector they share with bytes appended later: that
+//!    one is written again, whole.
+//!
+//! Invariant: volatile ranges are sorted, do not touch, and no two overlap one sector.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::SECTOR_BYTES;
+use crate::content::Content;
+
+/// A file's live bytes, and what is durable of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FileState {
+    content: Arc<Content>,
+    durable_bytes: u64,
+    volatile: Vec<Range<u64>>,
+    /// Where appends into volatile ranges ended, in ascending order.
+    ends: Vec<u64>,
+    /// The file's length at the last failed sync.
+    failed_to: u64,
+}
+
+/// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some offset,
+/// then zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sector<'a> {
+    /// Its place in the file, counted in sectors.
+    pub(super) number: u64,
+    /// Where the bytes of the durable version end, as an offset in the file.
+    durable_end: u64,
+    /// Where those of the versions in between end.
+    ends: &'a [u64],
+    /// Where those of the newest version end.
+    live_end: u64,
+}
+
+impl Sector<'_> {
+    /// How many versions there are: at least two.
+    pub(super) fn versions(&self) -> usize {
+        self.ends.len() + 2
+    }
+
+    /// Where the bytes of `version` end (0 is the durable one), as an offset in the file.
+    fn end(&self, version: usize) -> u64 {
+        match version.checked_sub(1) {
+            None => self.durable_end,
+            Some(version) => self.ends.get(version).copied().unwrap_or(self.live_end),
+        }
+    }
+}
+
+impl FileState {
+    /// A file all of which is durable.
+    pub(super) fn durable(content: Arc<Content>) -> Self {
+        Self { durable_bytes: content.bytes(), content, ..Self::default() }
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        let start = self.content.bytes();
+        let end = start + bytes.len() as u64;
+        Arc::make_mut(&mut self.content).append(bytes);
+        match self.volatile.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.volatile.push(start..end),
+        }
+        self.ends.push(end);
+    }
+
+    pub(super) fn sync(&mut self) {
+        let bytes = self.content.bytes();
+        if bytes == self.failed_to {
+            return;
+        }
+        let kept = self.failed_to / SECTOR_BYTES * SECTOR_BYTES;
+        self.volatile.retain_mut(|range| {
+            range.end = range.end.min(kept);
+            range.start < range.end
+        });
+        self.ends.retain(|&end| end <= kept);
+        self.durable_bytes = bytes;
+    }
+
+    pub(super) fn fail_sync(&mut self) {
+        self.failed_to = self.content.bytes();
+    }
+
+    /// The live bytes.
+    pub(super) fn content(&self) -> &Arc<Content> {
+        &self.content
+    }
+
+    /// The length that a power cut cannot take away.
+    pub(super) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
+    /// Whether all of it is durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.volatile.is_empty() && self.durable_bytes == self.content.bytes()
+    }
+
+    /// The lengths that appends left and that are not durable, in ascending order. The last is the
+    /// live one.
+    pub(super) fn volatile_lengths(&self) -> &[u64] {
+        self.ends.get(self.ends.partition_point(|&end| end <= self.durable_bytes)..).unwrap_or(&[])
+    }
+
+    /// The sectors below `bytes` of which a power cut may leave more than one version.
+    pub(super) fn volatile_sectors(&self, bytes: u64) -> impl Iterator<Item = Sector<'_>> {
+        self.volatile.iter().flat_map(move |range| {
+            let first = range.start / SECTOR_BYTES;
+            let last = range.end.min(bytes).div_ceil(SECTOR_BYTES);
+            (first..last).map(move |number| self.sector(number, range))
+        })
+    }
+
+    fn sector(&self, number: u64, range: &Range<u64>) -> Sector<'_> {
+        let durable_end = range.start.max(number * SECTOR_BYTES);
+        let live_end = self.content.bytes().min((number + 1) * SECTOR_BYTES);
+        let from = self.ends.partition_point(|&end| end <= durable_end);
+        let to = self.ends.partition_point(|&end| end < live_end);
+        let ends = self.ends.get(from..to).unwrap_or(&[]);
+        Sector { number, durable_end, ends, live_end }
+    }
+
+    /// The file as a power cut leaves it, `bytes` long, holding the chosen version of each sector
+    /// that has more than one.
+    pub(super) fn image(
+        &self,
+        bytes: u64,
+        mut version: impl FnMut(&Sector<'_>) -> usize,
+    ) -> Arc<Content> {
+        let mut image = Arc::clone(&self.content);
+        for sector in self.volatile_sectors(bytes) {
+            let end = sector.end(version(&sector));
+            if end < sector.live_end {
+                Arc::make_mut(&mut image).zero(end, sector.live_end);
+            }
+        }
+        if bytes < image.bytes() {
+            Arc::make_mut(&mut image).truncate(bytes);
+        }
+        image
+    }
+}

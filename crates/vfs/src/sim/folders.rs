@@ -1,0 +1,138 @@
+//! Which directory entries are durable.
+//!
+//! 1. Creating, linking, renaming and removing change the live directory at once and wait in
+//!    `pending`, in order, until a directory they touch is synced.
+//! 2. A power cut keeps any of them and drops any, with two laws: changes of one name happen in
+//!    order (keeping one keeps all earlier ones of that name), and a rename is one change of two
+//!    names: both or neither.
+//! 3. Syncing a directory makes the pending changes in it durable, with the earlier ones that the
+//!    first law ties to them.
+//! 4. After a failed sync of a directory its pending changes stay pending through later syncs, unless
+//!    a later change of the same name is synced.
+//! 5. An entry and the bytes of the file it names do not wait for each other. A directory whose own
+//!    entry is lost is lost with all in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::tree::{Dir, Entry, Inode, Place};
+
+/// The entries of all directories.
+#[derive(Debug, Clone)]
+pub(super) struct Folders {
+    durable: BTreeMap<Inode, Arc<Dir>>,
+    pending: Vec<Pending>,
+}
+
+#[derive(Debug, Clone)]
+struct Pending {
+    change: EntryChange,
+    /// A sync that should have made it durable failed.
+    failed: bool,
+}
+
+/// A change of one entry, or of two at once.
+#[derive(Debug, Clone)]
+pub(super) enum EntryChange {
+    Add { place: Place, entry: Entry },
+    Remove { place: Place },
+    Rename { from: Place, to: Place, inode: Inode },
+}
+
+impl EntryChange {
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        let (first, second) = match self {
+            Self::Add { place, .. } | Self::Remove { place } => (place, None),
+            Self::Rename { from, to, .. } => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    fn is_in(&self, dir: Inode) -> bool {
+        self.places().any(|place| place.0 == dir)
+    }
+
+    fn apply(&self, dirs: &mut BTreeMap<Inode, Arc<Dir>>) {
+        let mut set = |place: &Place, entry: Option<Entry>| {
+            if let Some(dir) = dirs.get_mut(&place.0).map(Arc::make_mut) {
+                match entry {
+                    Some(entry) => dir.insert(place.1.clone(), entry),
+                    None => dir.remove(&place.1),
+                };
+            }
+        };
+        match self {
+            Self::Add { place, entry } => set(place, Some(*entry)),
+            Self::Remove { place } => set(place, None),
+            Self::Rename { from, to, inode } => {
+                set(from, None);
+                set(to, Some(Entry::File(*inode)));
+            }
+        }
+    }
+}
+
+impl Folders {
+    /// Directories all of whose entries are durable.
+    pub(super) fn durable(durable: BTreeMap<Inode, Arc<Dir>>) -> Self {
+        Self { durable, pending: Vec::new() }
+    }
+
+    /// A new directory exists, in which there is nothing. Its own entry is another matter.
+    pub(super) fn add_dir(&mut self, inode: Inode) {
+        self.durable.insert(inode, Arc::default());
+    }
+
+    pub(super) fn change(&mut self, change: EntryChange) {
+        self.pending.push(Pending { change, failed: false });
+    }
+
+    pub(super) fn sync(&mut self, dir: Inode) {
+        // From the newest back: a change is durable if it lies in the directory, or if a later one of
+        // the same name is.
+        let mut names = BTreeSet::new();
+        let mut durable = vec![false; self.pending.len()];
+        for (pending, durable) in self.pending.iter().zip(&mut durable).rev() {
+            let change = &pending.change;
+            *durable = change.is_in(dir) && !pending.failed
+                || change.places().any(|place| names.contains(place));
+            if *durable {
+                names.extend(change.places().cloned());
+            }
+        }
+        let mut durable = durable.into_iter();
+        self.pending.retain(|pending| {
+            let durable = durable.next().unwrap_or(false);
+            if durable {
+                pending.change.apply(&mut self.durable);
+            }
+            !durable
+        });
+    }
+
+    pub(super) fn fail_sync(&mut self, dir: Inode) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.change.is_in(dir)) {
+            pending.failed = true;
+        }
+    }
+
+    /// Changes that are not durable.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The directories as a power cut leaves them, if of the pending changes it keeps those that
+    /// `keep` says; those that the first law forbids to keep are not asked about.
+    pub(super) fn image(&self, mut keep: impl FnMut() -> bool) -> BTreeMap<Inode, Arc<Dir>> {
+        let mut dirs = self.durable.clone();
+        let mut dropped = BTreeSet::new();
+        for Pending { change, .. } in &self.pending {
+            if change.places().all(|place| !dropped.contains(place)) && keep() {
+                change.apply(&mut dirs);
+            } else {
+                dropped.extend(change.places());
+            }
+        }
+        dirs
+    }
+}

@@ -1,0 +1,132 @@
+//! What the operation log holds.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::tree::{Inode, Place};
+
+/// A kind of call to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OpKind {
+    /// Creating a file.
+    Create,
+    /// Opening a file for reading.
+    Open,
+    /// Reading from an open file (reads through a map are not calls).
+    Read,
+    /// Listing a directory.
+    List,
+    /// Appending to a file.
+    Append,
+    /// Making a file's bytes durable.
+    Sync,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Giving a file a second name.
+    HardLink,
+    /// Creating a directory.
+    CreateDir,
+    /// Making a directory's entries durable.
+    SyncDir,
+    /// Locking a file.
+    Lock,
+    /// A test's remark; no call.
+    Mark,
+}
+
+impl OpKind {
+    pub(super) const COUNT: usize = Self::Mark as usize + 1;
+
+    /// The kinds of call that can change what is on the disk.
+    pub const WRITES: [Self; 9] = [
+        Self::Create,
+        Self::Append,
+        Self::Sync,
+        Self::Rename,
+        Self::Remove,
+        Self::HardLink,
+        Self::CreateDir,
+        Self::SyncDir,
+        Self::Lock,
+    ];
+}
+
+/// One operation: a call that changed something, or a mark.
+#[derive(Debug, Clone)]
+pub struct Op {
+    kind: OpKind,
+    path: Arc<Path>,
+    to: Option<Arc<Path>>,
+    pub(super) change: Change,
+}
+
+/// What an operation did, by inode: names may have changed hands since.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    NewFile { place: Place, inode: Inode },
+    NewDir { place: Place, inode: Inode },
+    Append { inode: Inode, start: u64, bytes: Arc<[u8]> },
+    Sync { inode: Inode, synced: Synced },
+    Rename { from: Place, to: Place, inode: Inode },
+    Remove { place: Place },
+    Link { place: Place, inode: Inode },
+    SyncDir { inode: Inode, synced: Synced },
+    Mark(u64),
+}
+
+/// What came of a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Synced {
+    /// All is durable.
+    Durable,
+    /// Nothing was done: a lie. A later sync makes up for it.
+    Not,
+    /// An error was reported, and what waited to be written is forgotten: a later sync will report
+    /// success and will not have written it.
+    Failed,
+}
+
+impl Op {
+    pub(super) fn new(kind: OpKind, path: &Path, to: Option<&Path>, change: Change) -> Self {
+        Self { kind, path: Arc::from(path), to: to.map(Arc::from), change }
+    }
+
+    pub(super) fn mark(number: u64) -> Self {
+        Self::new(OpKind::Mark, Path::new(""), None, Change::Mark(number))
+    }
+
+    /// Which call it was.
+    pub fn kind(&self) -> OpKind {
+        self.kind
+    }
+
+    /// The path that was given; empty for a mark.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for Op {
+    /// One line, such as `Append db/000001.log 0..120`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.path.display())?;
+        if let Some(to) = &self.to {
+            write!(f, " -> {}", to.display())?;
+        }
+        match &self.change {
+            Change::Append { start, bytes, .. } => {
+                write!(f, " {start}..{}", start + bytes.len() as u64)
+            }
+            Change::Sync { synced, .. } | Change::SyncDir { synced, .. }
+                if *synced != Synced::Durable =>
+            {
+                write!(f, " ({synced:?})")
+            }
+            Change::Mark(number) => write!(f, "{number}"),
+            _ => Ok(()),
+        }
+    }
+}

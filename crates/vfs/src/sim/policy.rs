@@ -1,0 +1,230 @@
+//! How a power cut chooses among what it may do.
+
+use std::fmt;
+
+use super::SECTOR_BYTES;
+use super::file::{FileState, Sector};
+
+/// What becomes of directory entries that are not durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Entries {
+    /// All changes are lost.
+    Synced,
+    /// All changes are kept.
+    All,
+    /// Each change is kept or lost, as the seed has it.
+    Random,
+}
+
+/// What becomes of bytes that are not durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Data {
+    /// They are lost, and the file's length with them.
+    Synced,
+    /// They read as zeros; the file keeps its length.
+    Zeroed,
+    /// They are kept.
+    All,
+    /// They are kept but for the end of the last append of all: from a sector boundary (or its
+    /// start) on it reads as zeros, or there, or at any byte, the file ends. As the seed has it.
+    Torn,
+    /// Each sector, or each page of eight, holds its old version, the newest, or one in between,
+    /// and each file has kept its length, or lost some. As the seed has it.
+    Random,
+}
+
+/// A kind of power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// What becomes of directory entries.
+    pub entries: Entries,
+    /// What becomes of files.
+    pub data: Data,
+}
+
+impl Policy {
+    /// Nothing survives that was not synced.
+    pub const SYNCED: Self = Self::new(Entries::Synced, Data::Synced);
+    /// Everything survives: what a killed process leaves behind, the system running on.
+    pub const EVERYTHING: Self = Self::new(Entries::All, Data::All);
+    /// Anything legal may happen.
+    pub const RANDOM: Self = Self::new(Entries::Random, Data::Random);
+
+    /// Every policy. Those in which nothing is random or torn come first, and need but one seed.
+    pub const ALL: [Self; 15] = [
+        Self::SYNCED,
+        Self::EVERYTHING,
+        Self::new(Entries::All, Data::Synced),
+        Self::new(Entries::All, Data::Zeroed),
+        Self::new(Entries::Synced, Data::All),
+        Self::new(Entries::Synced, Data::Zeroed),
+        Self::new(Entries::All, Data::Torn),
+        Self::new(Entries::All, Data::Random),
+        Self::new(Entries::Synced, Data::Torn),
+        Self::new(Entries::Synced, Data::Random),
+        Self::new(Entries::Random, Data::Synced),
+        Self::new(Entries::Random, Data::Zeroed),
+        Self::new(Entries::Random, Data::All),
+        Self::new(Entries::Random, Data::Torn),
+        Self::RANDOM,
+    ];
+
+    /// These entries and these bytes.
+    pub const fn new(entries: Entries, data: Data) -> Self {
+        Self { entries, data }
+    }
+
+    /// Whether the seed makes a difference.
+    pub const fn is_random(self) -> bool {
+        matches!(self.entries, Entries::Random) || matches!(self.data, Data::Torn | Data::Random)
+    }
+}
+
+impl fmt::Display for Policy {
+    /// For example `entries=All data=Torn`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "entries={:?} data={:?}", self.entries, self.data)
+    }
+}
+
+/// Whoever decides what a power cut does.
+pub(super) trait Choices {
+    /// Whether the next pending change of an entry is kept.
+    fn keep_entry(&mut self) -> bool;
+
+    /// How long the file is. Asked once before its sectors are.
+    fn length(&mut self, file: &FileState) -> u64;
+
+    /// Which version of the sector there is. Asked in ascending order.
+    fn version(&mut self, sector: &Sector<'_>) -> usize;
+
+    /// A number below `options`, which is at least one.
+    fn pick(&mut self, options: u64) -> u64;
+}
+
+/// Decides by a seed. How much is kept on the whole is itself up to the seed, so that few losses and
+/// few survivors are as common as halves.
+#[derive(Debug)]
+pub(super) struct Seeded {
+    state: u64,
+    /// Of 16 things, how many are kept.
+    keep: u64,
+    /// Whether sectors share the fate of their page.
+    pages: bool,
+    page: Option<(u64, u64)>,
+}
+
+const SECTORS_PER_PAGE: u64 = 4096 / SECTOR_BYTES;
+
+impl Seeded {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut choices = Self { state: seed, keep: 0, pages: false, page: None };
+        let densities = [1, 4, 8, 12, 15];
+        let density = choices.pick(densities.len() as u64) as usize;
+        choices.keep = densities.get(density).copied().unwrap_or(8);
+        choices.pages = choices.pick(4) == 0;
+        choices
+    }
+
+    /// `SplitMix64`.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn keep(&mut self) -> bool {
+        self.pick(16) < self.keep
+    }
+}
+
+impl Choices for Seeded {
+    fn keep_entry(&mut self) -> bool {
+        self.keep()
+    }
+
+    fn length(&mut self, file: &FileState) -> u64 {
+        self.page = None;
+        let (durable, live) = (file.durable_bytes(), file.content().bytes());
+        let lengths = file.volatile_lengths();
+        if lengths.is_empty() || self.pick(2) == 0 {
+            return live;
+        }
+        if self.pick(2) == 0 {
+            let at = self.pick(lengths.len() as u64 + 1) as usize;
+            return lengths.get(at).copied().unwrap_or(durable);
+        }
+        let boundary = (durable / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        let boundaries = (live.div_ceil(SECTOR_BYTES) * SECTOR_BYTES - boundary) / SECTOR_BYTES;
+        (boundary + self.pick(boundaries + 1) * SECTOR_BYTES).min(live)
+    }
+
+    fn version(&mut self, sector: &Sector<'_>) -> usize {
+        let newest = sector.versions() - 1;
+        if self.pages {
+            let page = sector.number / SECTORS_PER_PAGE;
+            let kept = match self.page {
+                Some((last, kept)) if last == page => kept == 1,
+                _ => self.keep(),
+            };
+            self.page = Some((page, u64::from(kept)));
+            return if kept { newest } else { 0 };
+        }
+        if self.keep() { newest } else { self.pick(newest as u64) as usize }
+    }
+
+    fn pick(&mut self, options: u64) -> u64 {
+        self.next() % options
+    }
+}
+
+/// Decides in all ways, one after the other: a walk over the tree of choices, depth first.
+#[derive(Debug, Default)]
+pub(super) struct Exhaustive {
+    /// The choices of this walk so far, and how many there were each time.
+    taken: Vec<(u64, u64)>,
+    position: usize,
+}
+
+impl Exhaustive {
+    /// Turns to the next way to decide; false if all have been tried.
+    pub(super) fn advance(&mut self) -> bool {
+        self.position = 0;
+        while let Some((choice, options)) = self.taken.pop() {
+            if choice + 1 < options {
+                self.taken.push((choice + 1, options));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Choices for Exhaustive {
+    fn keep_entry(&mut self) -> bool {
+        self.pick(2) == 1
+    }
+
+    fn length(&mut self, file: &FileState) -> u64 {
+        let lengths = file.volatile_lengths();
+        let at = self.pick(lengths.len() as u64 + 1) as usize;
+        lengths.get(at).copied().unwrap_or(file.durable_bytes())
+    }
+
+    fn version(&mut self, sector: &Sector<'_>) -> usize {
+        self.pick(sector.versions() as u64) as usize
+    }
+
+    fn pick(&mut self, options: u64) -> u64 {
+        let choice = match self.taken.get(self.position) {
+            Some(&(choice, _)) => choice,
+            None => {
+                self.taken.push((0, options));
+                0
+            }
+        };
+        self.position += 1;
+        choice
+    }
+}

@@ -1,0 +1,243 @@
+//! The operation log, walked from its start.
+//!
+//! 1. [`Replay::step`] carries out one operation on the state that a power cut at the next boundary
+//!    would find: the bytes of each file and which are durable (module `file`), the entries of each
+//!    directory and which are durable (module `folders`).
+//! 2. [`Replay::image`] makes one image there; entries first, then the files that are still named.
+//!    [`Replay::images_exhaustive`] makes all, where they are few.
+//!
+//! Assumed of the disk, and thus what makes an image legal: a sector is written whole or not at all;
+//! a sector never written reads as zeros; what was synced stays; nothing else changes. A file is safe
+//! only once its bytes *and* its entry are synced, and the entry of each directory above it. That is
+//! stricter than common file systems are, and never laxer, but for one that exposes stale bytes of
+//! other files behind a file's durable end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::SECTOR_BYTES;
+use super::file::FileState;
+use super::folders::{EntryChange, Folders};
+use super::image::Image;
+use super::op::{Change, Op, Synced};
+use super::policy::{Choices, Data, Entries, Exhaustive, Policy, Seeded};
+use crate::content::{Content, mix};
+use crate::tree::{Dir, Entry, Inode, ROOT, Tree};
+
+/// A position in an operation log, and what a crash there may leave.
+///
+/// ```
+/// use std::path::Path;
+/// use trommel_vfs::{Policy, SimDisk, Vfs};
+///
+/// let disk = SimDisk::new();
+/// disk.create(Path::new("a")).unwrap().append(b"bytes").unwrap();
+/// let mut replay = disk.replay();
+/// loop {
+///     for policy in Policy::ALL {
+///         let image = replay.image(policy, 7);
+///         let _reopened = image.disk();
+///     }
+///     if replay.step().is_none() {
+///         break;
+///     }
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Replay {
+    log: Arc<[Op]>,
+    position: usize,
+    files: BTreeMap<Inode, FileState>,
+    folders: Folders,
+    marks: Vec<u64>,
+    last_append: Option<(Inode, Range<u64>)>,
+}
+
+impl Replay {
+    /// Before the first operation of `log`, on a disk on which `base` is durable.
+    pub(super) fn new(base: &Tree, log: Vec<Op>) -> Self {
+        let durable = |content: &Arc<Content>| FileState::durable(Arc::clone(content));
+        Self {
+            log: log.into(),
+            position: 0,
+            files: base.files().iter().map(|(&inode, file)| (inode, durable(file))).collect(),
+            folders: Folders::durable(base.dirs().clone()),
+            marks: Vec::new(),
+            last_append: None,
+        }
+    }
+
+    /// Carries out the next operation and returns it; `None` at the end of the log.
+    pub fn step(&mut self) -> Option<Op> {
+        let op = self.log.get(self.position)?.clone();
+        self.position += 1;
+        self.apply(&op.change);
+        Some(op)
+    }
+
+    /// Steps on until `position` operations have been carried out, or the log ends.
+    pub fn seek(&mut self, position: usize) {
+        while self.position < position && self.step().is_some() {}
+    }
+
+    /// How many operations have been carried out.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The whole log.
+    pub fn ops(&self) -> &[Op] {
+        &self.log
+    }
+
+    /// The marks passed so far, oldest first.
+    pub fn marks(&self) -> &[u64] {
+        &self.marks
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::NewFile { place, inode } => {
+                self.files.insert(*inode, FileState::default());
+                let (place, entry) = (place.clone(), Entry::File(*inode));
+                self.folders.change(EntryChange::Add { place, entry });
+            }
+            Change::NewDir { place, inode } => {
+                self.folders.add_dir(*inode);
+                let (place, entry) = (place.clone(), Entry::Dir(*inode));
+                self.folders.change(EntryChange::Add { place, entry });
+            }
+            Change::Link { place, inode } => {
+                let (place, entry) = (place.clone(), Entry::File(*inode));
+                self.folders.change(EntryChange::Add { place, entry });
+            }
+            Change::Remove { place } => {
+                self.folders.change(EntryChange::Remove { place: place.clone() });
+            }
+            Change::Rename { from, to, inode } => {
+                let (from, to, inode) = (from.clone(), to.clone(), *inode);
+                self.folders.change(EntryChange::Rename { from, to, inode });
+            }
+            Change::Append { inode, start, bytes } => {
+                self.last_append = Some((*inode, *start..*start + bytes.len() as u64));
+                self.with_file(*inode, |file| file.append(bytes));
+            }
+            Change::Sync { inode, synced: Synced::Durable } => {
+                self.with_file(*inode, FileState::sync);
+            }
+            Change::Sync { inode, synced: Synced::Failed } => {
+                self.with_file(*inode, FileState::fail_sync);
+            }
+            Change::SyncDir { inode, synced: Synced::Durable } => self.folders.sync(*inode),
+            Change::SyncDir { inode, synced: Synced::Failed } => self.folders.fail_sync(*inode),
+            Change::Sync { synced: Synced::Not, .. }
+            | Change::SyncDir { synced: Synced::Not, .. } => {}
+            Change::Mark(number) => self.marks.push(*number),
+        }
+    }
+
+    fn with_file(&mut self, inode: Inode, change: impl FnOnce(&mut FileState)) {
+        change(self.files.entry(inode).or_default());
+    }
+
+    /// What the disk holds if the power fails here. The same position, policy and seed always give
+    /// the same image.
+    pub fn image(&self, policy: Policy, seed: u64) -> Image {
+        let seed = mix(mix(seed, self.position as u64), 1);
+        self.build(policy, &mut Seeded::new(seed))
+    }
+
+    /// How many independent decisions a power cut here takes, at most: `n` of them make up to `2^n`
+    /// images.
+    pub fn undecided(&self) -> usize {
+        let files = self.files.values().map(|file| {
+            let sectors = file.volatile_sectors(u64::MAX).map(|sector| sector.versions() - 1);
+            sectors.sum::<usize>() + file.volatile_lengths().len()
+        });
+        files.sum::<usize>() + self.folders.pending()
+    }
+
+    /// Every image that a power cut here may leave (with files cut only where an append ended), each
+    /// once; `None` if [`undecided`](Self::undecided) is more than `limit`, which should be small.
+    pub fn images_exhaustive(&self, limit: usize) -> Option<Vec<Image>> {
+        if self.undecided() > limit {
+            return None;
+        }
+        let mut choices = Exhaustive::default();
+        let mut seen = BTreeSet::new();
+        let mut images = Vec::new();
+        loop {
+            let image = self.build(Policy::RANDOM, &mut choices);
+            if seen.insert(image.hash()) {
+                images.push(image);
+            }
+            if !choices.advance() {
+                return Some(images);
+            }
+        }
+    }
+
+    fn build(&self, policy: Policy, choices: &mut dyn Choices) -> Image {
+        let all = self.folders.image(|| match policy.entries {
+            Entries::Synced => false,
+            Entries::All => true,
+            Entries::Random => choices.keep_entry(),
+        });
+        let (mut dirs, mut files) = (BTreeMap::new(), BTreeMap::new());
+        let mut found = vec![ROOT];
+        while let Some(inode) = found.pop() {
+            let Some(dir) = all.get(&inode) else { continue };
+            for entry in dir.values() {
+                match *entry {
+                    Entry::Dir(below) => found.push(below),
+                    Entry::File(inode) => {
+                        files
+                            .entry(inode)
+                            .or_insert_with(|| self.file_image(inode, policy.data, choices));
+                    }
+                }
+            }
+            dirs.insert(inode, Arc::<Dir>::clone(dir));
+        }
+        Image::new(Tree::from_parts(dirs, files))
+    }
+
+    fn file_image(&self, inode: Inode, data: Data, choices: &mut dyn Choices) -> Arc<Content> {
+        let Some(file) = self.files.get(&inode) else { return Arc::default() };
+        let live = file.content().bytes();
+        match data {
+            _ if file.is_durable() => Arc::clone(file.content()),
+            Data::All => Arc::clone(file.content()),
+            Data::Synced => file.image(file.durable_bytes(), |_| 0),
+            Data::Zeroed => file.image(live, |_| 0),
+            Data::Torn => self.torn(inode, file, choices),
+            Data::Random => {
+                let bytes = choices.length(file);
+                file.image(bytes, |sector| choices.version(sector))
+            }
+        }
+    }
+
+    /// The file with its last append torn, if that was the last of all and is not durable.
+    fn torn(&self, inode: Inode, file: &FileState, choices: &mut dyn Choices) -> Arc<Content> {
+        let mut image = Arc::clone(file.content());
+        let append = match &self.last_append {
+            Some((last, append)) if *last == inode && append.start >= file.durable_bytes() => {
+                append
+            }
+            _ => return image,
+        };
+        let content = Arc::make_mut(&mut image);
+        // Sector boundaries inside the append, and before them its start.
+        let first = append.start / SECTOR_BYTES;
+        let boundaries = (append.end - 1) / SECTOR_BYTES - first;
+        let boundary = ((first + choices.pick(boundaries + 1)) * SECTOR_BYTES).max(append.start);
+        match choices.pick(3) {
+            0 => content.zero(boundary, append.end),
+            1 => content.truncate(boundary),
+            _ => content.truncate(append.start + choices.pick(append.end - append.start)),
+        }
+        image
+    }
+}

@@ -40,7 +40,7 @@ use crate::arena::{Arena, ArenaPool};
 
 /// Bytes of a tail that lie in the node.
 ///
-/// None at all makes inserts and gets half as fast again to twice as slow. Eight are as fast as
+/// With none, inserts and gets take about twice as long. Eight are as fast as
 /// sixteen where they tell keys apart; sixteen do so more often, and hold a short key whole.
 const INLINE_BYTES: usize = 16;
 

@@ -1,1 +1,37 @@
-//! .
+//! One immutable sorted file: data blocks, a filter, a sparse index, properties, a footer.
+//!
+//! * [`TableBuilder`] takes entries in order and writes the file in one pass.
+//! * [`Table`] is the reader: [`get`](Table::get), [`get_many`](Table::get_many),
+//!   [`cursor`](Table::cursor), [`verify`](Table::verify).
+//! * [`BlockCache`] keeps verified blocks in memory, shared by all tables.
+//! * [`format`](mod@format) holds every constant of the file format; `docs/format/sstable.md` describes it.
+//!
+//! The crate is handed one resolved [`FilterSpec`](trommel_filter::FilterSpec) per table, stores
+//! the engine's properties as opaque bytes, and knows neither levels nor other tables. Bytes from
+//! a file are believed only behind their checksum, and even then every decoder is total: hostile
+//! bytes with valid checksums end in an [`Error`], never in a panic, a hang or a huge allocation.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod builder;
+mod cache;
+mod compression;
+mod cursor;
+mod error;
+pub mod format;
+mod index;
+mod properties;
+mod source;
+mod table;
+mod verify;
+
+pub use builder::{TableBuilder, TableOptions, TableSummary};
+pub use cache::{BlockCache, CacheStats};
+pub use compression::Compression;
+pub use cursor::{ScanOptions, TableCursor};
+pub use error::Error;
+pub use properties::Properties;
+pub use source::ReadStats;
+pub use table::{Expected, FilterState, Found, Request, Table, TableConfig, TableMemory};
+pub use verify::Verified;

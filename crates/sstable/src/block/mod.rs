@@ -1,0 +1,377 @@
+//! A data block: the entries of a small range of keys, in internal order.
+//!
+//! ```text
+//! entries | offsets | trailers | tags | smallest trailer, count, trailer width, flags
+//! ```
+//!
+//! 1. Entries stand in groups of 16. The first of a group, its head, holds its key whole; each
+//!    other one shares a prefix *with the head*, so any entry is decoded from two places.
+//! 2. An entry is `shared, suffix length` (varints), suffix, value; it ends where the next one
+//!    starts, so the value needs no length.
+//! 3. Sequence number and kind (the trailer word) lie in a column of their own, as the difference
+//!    to the block's smallest in as few bytes as the largest difference needs: often 2 or 3, none
+//!    where all are equal. A load and a mask read one.
+//! 4. A point read compares the tags, one hash byte per entry, eight at a time in a word, and
+//!    decodes only what matches. A seek is a binary search over heads, then inside one group.
+//!
+//! Parsing checks only the fixed part ([`Layout::parse`]); each access checks its own bounds, so a
+//! cached block costs nothing to take up again. Entries out of order in a block with a valid
+//! checksum yield wrong positions, never a panic or an endless walk; `verify` and cursors with
+//! `check_order` find them. Called by `Table::get`, the cursor and `verify`.
+
+mod builder;
+
+pub(crate) use builder::BlockBuilder;
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use trommel_base::entry::unpack_trailer;
+use trommel_base::{Decoder, EntryKind, SeqNo};
+
+use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
+
+const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
+
+/// The byte of a key's hash that stands in a block as its tag.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    (hash >> 24) as u8
+}
+
+/// Where the parts of a block lie, relative to its payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    /// Smallest trailer of the block.
+    base: u64,
+    /// End of the entries and start of the offsets.
+    offsets: u32,
+    trailers: u32,
+    tags: u32,
+    count: u16,
+    trailer_width: u8,
+    wide: bool,
+}
+
+impl Layout {
+    pub(crate) fn parse(payload: &[u8]) -> Result<Self, Fault> {
+        const SHORT: Fault = Fault::Damaged("a data block is too short for its entries");
+        let tail = payload.len().checked_sub(BLOCK_TAIL_BYTES).ok_or(SHORT)?;
+        let mut decoder = Decoder::new(payload.get(tail..).ok_or(SHORT)?);
+        let base = decoder.u64().ok_or(SHORT)?;
+        let count = decoder.u16().ok_or(SHORT)?;
+        let (trailer_width, flags) = (decoder.u8().ok_or(SHORT)?, decoder.u8().ok_or(SHORT)?);
+        if flags & !FLAG_WIDE_OFFSETS != 0 {
+            return Err(Fault::Unsupported(
+                "a data block has a flag that this build does not know",
+            ));
+        }
+        if count == 0 || trailer_width > 8 {
+            return Err(Fault::Damaged("a data block's fixed part makes no sense"));
+        }
+        let wide = flags & FLAG_WIDE_OFFSETS != 0;
+        let n = usize::from(count);
+        let tags = tail.checked_sub(n).ok_or(SHORT)?;
+        let trailers = tags.checked_sub(n * usize::from(trailer_width)).ok_or(SHORT)?;
+        let offsets = trailers.checked_sub(n * if wide { 4 } else { 2 }).ok_or(SHORT)?;
+        let narrow = |at: usize| u32::try_from(at).map_err(|_| SHORT);
+        Ok(Self {
+            base,
+            offsets: narrow(offsets)?,
+            trailers: narrow(trailers)?,
+            tags: narrow(tags)?,
+            count,
+            trailer_width,
+            wide,
+        })
+    }
+}
+
+/// A verified block in memory, shared with the cache and with the values read from it.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedBlock {
+    /// The buffer the payload lies in; a read-ahead buffer holds several.
+    pub(crate) buffer: Arc<[u8]>,
+    /// First byte of the payload in the buffer.
+    pub(crate) start: u32,
+    /// Length of the payload.
+    pub(crate) len: u32,
+    pub(crate) layout: Layout,
+}
+
+impl SharedBlock {
+    #[inline]
+    pub(crate) fn view(&self) -> Block<'_> {
+        let start = self.start as usize;
+        let payload = self.buffer.get(start..start + self.len as usize).unwrap_or_default();
+        Block { payload, layout: self.layout }
+    }
+}
+
+/// A block that can be searched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) layout: Layout,
+}
+
+/// One entry as it is stored. Ranges are relative to the payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    /// Bytes of the key that it shares with its group's head.
+    pub(crate) shared: usize,
+    /// The rest of its key.
+    pub(crate) suffix: &'a [u8],
+    /// First byte of the value.
+    pub(crate) value: usize,
+    /// The byte behind the value.
+    pub(crate) end: usize,
+}
+
+/// What a point read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hit {
+    pub(crate) seqno: SeqNo,
+    pub(crate) kind: EntryKind,
+    /// The value, relative to the payload.
+    pub(crate) value: Range<usize>,
+}
+
+const OUTSIDE: Fault = Fault::Damaged("an entry lies outside its data block");
+
+impl<'a> Block<'a> {
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.layout.count)
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> Option<u64> {
+        self.payload.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Where entry `i` starts; for `i` equal to the count, where the last one ends.
+    #[inline]
+    pub(crate) fn offset(&self, i: usize) -> Option<usize> {
+        if i >= self.count() {
+            return (i == self.count()).then_some(self.layout.offsets as usize);
+        }
+        // The arrays behind the offsets are at least a tag and the fixed part, so a whole word
+        // can be read at the last offset too.
+        let array = self.layout.offsets as usize;
+        if self.layout.wide {
+            Some((self.word(array + 4 * i)? & 0xffff_ffff) as usize)
+        } else {
+            Some((self.word(array + 2 * i)? & 0xffff) as usize)
+        }
+    }
+
+    /// Entry `i`.
+    #[inline]
+    pub(crate) fn stored(&self, i: usize) -> Result<Stored<'a>, Fault> {
+        let start = self.offset(i).ok_or(OUTSIDE)?;
+        let end = self.offset(i + 1).ok_or(OUTSIDE)?;
+        self.stored_at(start, end)
+    }
+
+    /// The entry in `start..end`.
+    #[inline]
+    pub(crate) fn stored_at(&self, start: usize, end: usize) -> Result<Stored<'a>, Fault> {
+        if end > self.layout.offsets as usize {
+            return Err(OUTSIDE);
+        }
+        let entry = self.payload.get(start..end).ok_or(OUTSIDE)?;
+        let (shared, suffix_len, lengths) = match entry {
+            [shared, suffix, ..] if (*shared | *suffix) < 0x80 => {
+                (usize::from(*shared), usize::from(*suffix), 2)
+            }
+            _ => long_lengths(entry).ok_or(OUTSIDE)?,
+        };
+        let value = lengths + suffix_len;
+        let suffix = entry.get(lengths..value).ok_or(OUTSIDE)?;
+        Ok(Stored { shared, suffix, value: start + value, end })
+    }
+
+    /// The whole key of the head of the group that entry `i` is in.
+    #[inline]
+    pub(crate) fn head(&self, i: usize) -> Result<&'a [u8], Fault> {
+        let head = self.stored(i - i % GROUP_ENTRIES)?;
+        if head.shared != 0 {
+            return Err(Fault::Damaged("the head of a group does not hold its key whole"));
+        }
+        Ok(head.suffix)
+    }
+
+    /// The two parts of the key of entry `i`, with the entry.
+    #[inline]
+    pub(crate) fn key(&self, i: usize) -> Result<(&'a [u8], Stored<'a>), Fault> {
+        let entry = self.stored(i)?;
+        let head = self.head(i)?.get(..entry.shared);
+        Ok((head.ok_or(Fault::Damaged("an entry shares more than its head has"))?, entry))
+    }
+
+    /// Sequence number and kind of entry `i`.
+    #[inline]
+    pub(crate) fn trailer(&self, i: usize) -> Result<(SeqNo, EntryKind), Fault> {
+        const DAMAGED: Fault = Fault::Damaged("a data block's trailer column is damaged");
+        if i >= self.count() {
+            return Err(DAMAGED);
+        }
+        let width = usize::from(self.layout.trailer_width);
+        // Behind the column lie the tags and the fixed part: at least eight bytes.
+        let word = self.word(self.layout.trailers as usize + i * width).ok_or(DAMAGED)?;
+        let mask = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
+        let trailer = self.layout.base.checked_add(word & mask).ok_or(DAMAGED)?;
+        unpack_trailer(trailer)
+            .ok_or(Fault::Unsupported("an entry is of a kind that this version does not know"))
+    }
+
+    /// The newest version of `key` that is not newer than `seqno`, if this block holds it.
+    pub(crate) fn get(&self, key: &[u8], tag: u8, seqno: SeqNo) -> Result<Option<Hit>, Fault> {
+        let pattern = u64::from(tag) * EVERY_BYTE;
+        let tags = self.layout.tags as usize;
+        let mut first = 0;
+        while first < self.count() {
+            let word = self.word(tags + first).ok_or(OUTSIDE)? ^ pattern;
+            // The high bit of each byte of `word` that is zero, exactly.
+            let mut hits = !(((word & LOW_SEVEN) + LOW_SEVEN) | word | LOW_SEVEN);
+            while hits != 0 {
+                let i = first + (hits.trailing_zeros() / 8) as usize;
+                if i >= self.count() {
+                    return Ok(None);
+                }
+                if let Some(value) = self.value_if_key(i, key)? {
+                    let (found, kind) = self.trailer(i)?;
+                    if found <= seqno {
+                        return Ok(Some(Hit { seqno: found, kind, value }));
+                    }
+                    return self.older_version(i, key, seqno);
+                }
+                hits &= hits - 1;
+            }
+            first += 8;
+        }
+        Ok(None)
+    }
+
+    /// The value of entry `i` if its key is `key`.
+    #[inline]
+    fn value_if_key(&self, i: usize, key: &[u8]) -> Result<Option<Range<usize>>, Fault> {
+        let (prefix, entry) = self.key(i)?;
+        if prefix.len() + entry.suffix.len() == key.len()
+            && key.ends_with(entry.suffix)
+            && key.starts_with(prefix)
+        {
+            return Ok(Some(entry.value..entry.end));
+        }
+        Ok(None)
+    }
+
+    /// As `get`, where entry `newer` is a version of `key` that is too new. Versions stand side
+    /// by side, newest first; there may be thousands.
+    #[cold]
+    fn older_version(&self, newer: usize, key: &[u8], seqno: SeqNo) -> Result<Option<Hit>, Fault> {
+        let i = self.seek_from(newer, key, seqno)?;
+        if i == self.count() {
+            return Ok(None);
+        }
+        let Some(value) = self.value_if_key(i, key)? else { return Ok(None) };
+        let (found, kind) = self.trailer(i)?;
+        // In a block that is out of order the search may end anywhere.
+        Ok((found <= seqno).then_some(Hit { seqno: found, kind, value }))
+    }
+
+    /// The first entry at or behind (`key`, `seqno`); the count if there is none.
+    #[inline]
+    pub(crate) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
+        self.seek_from(0, key, seqno)
+    }
+
+    /// As `seek`, among the entries of the group of `from` and behind.
+    fn seek_from(&self, from: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
+        let first_group = from / GROUP_ENTRIES;
+        // Heads before `low` are smaller than the target, heads from `high` on are not.
+        let (mut low, mut high) = (first_group, self.count().div_ceil(GROUP_ENTRIES));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let i = middle * GROUP_ENTRIES;
+            if self.is_before(i, self.head(i)?, key, seqno)? {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low == first_group {
+            return Ok(low * GROUP_ENTRIES);
+        }
+        self.seek_in_group(low - 1, key, seqno)
+    }
+
+    #[inline]
+    fn is_before(&self, i: usize, own: &[u8], key: &[u8], seqno: SeqNo) -> Result<bool, Fault> {
+        Ok(match own.cmp(key) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => self.trailer(i)?.0 > seqno,
+        })
+    }
+
+    /// The first entry at or behind the target in `group`, whose head is smaller than the target;
+    /// the start of the next group if there is none.
+    fn seek_in_group(&self, group: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
+        let head = self.head(group * GROUP_ENTRIES)?;
+        let common = common_prefix(head, key);
+        let mut low = group * GROUP_ENTRIES + 1;
+        let mut high = self.count().min((group + 1) * GROUP_ENTRIES);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry = self.stored(middle)?;
+            // An entry that shares with the head the byte in which the head is smaller than the
+            // target is smaller too; all others agree with the target in what they share.
+            let before = match key.get(entry.shared..) {
+                Some(rest) if entry.shared <= common => {
+                    self.is_before(middle, entry.suffix, rest, seqno)?
+                }
+                _ => true,
+            };
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Tag of entry `i`.
+    pub(crate) fn tag(&self, i: usize) -> Option<u8> {
+        self.payload.get(self.layout.tags as usize + i).copied()
+    }
+}
+
+#[cold]
+fn long_lengths(entry: &[u8]) -> Option<(usize, usize, usize)> {
+    let mut decoder = Decoder::new(entry);
+    let shared = decoder.length(trommel_base::MAX_KEY_BYTES)?;
+    let suffix = decoder.length(trommel_base::MAX_KEY_BYTES)?;
+    Some((shared, suffix, entry.len() - decoder.remaining()))
+}
+
+/// How many bytes `a` and `b` have in common at their start.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut common = 0;
+    let (mut a_words, mut b_words) = (a.chunks_exact(8), b.chunks_exact(8));
+    for (a_word, b_word) in a_words.by_ref().zip(b_words.by_ref()) {
+        let (Ok(a_word), Ok(b_word)) = (a_word.try_into(), b_word.try_into()) else { break };
+        let differing = u64::from_le_bytes(a_word) ^ u64::from_le_bytes(b_word);
+        if differing != 0 {
+            return common + (differing.trailing_zeros() / 8) as usize;
+        }
+        common += 8;
+    }
+    let rest = a.iter().skip(common).zip(b.iter().skip(common));
+    common + rest.take_while(|(a, b)| a == b).count()
+}

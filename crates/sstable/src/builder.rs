@@ -1,0 +1,352 @@
+//! Writes a table, front to back, in one pass.
+//!
+//! 1. Each entry is checked, hashed if its key is new, and encoded straight into the write buffer.
+//! 2. A block that would outgrow its limit is closed: columns, compression where it pays, checksum,
+//!    a separator for the index.
+//! 3. A full write buffer (1 MiB) is appended to the file.
+//! 4. At the end: filter, index, properties, footer, sync.
+//!
+//! Invariants: entries come strictly in internal order; versions of one key may straddle blocks;
+//! the filter sees each distinct user key once. After an error the file is of no use and the
+//! builder must be dropped. Called by flush and compaction, which make the file's directory entry
+//! durable themselves.
+
+use std::path::{Path, PathBuf};
+
+use trommel_base::entry::pack_trailer;
+use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use trommel_filter::{FilterBuilder, FilterSpec};
+use trommel_vfs::WriteFile;
+
+use crate::block::{BlockBuilder, tag_of};
+use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
+use crate::index::{IndexBuilder, separator};
+use crate::{Compression, Error, Properties};
+
+/// The write buffer is appended to the file when it has grown to this many bytes.
+const WRITE_BYTES: usize = 1 << 20;
+/// A write buffer that one huge value has made larger than this is not kept.
+const KEEP_WRITE_BUFFER_BYTES: usize = 4 << 20;
+/// Bounds of [`TableOptions::block_bytes`].
+const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
+/// Bounds of [`TableOptions::index_leaf_bytes`].
+const LEAF_BYTES: (usize, usize) = (64, 16 << 20);
+
+/// How a table is built. How it is read is on disk.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    /// A random id, unlike that of any other table. Every checksum is bound to it, and the
+    /// manifest records it.
+    pub table_id: u64,
+    /// Most bytes of a data block before compression, frame included (64 B to 16 MiB; default
+    /// 4 KiB). Only a single entry that is larger makes a larger block.
+    pub block_bytes: usize,
+    /// How data blocks are compressed (default LZ4).
+    pub compression: Compression,
+    /// The filter (default none).
+    pub filter: FilterSpec,
+    /// An index of more than this many bytes gets two levels, with leaves of about this size
+    /// (64 B to 16 MiB; default 32 KiB).
+    pub index_leaf_bytes: usize,
+}
+
+impl TableOptions {
+    /// The defaults, for a table with this random id.
+    pub fn new(table_id: u64) -> Self {
+        Self {
+            table_id,
+            block_bytes: 4096,
+            compression: Compression::default(),
+            filter: FilterSpec::NONE,
+            index_leaf_bytes: 32 << 10,
+        }
+    }
+}
+
+/// What was built.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableSummary {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub deletions: u64,
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Smallest user key.
+    pub smallest: Vec<u8>,
+    /// Largest user key, itself in the table.
+    pub largest: Vec<u8>,
+    /// Smallest sequence number.
+    pub min_seqno: SeqNo,
+    /// Largest sequence number.
+    pub max_seqno: SeqNo,
+    /// Bytes of the filter block.
+    pub filter_bytes: u64,
+    /// Bytes of the index, both levels.
+    pub index_bytes: u64,
+    /// Bytes of the data blocks as they are stored.
+    pub data_bytes: u64,
+    /// Bytes of keys and values as they were added.
+    pub raw_bytes: u64,
+    /// Data blocks.
+    pub blocks: u64,
+}
+
+/// Builds one table.
+#[derive(Debug)]
+pub struct TableBuilder {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    options: TableOptions,
+    /// What is encoded and not yet appended to the file.
+    out: Vec<u8>,
+    /// Bytes appended to the file.
+    written: u64,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    filter: FilterBuilder,
+    last_key: Vec<u8>,
+    last_seqno: SeqNo,
+    last_hash: u64,
+    properties: Properties,
+    features: u64,
+    /// Reused for compressed payloads, and for separators.
+    packed: Vec<u8>,
+    separator: Vec<u8>,
+}
+
+impl TableBuilder {
+    /// A builder that writes to `file`, which is new and empty. `path` names it in errors.
+    pub fn new(file: Box<dyn WriteFile>, path: &Path, mut options: TableOptions) -> Self {
+        options.block_bytes = options.block_bytes.clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
+        options.index_leaf_bytes = options.index_leaf_bytes.clamp(LEAF_BYTES.0, LEAF_BYTES.1);
+        let properties = Properties {
+            min_seqno: MAX_SEQNO,
+            block_bytes: options.block_bytes as u64,
+            compression: options.compression.name().to_owned(),
+            filter: options.filter.to_string(),
+            ..Properties::default()
+        };
+        Self {
+            path: path.to_path_buf(),
+            out: Vec::with_capacity(WRITE_BYTES + 2 * options.block_bytes),
+            written: file.bytes(),
+            file,
+            block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            filter: options.filter.builder(),
+            last_key: Vec::new(),
+            last_seqno: 0,
+            last_hash: 0,
+            properties,
+            features: 0,
+            packed: Vec::new(),
+            separator: Vec::new(),
+            options,
+        }
+    }
+
+    /// Adds an entry, which must stand behind the last one in internal order.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for an entry out of order or beyond the limits; [`Error::Io`].
+    #[inline]
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        seqno: SeqNo,
+        kind: EntryKind,
+        value: &[u8],
+    ) -> Result<(), Error> {
+        let new_key = self.check(key, seqno, value)?;
+        let trailer = pack_trailer(seqno, kind);
+        let limit = self.options.block_bytes - FRAME_BYTES;
+        let bytes = key.len() + value.len();
+        if !self.block.is_empty() && !self.block.has_room(&self.out, bytes, trailer, limit) {
+            self.finish_block(Some(key))?;
+        }
+        if new_key {
+            self.last_hash = trommel_filter::hash(key);
+            self.filter.add_hash(self.last_hash);
+            self.properties.keys += 1;
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+        self.block.add(&mut self.out, key, trailer, tag_of(self.last_hash), value);
+        self.last_seqno = seqno;
+        self.properties.entries += 1;
+        self.properties.deletions += u64::from(kind == EntryKind::Delete);
+        self.properties.raw_bytes += bytes as u64;
+        self.properties.min_seqno = self.properties.min_seqno.min(seqno);
+        self.properties.max_seqno = self.properties.max_seqno.max(seqno);
+        Ok(())
+    }
+
+    /// Whether `key` is a new one.
+    #[inline]
+    fn check(&mut self, key: &[u8], seqno: SeqNo, value: &[u8]) -> Result<bool, Error> {
+        if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES || seqno > MAX_SEQNO {
+            return Err(self.reject("a key, value or sequence number is beyond its limit"));
+        }
+        if self.properties.entries == 0 {
+            self.properties.smallest = key.to_vec();
+            return Ok(true);
+        }
+        match self.last_key.as_slice().cmp(key) {
+            std::cmp::Ordering::Less => Ok(true),
+            std::cmp::Ordering::Equal if seqno < self.last_seqno => Ok(false),
+            _ => Err(self.reject("it is not behind the last one in internal order")),
+        }
+    }
+
+    #[cold]
+    fn reject(&self, what: &'static str) -> Error {
+        Error::Rejected { file: self.path.clone(), what }
+    }
+
+    /// Closes the current block; `next` is the first key of the next one.
+    fn finish_block(&mut self, next: Option<&[u8]>) -> Result<(), Error> {
+        let start = self.block.start();
+        self.block.finish(&mut self.out);
+        let mut compression = 0;
+        if let Some((number, feature)) =
+            self.options.compression.compress(&self.out[start..], &mut self.packed)
+        {
+            self.out.truncate(start);
+            self.out.extend_from_slice(&self.packed);
+            compression = number;
+            self.features |= feature;
+        }
+        let offset = self.written + start as u64;
+        seal(&mut self.out, start, self.options.table_id, offset, BlockKind::Data, compression);
+        separator(&self.last_key, next, &mut self.separator);
+        // A block is at most its limit or one entry long: far below 4 GiB.
+        self.index.push(&self.separator, (self.out.len() - start) as u32);
+        self.properties.blocks += 1;
+        if self.out.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        self.block.begin(self.out.len());
+        Ok(())
+    }
+
+    /// Appends the write buffer to the file.
+    fn flush(&mut self) -> Result<(), Error> {
+        self.file.append(&self.out).map_err(|source| Error::io(&self.path, source))?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        if self.out.capacity() > KEEP_WRITE_BUFFER_BYTES {
+            self.out = Vec::with_capacity(WRITE_BYTES + 2 * self.options.block_bytes);
+        }
+        Ok(())
+    }
+
+    /// Entries added so far.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// About how long the file would be if it were finished now, in bytes.
+    pub fn estimated_bytes(&self) -> u64 {
+        let meta = self.index.estimated_bytes() as u64
+            + self.options.filter.expected_bytes(self.properties.keys);
+        self.written + self.out.len() as u64 + meta
+    }
+
+    /// The key added last.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (self.properties.entries > 0).then_some(&self.last_key)
+    }
+
+    /// Writes what is missing and syncs the file. `engine_properties` are the caller's own bytes,
+    /// given back by [`Properties::engine`].
+    pub fn finish(mut self, engine_properties: &[u8]) -> Result<TableSummary, Error> {
+        if !self.block.is_empty() {
+            self.finish_block(None)?;
+        }
+        let mut footer = Footer {
+            table_id: self.options.table_id,
+            data_bytes: self.written + self.out.len() as u64,
+            filter_bytes: 0,
+            leaves_bytes: 0,
+            index_bytes: 0,
+            properties_bytes: 0,
+            extension_bytes: 0,
+            features: self.features,
+        };
+        footer.filter_bytes = self.write_filter()?;
+        self.write_index(&mut footer);
+        self.properties.min_seqno = self.properties.min_seqno.min(self.properties.max_seqno);
+        self.properties.largest.clone_from(&self.last_key);
+        self.properties.engine = engine_properties.to_vec();
+        footer.properties_bytes = self.write_properties();
+        let offset = self.written + self.out.len() as u64;
+        footer.encode(offset, &mut self.out);
+        self.flush()?;
+        self.file.sync().map_err(|source| Error::io(&self.path, source))?;
+        Ok(self.summary(&footer))
+    }
+
+    /// Writes the filter block and returns its length; 0 if there is no filter.
+    fn write_filter(&mut self) -> Result<u64, Error> {
+        if self.options.filter == FilterSpec::NONE {
+            return Ok(0);
+        }
+        let builder = std::mem::replace(&mut self.filter, FilterSpec::NONE.builder());
+        let bytes = builder.finish();
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.flush()?;
+        let mut block = bytes;
+        seal(&mut block, 0, self.options.table_id, self.written, BlockKind::Filter, 0);
+        let length = block.len() as u64;
+        self.out = block;
+        self.flush()?;
+        Ok(length)
+    }
+
+    fn write_index(&mut self, footer: &mut Footer) {
+        let offset = self.written + self.out.len() as u64;
+        let index = self.index.finish(
+            &mut self.out,
+            self.options.table_id,
+            offset,
+            self.options.index_leaf_bytes,
+        );
+        (footer.leaves_bytes, footer.index_bytes) = (index.leaves, index.top);
+        if index.leaves > 0 {
+            footer.features |= FEATURE_TWO_LEVEL_INDEX;
+        }
+    }
+
+    fn write_properties(&mut self) -> u64 {
+        let start = self.out.len();
+        let offset = self.written + start as u64;
+        self.properties.encode(&mut self.out);
+        let id = self.options.table_id;
+        seal(&mut self.out, start, id, offset, BlockKind::Properties, 0);
+        (self.out.len() - start) as u64
+    }
+
+    fn summary(self, footer: &Footer) -> TableSummary {
+        let properties = self.properties;
+        TableSummary {
+            file_bytes: self.written,
+            entries: properties.entries,
+            deletions: properties.deletions,
+            keys: properties.keys,
+            smallest: properties.smallest,
+            largest: properties.largest,
+            min_seqno: properties.min_seqno,
+            max_seqno: properties.max_seqno,
+            filter_bytes: footer.filter_bytes,
+            index_bytes: footer.leaves_bytes + footer.index_bytes,
+            data_bytes: footer.data_bytes,
+            raw_bytes: properties.raw_bytes,
+            blocks: properties.blocks,
+        }
+    }
+}

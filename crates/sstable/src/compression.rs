@@ -1,0 +1,113 @@
+//! How a block's payload is stored: as it is, with LZ4, or with zstd (feature `zstd`).
+//!
+//! A compressed payload is the raw length in 4 bytes and the compressed bytes. The declared
+//! length is checked against what the bytes can possibly hold before anything is allocated, and
+//! decompression must fill it exactly.
+
+use std::sync::Arc;
+
+use trommel_base::Decoder;
+use trommel_base::codec::put_u32;
+
+use crate::format::{FEATURE_LZ4, Fault, MAX_COMPRESSED_RAW_BYTES};
+
+const NONE: u8 = 0;
+const LZ4: u8 = 1;
+const ZSTD: u8 = 2;
+
+/// Most raw bytes that one byte of LZ4 can stand for.
+const LZ4_MAX_RATIO: usize = 255;
+/// Bytes of the declared raw length.
+const RAW_LENGTH_BYTES: usize = 4;
+
+/// How the data blocks of a new table are compressed. A block is stored compressed only where
+/// that saves at least an eighth of it, so incompressible data costs no decompression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4 blocks: cheap to write, nearly free to read.
+    #[default]
+    Lz4,
+    /// Zstandard at this level (1 to 19).
+    #[cfg(feature = "zstd")]
+    Zstd(u8),
+}
+
+impl Compression {
+    /// The name stored in the table's properties.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            #[cfg(feature = "zstd")]
+            Self::Zstd(_) => "zstd",
+        }
+    }
+
+    /// Compresses `raw` into `out` (cleared first) and returns the block's compression byte and
+    /// the feature bit that a reader needs; `None` where it would not pay.
+    pub(crate) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Option<(u8, u64)> {
+        if self == Self::None || raw.len() > MAX_COMPRESSED_RAW_BYTES {
+            return None;
+        }
+        out.clear();
+        put_u32(out, u32::try_from(raw.len()).ok()?);
+        let (number, feature) = match self {
+            Self::None => return None,
+            Self::Lz4 => {
+                let bound = lz4_flex::block::get_maximum_output_size(raw.len());
+                out.resize(RAW_LENGTH_BYTES + bound, 0);
+                let room = out.get_mut(RAW_LENGTH_BYTES..)?;
+                let bytes = lz4_flex::block::compress_into(raw, room).ok()?;
+                out.truncate(RAW_LENGTH_BYTES + bytes);
+                (LZ4, FEATURE_LZ4)
+            }
+            #[cfg(feature = "zstd")]
+            Self::Zstd(level) => {
+                out.extend(zstd::bulk::compress(raw, i32::from(level)).ok()?);
+                (ZSTD, crate::format::FEATURE_ZSTD)
+            }
+        };
+        (out.len() <= raw.len() - raw.len() / 8).then_some((number, feature))
+    }
+}
+
+/// Whether a block with this compression byte is stored as it is.
+#[inline]
+pub(crate) fn is_raw(number: u8) -> bool {
+    number == NONE
+}
+
+/// The raw bytes of a compressed payload, in memory of their own.
+pub(crate) fn decompress(payload: &[u8], number: u8) -> Result<Arc<[u8]>, Fault> {
+    const DAMAGED: Fault = Fault::Damaged("a compressed block does not decompress");
+    let mut decoder = Decoder::new(payload);
+    let raw_bytes = decoder.u32().ok_or(DAMAGED)? as usize;
+    let packed = decoder.rest();
+    let possible = match number {
+        LZ4 => packed.len().saturating_mul(LZ4_MAX_RATIO),
+        ZSTD if cfg!(feature = "zstd") => usize::MAX,
+        _ => return Err(Fault::Unsupported("a block's compression is not known to this build")),
+    };
+    if raw_bytes > possible.min(MAX_COMPRESSED_RAW_BYTES) {
+        return Err(Fault::Damaged("a compressed block declares an impossible length"));
+    }
+    let mut raw = zeroed(raw_bytes);
+    let room = Arc::get_mut(&mut raw).ok_or(DAMAGED)?;
+    let written = match number {
+        #[cfg(feature = "zstd")]
+        ZSTD => zstd::bulk::decompress_to_buffer(packed, room).ok(),
+        _ => lz4_flex::block::decompress_into(packed, room).ok(),
+    };
+    if written != Some(raw_bytes) {
+        return Err(DAMAGED);
+    }
+    Ok(raw)
+}
+
+/// A shared buffer of zeros that nobody else holds yet, in one allocation.
+pub(crate) fn zeroed(bytes: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0, bytes).collect()
+}

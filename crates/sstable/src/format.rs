@@ -1,0 +1,318 @@
+//! What a table's bytes mean: every constant of the format, the frame around each block, and the
+//! footer. `docs/format/sstable.md` is the page that a reader of the bytes follows; a test ties
+//! the two together.
+//!
+//! A table is six regions without gaps, then the footer:
+//!
+//! ```text
+//! data blocks | filter block | index leaves | top index | properties | extension | footer
+//! ```
+//!
+//! Every block is framed the same way: its payload, one byte that names the compression, and a
+//! checksum over both that is bound to the table's random id, the block's offset, its kind and
+//! its length. So a block that was flipped, swapped, misplaced or left over from another table
+//! fails its checksum, whatever it holds.
+//!
+//! Invariants: integers are little-endian; no platform-sized integer is written; every byte of
+//! the file is under exactly one checksum; a decoder takes any bytes and ends in a value or a
+//! [`Fault`], without a panic and without allocating more than the file's own length (or the
+//! bounded raw size of a compressed block).
+
+use std::path::Path;
+
+use trommel_base::codec::{put_u16, put_u32, put_u64};
+use trommel_base::{Checksum, Corruption, Decoder};
+
+use crate::Error;
+
+/// The last eight bytes of every table.
+pub const MAGIC: [u8; 8] = *b"TromTbl\xf5";
+/// The version this crate writes, and the only one it reads.
+pub const VERSION: u16 = 1;
+/// Length of the footer in bytes.
+pub const FOOTER_BYTES: usize = 80;
+/// What follows each block's payload: compression byte, checksum.
+pub const FRAME_BYTES: usize = 5;
+/// Entries between two keys that are stored whole.
+pub const GROUP_ENTRIES: usize = 16;
+/// Fixed part at the end of a data block: smallest trailer, count, trailer width, flags.
+pub const BLOCK_TAIL_BYTES: usize = 12;
+/// Most entries in one data block.
+pub const MAX_BLOCK_ENTRIES: usize = 65_535;
+/// Flag of a data block whose offsets take 4 bytes each, not 2.
+pub const FLAG_WIDE_OFFSETS: u8 = 1;
+/// Fixed part at the start of an index block: count, prefix length, zero, first offset.
+pub const INDEX_HEADER_BYTES: usize = 16;
+/// Bytes per separator in an index block, beside what is behind its first eight: word, stored
+/// length, suffix length.
+pub const INDEX_SLOT_BYTES: usize = 14;
+/// Largest raw size of a block that is stored compressed, so that a few hostile bytes cannot ask
+/// for gigabytes. Larger blocks (one large value each) are stored as they are.
+pub const MAX_COMPRESSED_RAW_BYTES: usize = 64 << 20;
+
+/// Feature bit: the index has two levels.
+pub const FEATURE_TWO_LEVEL_INDEX: u64 = 1;
+/// Feature bit: some block is compressed with LZ4.
+pub const FEATURE_LZ4: u64 = 1 << 1;
+/// Feature bit: some block is compressed with zstd.
+pub const FEATURE_ZSTD: u64 = 1 << 2;
+/// Feature bit, reserved: the table holds range tombstones.
+pub const FEATURE_RANGE_DELETES: u64 = 1 << 3;
+/// Feature bit, reserved: the table holds merge operands.
+pub const FEATURE_MERGES: u64 = 1 << 4;
+/// Feature bit, reserved: the filter region holds several filters, one per key range.
+pub const FEATURE_PARTITIONED_FILTER: u64 = 1 << 5;
+
+/// The bits that this build can read.
+const KNOWN_FEATURES: u64 =
+    FEATURE_TWO_LEVEL_INDEX | FEATURE_LZ4 | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 };
+
+/// What a block holds. The number is bound into its checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// Entries.
+    Data = 1,
+    /// The filter's bytes.
+    Filter = 2,
+    /// A leaf of a two-level index.
+    IndexLeaf = 3,
+    /// The whole index, or its upper level.
+    IndexTop = 4,
+    /// The properties.
+    Properties = 5,
+    /// The footer.
+    Footer = 6,
+}
+
+/// Why bytes from a file could not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No writer wrote these bytes.
+    Damaged(&'static str),
+    /// A writer that knows more than this build did.
+    Unsupported(&'static str),
+}
+
+impl Fault {
+    /// The error that names the place.
+    #[cold]
+    pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
+        match self {
+            Self::Damaged(what) => Error::Corruption(Corruption::new(file, offset, what)),
+            Self::Unsupported(what) => {
+                Error::Unsupported { file: file.to_path_buf(), what: what.into() }
+            }
+        }
+    }
+}
+
+/// Where a block lies: its first byte, and its length with the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Handle {
+    pub(crate) fn end(self) -> u64 {
+        self.offset + self.bytes as u64
+    }
+}
+
+/// The word a block's checksum starts from. For one table, kind and length it is different for
+/// every offset, and for one offset different for every table.
+#[inline]
+pub fn place(table_id: u64, offset: u64, kind: BlockKind, stored_bytes: u64) -> u64 {
+    let spread = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (table_id ^ spread).wrapping_add(((kind as u64) << 56) | stored_bytes)
+}
+
+/// The checksum of a block: `content` is its payload and its compression byte, and the block is
+/// `content` and the four bytes of the checksum.
+#[inline]
+pub fn block_checksum(table_id: u64, offset: u64, kind: BlockKind, content: &[u8]) -> u32 {
+    let stored_bytes = content.len() as u64 + 4;
+    Checksum::bound_to(&[place(table_id, offset, kind, stored_bytes)]).with(content).value()
+}
+
+/// Closes the block whose payload is `out[start..]`: adds the compression byte and the checksum.
+/// `offset` is where the block starts in its file.
+pub(crate) fn seal(
+    out: &mut Vec<u8>,
+    start: usize,
+    table_id: u64,
+    offset: u64,
+    kind: BlockKind,
+    compression: u8,
+) {
+    out.push(compression);
+    let sum = block_checksum(table_id, offset, kind, out.get(start..).unwrap_or_default());
+    put_u32(out, sum);
+}
+
+/// Takes a block out of its frame: the payload and the compression byte.
+#[inline]
+pub(crate) fn unseal(
+    stored: &[u8],
+    table_id: u64,
+    offset: u64,
+    kind: BlockKind,
+) -> Result<(&[u8], u8), Fault> {
+    const SHORT: Fault = Fault::Damaged("the block is shorter than its frame");
+    let (content, sum) = stored.split_last_chunk::<4>().ok_or(SHORT)?;
+    let (compression, payload) = content.split_last().ok_or(SHORT)?;
+    if block_checksum(table_id, offset, kind, content) != u32::from_le_bytes(*sum) {
+        return Err(Fault::Damaged("the block fails its checksum"));
+    }
+    Ok((payload, *compression))
+}
+
+/// The footer: the lengths of the regions in file order, and what a reader must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// Random id of the table.
+    pub table_id: u64,
+    /// Bytes of all data blocks.
+    pub data_bytes: u64,
+    /// Bytes of the filter block; 0 without a filter.
+    pub filter_bytes: u64,
+    /// Bytes of all index leaves; 0 where the index has one level.
+    pub leaves_bytes: u64,
+    /// Bytes of the top index.
+    pub index_bytes: u64,
+    /// Bytes of the properties.
+    pub properties_bytes: u64,
+    /// Bytes of the extension region, which is reserved: 0 in this version.
+    pub extension_bytes: u64,
+    /// What a reader must understand.
+    pub features: u64,
+}
+
+impl Footer {
+    /// The file's length that the regions add up to; `None` beyond 64 bits.
+    pub fn file_bytes(&self) -> Option<u64> {
+        let regions = [
+            self.data_bytes,
+            self.filter_bytes,
+            self.leaves_bytes,
+            self.index_bytes,
+            self.properties_bytes,
+            self.extension_bytes,
+        ];
+        regions.into_iter().try_fold(FOOTER_BYTES as u64, u64::checked_add)
+    }
+
+    /// First byte of the filter block. Meaningful for a decoded footer, like the other offsets.
+    pub fn filter_offset(&self) -> u64 {
+        self.data_bytes
+    }
+
+    /// First byte of the index leaves.
+    pub fn leaves_offset(&self) -> u64 {
+        self.filter_offset() + self.filter_bytes
+    }
+
+    /// First byte of the top index.
+    pub fn index_offset(&self) -> u64 {
+        self.leaves_offset() + self.leaves_bytes
+    }
+
+    /// First byte of the properties.
+    pub fn properties_offset(&self) -> u64 {
+        self.index_offset() + self.index_bytes
+    }
+
+    /// Whether the index has two levels.
+    pub fn has_two_levels(&self) -> bool {
+        self.features & FEATURE_TWO_LEVEL_INDEX != 0
+    }
+
+    /// Appends the footer, which starts at `offset` of its file.
+    pub fn encode(&self, offset: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        for word in [
+            self.table_id,
+            self.data_bytes,
+            self.filter_bytes,
+            self.leaves_bytes,
+            self.index_bytes,
+            self.properties_bytes,
+            self.extension_bytes,
+            self.features,
+        ] {
+            put_u64(out, word);
+        }
+        let words = out.get(start..).unwrap_or_default();
+        put_u32(out, footer_checksum(self.table_id, offset, VERSION, words));
+        put_u16(out, VERSION);
+        put_u16(out, !VERSION);
+        out.extend_from_slice(&MAGIC);
+    }
+
+    /// Reads the footer from the last [`FOOTER_BYTES`] bytes of a file of `file_bytes` bytes.
+    pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, Fault> {
+        const SHORT: Fault = Fault::Damaged("the footer is cut short");
+        let start = bytes.len().checked_sub(FOOTER_BYTES).ok_or(SHORT)?;
+        let bytes = bytes.get(start..).ok_or(SHORT)?;
+        let (words, ends) = bytes.split_at_checked(FOOTER_BYTES - 16).ok_or(SHORT)?;
+        let mut ends = Decoder::new(ends);
+        let (sum, version) = (ends.u32().ok_or(SHORT)?, ends.u16().ok_or(SHORT)?);
+        let complement = ends.u16().ok_or(SHORT)?;
+        if ends.rest() != MAGIC {
+            return Err(Fault::Damaged("this is not the end of a table (wrong magic bytes)"));
+        }
+        if version != !complement {
+            return Err(Fault::Damaged("the footer's version disagrees with its complement"));
+        }
+        if version != VERSION {
+            return Err(Fault::Unsupported(
+                "the table is of a version that this build does not know; use a newer one",
+            ));
+        }
+        let mut words = Decoder::new(words);
+        let covered = words.rest();
+        let mut word = || words.u64().ok_or(SHORT);
+        let footer = Self {
+            table_id: word()?,
+            data_bytes: word()?,
+            filter_bytes: word()?,
+            leaves_bytes: word()?,
+            index_bytes: word()?,
+            properties_bytes: word()?,
+            extension_bytes: word()?,
+            features: word()?,
+        };
+        let offset = file_bytes.checked_sub(FOOTER_BYTES as u64).ok_or(SHORT)?;
+        if footer_checksum(footer.table_id, offset, version, covered) != sum {
+            return Err(Fault::Damaged("the footer fails its checksum"));
+        }
+        footer.check(file_bytes)?;
+        Ok(footer)
+    }
+
+    fn check(&self, file_bytes: u64) -> Result<(), Fault> {
+        if self.features & !KNOWN_FEATURES != 0 {
+            return Err(Fault::Unsupported(
+                "the table needs a feature that this build does not have; use a newer one, or \
+                 one with zstd",
+            ));
+        }
+        if self.file_bytes() != Some(file_bytes) {
+            return Err(Fault::Damaged("the footer's regions do not add up to the file's length"));
+        }
+        if self.extension_bytes != 0 {
+            return Err(Fault::Damaged("the footer claims an extension without its feature bit"));
+        }
+        if (self.leaves_bytes != 0) != self.has_two_levels() {
+            return Err(Fault::Damaged("the footer's index levels contradict each other"));
+        }
+        Ok(())
+    }
+}
+
+/// The footer's checksum: over its eight words, bound like a block's, and to the version.
+pub fn footer_checksum(table_id: u64, offset: u64, version: u16, words: &[u8]) -> u32 {
+    let place = place(table_id, offset, BlockKind::Footer, FOOTER_BYTES as u64);
+    Checksum::bound_to(&[place, u64::from(version)]).with(words).value()
+}

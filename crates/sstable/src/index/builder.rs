@@ -1,0 +1,152 @@
+//! Collects one separator per block and writes the index, in one level or two.
+
+use trommel_base::codec::{put_u16, put_u32, put_u64};
+
+use super::{encoded_bytes, word_of};
+use crate::block::common_prefix;
+use crate::format::{BlockKind, seal};
+
+/// The shortest key that is not smaller than `last` and smaller than `next`, the first key of the
+/// next block; `last` itself where that is no different or there is no next block.
+pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(last);
+    let Some(next) = next else { return };
+    let common = common_prefix(last, next);
+    let (Some(own), Some(other)) = (last.get(common), next.get(common)) else { return };
+    if other - own > 1 {
+        out.truncate(common);
+        out.push(own + 1);
+    } else if next.len() > common + 1 {
+        out.truncate(common);
+        out.push(*other);
+    } else if let Some(behind) = last[common + 1..].iter().position(|byte| *byte != 0xff) {
+        let at = common + 1 + behind;
+        out.truncate(at + 1);
+        out[at] += 1;
+    }
+    // The last rule can only lengthen nothing: at worst it yields as many bytes as `last` has.
+}
+
+/// The separators and stored lengths of all blocks so far.
+#[derive(Debug, Default)]
+pub(crate) struct IndexBuilder {
+    separators: Vec<u8>,
+    /// Where each separator ends.
+    ends: Vec<usize>,
+    /// Stored length of each block.
+    lengths: Vec<u32>,
+}
+
+/// The lengths of the index as it was written.
+pub(crate) struct IndexBytes {
+    pub(crate) leaves: u64,
+    pub(crate) top: u64,
+}
+
+impl IndexBuilder {
+    pub(crate) fn push(&mut self, separator: &[u8], stored_bytes: u32) {
+        self.separators.extend_from_slice(separator);
+        self.ends.push(self.separators.len());
+        self.lengths.push(stored_bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// About what the index will take on disk.
+    pub(crate) fn estimated_bytes(&self) -> usize {
+        encoded_bytes(self.len(), 0, self.separators.len() / 2)
+    }
+
+    fn separator(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.separators[start..self.ends[i]]
+    }
+
+    /// Appends the index, which starts at `offset` of its file, to `out`: one block if that is at
+    /// most `leaf_bytes` long, else leaves of about that length and a top.
+    pub(crate) fn finish(
+        &self,
+        out: &mut Vec<u8>,
+        table_id: u64,
+        offset: u64,
+        leaf_bytes: usize,
+    ) -> IndexBytes {
+        let start = out.len();
+        let ranges = self.leaf_ranges(leaf_bytes);
+        if ranges.len() <= 1 {
+            self.encode(0, self.len(), 0, out);
+            seal(out, start, table_id, offset, BlockKind::IndexTop, 0);
+            return IndexBytes { leaves: 0, top: (out.len() - start) as u64 };
+        }
+        let mut top = Self::default();
+        let mut first_offset = 0;
+        let mut first = 0;
+        for end in ranges {
+            let leaf_start = out.len();
+            first_offset = self.encode(first, end, first_offset, out);
+            let leaf_offset = offset + (leaf_start - start) as u64;
+            seal(out, leaf_start, table_id, leaf_offset, BlockKind::IndexLeaf, 0);
+            top.push(self.separator(end - 1), (out.len() - leaf_start) as u32);
+            first = end;
+        }
+        let leaves = (out.len() - start) as u64;
+        let top_start = out.len();
+        top.encode(0, top.len(), offset, out);
+        seal(out, top_start, table_id, offset + leaves, BlockKind::IndexTop, 0);
+        IndexBytes { leaves, top: (out.len() - top_start) as u64 }
+    }
+
+    /// Where each leaf ends, counted in blocks.
+    fn leaf_ranges(&self, leaf_bytes: usize) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let (mut first, mut separators) = (0, 0);
+        for i in 0..self.len() {
+            separators += self.separator(i).len();
+            let prefix = common_prefix(self.separator(first), self.separator(i));
+            let count = i + 1 - first;
+            // An upper bound: as if each separator had at most one byte in its word.
+            let rests = separators.saturating_sub(count * prefix);
+            let bytes = encoded_bytes(count, prefix, rests.saturating_sub(count * 8));
+            if bytes > leaf_bytes && count > 1 {
+                ends.push(i);
+                (first, separators) = (i, self.separator(i).len());
+            }
+        }
+        ends.push(self.len());
+        ends
+    }
+
+    /// Appends the payload for blocks `first..end`, the first of which lies at `first_offset`;
+    /// returns the offset of the byte behind the last.
+    fn encode(&self, first: usize, end: usize, first_offset: u64, out: &mut Vec<u8>) -> u64 {
+        let prefix = match end.checked_sub(1).filter(|last| *last >= first) {
+            None => 0,
+            Some(last) => common_prefix(self.separator(first), self.separator(last)),
+        };
+        // Blocks of a table are counted in 32 bits, and keys are at most 65,535 bytes.
+        put_u32(out, (end - first) as u32);
+        put_u16(out, prefix as u16);
+        put_u16(out, 0);
+        put_u64(out, first_offset);
+        for i in first..end {
+            put_u64(out, word_of(&self.separator(i)[prefix..]));
+        }
+        for length in &self.lengths[first..end] {
+            put_u32(out, *length);
+        }
+        for i in first..end {
+            put_u16(out, (self.separator(i).len() - prefix) as u16);
+        }
+        if end > first {
+            out.extend_from_slice(&self.separator(first)[..prefix]);
+        }
+        for i in first..end {
+            let suffix = &self.separator(i)[prefix..];
+            out.extend_from_slice(suffix.get(8..).unwrap_or_default());
+        }
+        first_offset + self.lengths[first..end].iter().map(|bytes| u64::from(*bytes)).sum::<u64>()
+    }
+}

@@ -1,0 +1,274 @@
+//! The sparse index: one separator a block.
+//!
+//! ```text
+//! count, prefix length, zero, first offset | words | stored lengths | suffix lengths | prefix | rests
+//! ```
+//!
+//! A separator is the shortest key that is not smaller than its block's last key and smaller than
+//! the next block's first; where versions of one key straddle two blocks it is that key. What all
+//! separators have in common is stored once; the next eight bytes of each are a word, first byte
+//! most significant, so that words compare as the bytes do; what is longer lies behind as rests.
+//!
+//! 1. A search compares the key with the prefix, then makes a word of the eight bytes behind it.
+//! 2. A binary search without unpredictable branches finds the first word that is not smaller.
+//! 3. Where words are equal, lengths and rests decide.
+//!
+//! Blocks lie side by side, so a block's place is the sum of the lengths before it. A large index
+//! has two levels: leaves of bounded size, each an index of data blocks, and a top that is an
+//! index of leaves. Decoded once into arrays, checked in full, kept as long as the table is open.
+
+mod builder;
+mod tree;
+
+pub(crate) use builder::{IndexBuilder, separator};
+pub(crate) use tree::{At, IndexTree};
+
+use std::cmp::Ordering;
+
+use trommel_base::{Decoder, MAX_KEY_BYTES};
+
+use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
+
+/// One index block, decoded.
+#[derive(Debug)]
+pub(crate) struct Index {
+    prefix: Box<[u8]>,
+    words: Box<[u64]>,
+    /// Offset of the byte behind each block.
+    ends: Box<[u64]>,
+    first_offset: u64,
+    /// Length of each separator behind the prefix.
+    suffixes: Box<[u16]>,
+    /// Where the rest of each separator ends in `rests`; empty if there are no rests.
+    rest_ends: Box<[u32]>,
+    rests: Box<[u8]>,
+}
+
+const DAMAGED: Fault = Fault::Damaged("an index block makes no sense");
+
+impl Index {
+    /// Decodes an index of blocks that lie before `limit`.
+    pub(crate) fn decode(payload: &[u8], limit: u64) -> Result<Self, Fault> {
+        let mut decoder = Decoder::new(payload);
+        let count = decoder.u32().ok_or(DAMAGED)? as usize;
+        let prefix_len = usize::from(decoder.u16().ok_or(DAMAGED)?);
+        let zero = decoder.u16().ok_or(DAMAGED)?;
+        let first_offset = decoder.u64().ok_or(DAMAGED)?;
+        if zero != 0 {
+            return Err(Fault::Unsupported(
+                "an index block has flags that this build does not know",
+            ));
+        }
+        if count > decoder.remaining() / INDEX_SLOT_BYTES {
+            return Err(DAMAGED);
+        }
+        let words = column(&mut decoder, count, u64::from_le_bytes)?;
+        let lengths = column(&mut decoder, count, u32::from_le_bytes)?;
+        let suffixes = column(&mut decoder, count, u16::from_le_bytes)?;
+        let prefix = decoder.take(prefix_len).ok_or(DAMAGED)?;
+        let rests = decoder.rest();
+        let index = Self {
+            prefix: prefix.into(),
+            words,
+            ends: ends_of(&lengths, first_offset, limit)?,
+            first_offset,
+            rest_ends: rest_ends_of(&suffixes, rests.len())?,
+            suffixes,
+            rests: rests.into(),
+        };
+        index.check()?;
+        Ok(index)
+    }
+
+    /// Checks what a search relies on: separators are keys, in order, each with one encoding.
+    fn check(&self) -> Result<(), Fault> {
+        for (i, word) in self.words.iter().enumerate() {
+            let suffix = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
+            let padding = if suffix < 8 { u64::MAX >> (8 * suffix) } else { 0 };
+            if word & padding != 0 || self.prefix.len() + suffix > MAX_KEY_BYTES {
+                return Err(DAMAGED);
+            }
+            let previous = i.checked_sub(1).and_then(|p| self.words.get(p).map(|word| (p, *word)));
+            let ordered = match previous {
+                None => true,
+                Some((_, before)) if before != *word => before < *word,
+                Some((p, _)) => self.compare_tied(p, suffix, self.rest(i)) != Ordering::Greater,
+            };
+            if !ordered {
+                return Err(Fault::Damaged("the separators of an index block are out of order"));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The place of block `i`.
+    #[inline]
+    pub(crate) fn handle(&self, i: usize) -> Option<Handle> {
+        let end = *self.ends.get(i)?;
+        let offset = match i.checked_sub(1) {
+            None => self.first_offset,
+            Some(previous) => *self.ends.get(previous)?,
+        };
+        Some(Handle { offset, bytes: (end - offset) as usize })
+    }
+
+    /// Offset of the first block, and of the byte behind the last.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        (self.first_offset, self.ends.last().copied().unwrap_or(self.first_offset))
+    }
+
+    /// The first block whose separator is not smaller than `key`; [`Index::len`] if there is none.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> usize {
+        let Some(suffix) = key.strip_prefix(&*self.prefix) else {
+            return if *key < *self.prefix { 0 } else { self.len() };
+        };
+        let word = word_of(suffix);
+        let first = lower_bound(&self.words, word);
+        if self.words.get(first) != Some(&word) {
+            return first;
+        }
+        self.find_tied(first, word, suffix)
+    }
+
+    /// As `find`, where the word of block `first` is that of `suffix`.
+    fn find_tied(&self, first: usize, word: u64, suffix: &[u8]) -> usize {
+        let rest = suffix.get(8..).unwrap_or_default();
+        let tied = self.words.get(first..).unwrap_or_default();
+        let (mut low, mut high) = (first, first + tied.partition_point(|w| *w == word));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.compare_tied(middle, suffix.len(), rest) == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Compares separator `i` with a key of the same prefix and word, whose suffix is of length
+    /// `len` and ends in `rest`.
+    #[inline]
+    fn compare_tied(&self, i: usize, len: usize, rest: &[u8]) -> Ordering {
+        let own = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
+        own.min(8).cmp(&len.min(8)).then_with(|| self.rest(i).cmp(rest))
+    }
+
+    /// What separator `i` has behind the prefix and the word.
+    #[inline]
+    fn rest(&self, i: usize) -> &[u8] {
+        let Some(end) = self.rest_ends.get(i) else { return &[] };
+        let start = i.checked_sub(1).and_then(|p| self.rest_ends.get(p)).copied().unwrap_or(0);
+        self.rests.get(start as usize..*end as usize).unwrap_or_default()
+    }
+
+    /// Whether separator `i` is `key`.
+    #[inline]
+    pub(crate) fn separator_is(&self, i: usize, key: &[u8]) -> bool {
+        key.strip_prefix(&*self.prefix).is_some_and(|suffix| {
+            self.words.get(i) == Some(&word_of(suffix))
+                && self.suffixes.get(i).is_some_and(|len| usize::from(*len) == suffix.len())
+                && self.rest(i) == suffix.get(8..).unwrap_or_default()
+        })
+    }
+
+    /// Separator `i`, whole.
+    pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
+        let len = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
+        let word = self.words.get(i).copied().unwrap_or_default().swap_bytes().to_le_bytes();
+        let mut separator = self.prefix.to_vec();
+        separator.extend_from_slice(word.get(..len.min(8)).unwrap_or_default());
+        separator.extend_from_slice(self.rest(i));
+        separator
+    }
+
+    /// Memory it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.prefix.len()
+            + self.words.len() * 18
+            + self.rest_ends.len() * 4
+            + self.rests.len()
+    }
+}
+
+/// The next `count` integers of `N` bytes each.
+fn column<const N: usize, T>(
+    decoder: &mut Decoder<'_>,
+    count: usize,
+    read: fn([u8; N]) -> T,
+) -> Result<Box<[T]>, Fault> {
+    let bytes = decoder.take(count * N).ok_or(DAMAGED)?;
+    Ok(bytes.as_chunks::<N>().0.iter().map(|bytes| read(*bytes)).collect())
+}
+
+fn ends_of(lengths: &[u32], first_offset: u64, limit: u64) -> Result<Box<[u64]>, Fault> {
+    let mut end = first_offset;
+    let ends = lengths.iter().map(|bytes| {
+        end = end.checked_add(u64::from(*bytes)).filter(|end| *end <= limit)?;
+        (*bytes as usize > FRAME_BYTES).then_some(end)
+    });
+    ends.collect::<Option<_>>().ok_or(Fault::Damaged("an index block points outside its region"))
+}
+
+/// Where each rest ends, if there are any; together they are all of `total` bytes.
+fn rest_ends_of(suffixes: &[u16], total: usize) -> Result<Box<[u32]>, Fault> {
+    let mut end = 0usize;
+    let mut ends = Vec::new();
+    if total > 0 {
+        ends.reserve_exact(suffixes.len());
+    }
+    for suffix in suffixes {
+        end += usize::from(*suffix).saturating_sub(8);
+        if end > total {
+            return Err(DAMAGED);
+        }
+        if total > 0 {
+            ends.push(u32::try_from(end).map_err(|_| DAMAGED)?);
+        }
+    }
+    if end != total {
+        return Err(DAMAGED);
+    }
+    Ok(ends.into_boxed_slice())
+}
+
+/// The first eight bytes of `suffix`, padded with zeros, as a word that compares as they do.
+#[inline]
+fn word_of(suffix: &[u8]) -> u64 {
+    if let Some(bytes) = suffix.first_chunk::<8>() {
+        return u64::from_le_bytes(*bytes).swap_bytes();
+    }
+    let mut bytes = [0; 8];
+    for (byte, from) in bytes.iter_mut().zip(suffix) {
+        *byte = *from;
+    }
+    u64::from_le_bytes(bytes).swap_bytes()
+}
+
+/// The first of the sorted `words` that is not smaller than `word`. Each step is a load, a
+/// compare and a conditional move: nothing for a branch predictor to miss.
+#[inline]
+fn lower_bound(words: &[u64], word: u64) -> usize {
+    let mut base = 0;
+    let mut size = words.len();
+    while size > 1 {
+        let half = size / 2;
+        let middle = base + half;
+        base = if words.get(middle - 1).is_some_and(|w| *w < word) { middle } else { base };
+        size -= half;
+    }
+    base + usize::from(words.get(base).is_some_and(|w| *w < word))
+}
+
+/// Bytes an index of `count` separators takes, when `suffixes` is the sum of what each has behind
+/// the prefix and its first eight bytes.
+fn encoded_bytes(count: usize, prefix: usize, rests: usize) -> usize {
+    INDEX_HEADER_BYTES + count * INDEX_SLOT_BYTES + prefix + rests
+}

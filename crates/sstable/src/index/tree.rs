@@ -1,0 +1,192 @@
+//! The index of a table as its reader sees it: one level, or a top and leaves loaded at first use.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Index;
+use crate::Error;
+use crate::format::{BlockKind, Fault, Footer, Handle};
+use crate::source::{ReadStats, Source};
+
+/// A data block, counted by leaf and within the leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) leaf: usize,
+    pub(crate) slot: usize,
+}
+
+/// The index of one table.
+#[derive(Debug)]
+pub(crate) struct IndexTree {
+    top: Index,
+    /// One cell a leaf; empty where the index has one level and the top is the only leaf.
+    leaves: Box<[OnceLock<Index>]>,
+    leaves_memory: AtomicUsize,
+}
+
+impl IndexTree {
+    /// Decodes the top index and checks it against the footer.
+    pub(crate) fn decode(payload: &[u8], footer: &Footer) -> Result<Self, Fault> {
+        let (region, leaves) = if footer.has_two_levels() {
+            ((footer.leaves_offset(), footer.index_offset()), true)
+        } else {
+            ((0, footer.data_bytes), false)
+        };
+        let top = Index::decode(payload, region.1)?;
+        if top.range() != region {
+            return Err(Fault::Damaged("the index does not cover its region of the file"));
+        }
+        let cells = if leaves { top.len() } else { 0 };
+        Ok(Self {
+            top,
+            leaves: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
+            leaves_memory: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many leaves there are: at least one.
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.leaves.len().max(1)
+    }
+
+    /// The separators of the leaves, or of the blocks where there is one level.
+    pub(crate) fn top(&self) -> &Index {
+        &self.top
+    }
+
+    /// Leaf `i`, from memory or from the file.
+    #[inline]
+    pub(crate) fn leaf(
+        &self,
+        i: usize,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<&Index, Error> {
+        let Some(cell) = self.leaves.get(i) else { return Ok(&self.top) };
+        match cell.get() {
+            Some(leaf) => Ok(leaf),
+            None => self.load(i, cell, source, stats),
+        }
+    }
+
+    #[cold]
+    fn load<'a>(
+        &'a self,
+        i: usize,
+        cell: &'a OnceLock<Index>,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<&'a Index, Error> {
+        stats.index_reads += 1;
+        let leaf = self.read_leaf(i, source)?;
+        let memory = leaf.memory_bytes();
+        // Two readers may load the same leaf; one of the two is kept.
+        if cell.set(leaf).is_ok() {
+            self.leaves_memory.fetch_add(memory, Ordering::Relaxed);
+        }
+        Ok(cell.get().unwrap_or(&self.top))
+    }
+
+    /// Leaf `i` from the file, whether or not it is in memory.
+    pub(crate) fn read_leaf(&self, i: usize, source: &Source) -> Result<Index, Error> {
+        let handle = self.top.handle(i).unwrap_or(Handle { offset: 0, bytes: 0 });
+        let payload = source.read_plain(handle, BlockKind::IndexLeaf)?;
+        let leaf = Index::decode(&payload, source.data_bytes)
+            .and_then(|leaf| if leaf.len() == 0 { Err(super::DAMAGED) } else { Ok(leaf) });
+        leaf.map_err(|fault| fault.at(&source.path, handle.offset))
+    }
+
+    /// The first block whose separator is not smaller than `key`, with its leaf.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        key: &[u8],
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        let mut at = At { leaf: 0, slot: 0 };
+        if !self.leaves.is_empty() {
+            at.leaf = self.top.find(key);
+            if at.leaf == self.top.len() {
+                return Ok(None);
+            }
+        }
+        let leaf = self.leaf(at.leaf, source, stats)?;
+        at.slot = leaf.find(key);
+        if at.slot < leaf.len() {
+            return Ok(Some((leaf, at)));
+        }
+        // Only where a leaf disagrees with the top, which says that the key is not behind it.
+        self.next(at, source, stats)
+    }
+
+    /// The block behind `at`, with its leaf.
+    #[inline]
+    pub(crate) fn next(
+        &self,
+        at: At,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        let leaf = self.leaf(at.leaf, source, stats)?;
+        if at.slot + 1 < leaf.len() {
+            return Ok(Some((leaf, At { slot: at.slot + 1, ..at })));
+        }
+        if at.leaf + 1 >= self.leaf_count() {
+            return Ok(None);
+        }
+        let leaf = self.leaf(at.leaf + 1, source, stats)?;
+        Ok((leaf.len() > 0).then_some((leaf, At { leaf: at.leaf + 1, slot: 0 })))
+    }
+
+    /// The block before `at`, with its leaf.
+    pub(crate) fn previous(
+        &self,
+        at: At,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        if let Some(slot) = at.slot.checked_sub(1) {
+            return Ok(Some((self.leaf(at.leaf, source, stats)?, At { slot, ..at })));
+        }
+        match at.leaf.checked_sub(1) {
+            None => Ok(None),
+            Some(leaf) => self.last_of(leaf, source, stats),
+        }
+    }
+
+    /// The first block of the table.
+    pub(crate) fn first(
+        &self,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        let leaf = self.leaf(0, source, stats)?;
+        Ok((leaf.len() > 0).then_some((leaf, At { leaf: 0, slot: 0 })))
+    }
+
+    /// The last block of the table.
+    pub(crate) fn last(
+        &self,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        self.last_of(self.leaf_count() - 1, source, stats)
+    }
+
+    fn last_of(
+        &self,
+        leaf: usize,
+        source: &Source,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(&Index, At)>, Error> {
+        let index = self.leaf(leaf, source, stats)?;
+        Ok(index.len().checked_sub(1).map(|slot| (index, At { leaf, slot })))
+    }
+
+    /// Memory it takes now, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let cells = self.leaves.len() * size_of::<OnceLock<Index>>();
+        self.top.memory_bytes() + cells + self.leaves_memory.load(Ordering::Relaxed)
+    }
+}

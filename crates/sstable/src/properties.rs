@@ -1,0 +1,163 @@
+//! What a table says about itself, beside its entries.
+//!
+//! Stored as fields: tag, length, bytes; tags ascending, each at most once. A reader skips tags it
+//! does not know; what a reader must know is a feature bit in the footer instead.
+
+use trommel_base::codec::{put_bytes, put_varint};
+use trommel_base::{Decoder, MAX_SEQNO, SeqNo};
+
+use crate::format::Fault;
+
+/// Facts about a table, and the engine's own bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub deletions: u64,
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Smallest user key; empty for an empty table.
+    pub smallest: Vec<u8>,
+    /// Largest user key, itself in the table.
+    pub largest: Vec<u8>,
+    /// Smallest sequence number.
+    pub min_seqno: SeqNo,
+    /// Largest sequence number.
+    pub max_seqno: SeqNo,
+    /// Data blocks.
+    pub blocks: u64,
+    /// Bytes of keys and values as they were added.
+    pub raw_bytes: u64,
+    /// Most bytes a data block was meant to have, before compression.
+    pub block_bytes: u64,
+    /// How data blocks were meant to be compressed.
+    pub compression: String,
+    /// The filter that was asked for, in the spec grammar.
+    pub filter: String,
+    /// The engine's own, not looked into.
+    pub engine: Vec<u8>,
+}
+
+const ENTRIES: u64 = 1;
+const DELETIONS: u64 = 2;
+const KEYS: u64 = 3;
+const SMALLEST: u64 = 4;
+const LARGEST: u64 = 5;
+const MIN_SEQNO: u64 = 6;
+const MAX_SEQNO_TAG: u64 = 7;
+const BLOCKS: u64 = 8;
+const RAW_BYTES: u64 = 9;
+const BLOCK_BYTES: u64 = 10;
+const COMPRESSION: u64 = 11;
+const FILTER: u64 = 12;
+const ENGINE: u64 = 13;
+
+const DAMAGED: Fault = Fault::Damaged("the properties make no sense");
+
+impl Properties {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut number = Vec::new();
+        for (tag, value) in
+            [(ENTRIES, self.entries), (DELETIONS, self.deletions), (KEYS, self.keys)]
+        {
+            put_number(out, &mut number, tag, value);
+        }
+        put_field(out, SMALLEST, &self.smallest);
+        put_field(out, LARGEST, &self.largest);
+        for (tag, value) in [
+            (MIN_SEQNO, self.min_seqno),
+            (MAX_SEQNO_TAG, self.max_seqno),
+            (BLOCKS, self.blocks),
+            (RAW_BYTES, self.raw_bytes),
+            (BLOCK_BYTES, self.block_bytes),
+        ] {
+            put_number(out, &mut number, tag, value);
+        }
+        put_field(out, COMPRESSION, self.compression.as_bytes());
+        put_field(out, FILTER, self.filter.as_bytes());
+        put_field(out, ENGINE, &self.engine);
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Fault> {
+        let mut properties = Self::default();
+        let mut decoder = Decoder::new(payload);
+        let mut previous = 0;
+        let mut seen = 0u64;
+        while !decoder.is_empty() {
+            let tag = decoder.varint().ok_or(DAMAGED)?;
+            let bytes = decoder.bytes(usize::MAX).ok_or(DAMAGED)?;
+            if tag <= previous {
+                return Err(DAMAGED);
+            }
+            previous = tag;
+            if properties.set(tag, bytes)? {
+                seen |= 1 << tag;
+            }
+        }
+        let complete = seen == (1 << (ENGINE + 1)) - (1 << ENTRIES);
+        if !complete || !properties.is_plausible() {
+            return Err(DAMAGED);
+        }
+        Ok(properties)
+    }
+
+    /// Takes one field; whether this version knows it.
+    fn set(&mut self, tag: u64, bytes: &[u8]) -> Result<bool, Fault> {
+        match tag {
+            ENTRIES => self.entries = number(bytes)?,
+            DELETIONS => self.deletions = number(bytes)?,
+            KEYS => self.keys = number(bytes)?,
+            SMALLEST => self.smallest = bytes.to_vec(),
+            LARGEST => self.largest = bytes.to_vec(),
+            MIN_SEQNO => self.min_seqno = number(bytes)?,
+            MAX_SEQNO_TAG => self.max_seqno = number(bytes)?,
+            BLOCKS => self.blocks = number(bytes)?,
+            RAW_BYTES => self.raw_bytes = number(bytes)?,
+            BLOCK_BYTES => self.block_bytes = number(bytes)?,
+            COMPRESSION => self.compression = text(bytes)?,
+            FILTER => self.filter = text(bytes)?,
+            ENGINE => self.engine = bytes.to_vec(),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn is_plausible(&self) -> bool {
+        self.deletions <= self.entries
+            && self.keys <= self.entries
+            && self.blocks <= self.entries
+            && self.smallest <= self.largest
+            && self.min_seqno <= self.max_seqno
+            && self.max_seqno <= MAX_SEQNO
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.smallest.capacity()
+            + self.largest.capacity()
+            + self.compression.capacity()
+            + self.filter.capacity()
+            + self.engine.capacity()
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
+    put_varint(out, tag);
+    put_bytes(out, bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, scratch: &mut Vec<u8>, tag: u64, value: u64) {
+    scratch.clear();
+    put_varint(scratch, value);
+    put_field(out, tag, scratch);
+}
+
+fn number(bytes: &[u8]) -> Result<u64, Fault> {
+    let mut decoder = Decoder::new(bytes);
+    decoder.varint().filter(|_| decoder.is_empty()).ok_or(DAMAGED)
+}
+
+fn text(bytes: &[u8]) -> Result<String, Fault> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| DAMAGED)
+}

@@ -1,0 +1,174 @@
+//! Brings blocks from the file into memory, verified.
+//!
+//! Three ways lead to a data block: the cache; the map, where the table was opened for it (the
+//! checksum is verified at each use, since what lies behind a map can change); a `pread`. Meta
+//! blocks and scans always use `pread`, into owned memory.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trommel_base::Corruption;
+use trommel_vfs::ReadFile;
+
+use crate::Error;
+use crate::block::{Layout, SharedBlock};
+use crate::cache::BlockCache;
+use crate::compression::{decompress, is_raw, zeroed};
+use crate::format::{BlockKind, Fault, Handle, unseal};
+
+/// What reads cost, counted by whoever reads, so that readers do not meet in a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStats {
+    /// Data blocks read from the file (or from its map).
+    pub block_reads: u64,
+    /// Bytes of those blocks as they are stored.
+    pub block_bytes: u64,
+    /// Data blocks found in the cache.
+    pub cache_hits: u64,
+    /// Index leaves read from the file.
+    pub index_reads: u64,
+}
+
+/// An open table file and where its blocks go.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: Arc<dyn ReadFile>,
+    pub(crate) path: PathBuf,
+    pub(crate) table_id: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) cache: Arc<BlockCache>,
+    /// The table's number in the cache.
+    pub(crate) number: u64,
+    pub(crate) mapped: bool,
+}
+
+impl Source {
+    /// Fills `buffer` from `offset`.
+    pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.file.read_at(offset, buffer).map_err(|source| {
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                return Fault::Damaged("the file ends before this block does")
+                    .at(&self.path, offset);
+            }
+            Error::io(&self.path, source)
+        })
+    }
+
+    /// The payload of an uncompressed meta block.
+    pub(crate) fn read_plain(&self, handle: Handle, kind: BlockKind) -> Result<Vec<u8>, Error> {
+        let mut stored = vec![0; handle.bytes];
+        self.read_into(handle.offset, &mut stored)?;
+        let payload_bytes = self.open_plain(&stored, handle.offset, kind)?.len();
+        stored.truncate(payload_bytes);
+        Ok(stored)
+    }
+
+    /// Takes the payload of an uncompressed meta block out of its frame.
+    pub(crate) fn open_plain<'a>(
+        &self,
+        stored: &'a [u8],
+        offset: u64,
+        kind: BlockKind,
+    ) -> Result<&'a [u8], Error> {
+        unseal(stored, self.table_id, offset, kind)
+            .and_then(|(payload, compression)| match is_raw(compression) {
+                true => Ok(payload),
+                false => Err(Fault::Unsupported("a meta block is compressed")),
+            })
+            .map_err(|fault| fault.at(&self.path, offset))
+    }
+
+    /// The map, if reads go through it.
+    #[inline]
+    pub(crate) fn map(&self) -> Option<&[u8]> {
+        if self.mapped { self.file.mapped() } else { None }
+    }
+
+    /// The stored bytes of a block in the map.
+    #[inline]
+    pub(crate) fn in_map<'a>(&self, map: &'a [u8], handle: Handle) -> Result<&'a [u8], Error> {
+        let range = usize::try_from(handle.offset)
+            .ok()
+            .and_then(|start| map.get(start..start.checked_add(handle.bytes)?));
+        range.ok_or_else(|| {
+            let what = "the file ends before this block does";
+            Error::Corruption(Corruption::new(&self.path, handle.offset, what))
+        })
+    }
+
+    /// A data block through the cache: found there, or read and, if `fill`, left there.
+    #[inline]
+    pub(crate) fn block(
+        &self,
+        handle: Handle,
+        fill: bool,
+        stats: &mut ReadStats,
+    ) -> Result<SharedBlock, Error> {
+        if let Some(block) = self.cached(handle, stats) {
+            return Ok(block);
+        }
+        let block = self.read_block(handle, stats)?;
+        if fill {
+            self.cache.insert(self.number, handle.offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// A data block, if the cache holds it.
+    #[inline]
+    pub(crate) fn cached(&self, handle: Handle, stats: &mut ReadStats) -> Option<SharedBlock> {
+        let block = self.cache.get(self.number, handle.offset);
+        stats.cache_hits += u64::from(block.is_some());
+        block
+    }
+
+    /// A data block from the file.
+    fn read_block(&self, handle: Handle, stats: &mut ReadStats) -> Result<SharedBlock, Error> {
+        let mut buffer = zeroed(handle.bytes);
+        if let Some(room) = Arc::get_mut(&mut buffer) {
+            self.read_into(handle.offset, room)?;
+        }
+        stats.block_reads += 1;
+        stats.block_bytes += handle.bytes as u64;
+        self.open_block(&buffer, 0, handle)
+    }
+
+    /// Verifies the data block whose stored bytes start at `start` of `buffer`.
+    #[inline]
+    pub(crate) fn open_block(
+        &self,
+        buffer: &Arc<[u8]>,
+        start: usize,
+        handle: Handle,
+    ) -> Result<SharedBlock, Error> {
+        self.try_open_block(buffer, start, handle)
+            .map_err(|fault| fault.at(&self.path, handle.offset))
+    }
+
+    fn try_open_block(
+        &self,
+        buffer: &Arc<[u8]>,
+        start: usize,
+        handle: Handle,
+    ) -> Result<SharedBlock, Fault> {
+        const LARGE: Fault = Fault::Damaged("a data block is larger than any can be");
+        let stored = buffer.get(start..start + handle.bytes).unwrap_or_default();
+        let (payload, compression) = unseal(stored, self.table_id, handle.offset, BlockKind::Data)?;
+        if is_raw(compression) {
+            return Ok(SharedBlock {
+                layout: Layout::parse(payload)?,
+                start: u32::try_from(start).map_err(|_| LARGE)?,
+                len: u32::try_from(payload.len()).map_err(|_| LARGE)?,
+                buffer: Arc::clone(buffer),
+            });
+        }
+        let raw = decompress(payload, compression)?;
+        Ok(SharedBlock {
+            layout: Layout::parse(&raw)?,
+            start: 0,
+            len: u32::try_from(raw.len()).map_err(|_| LARGE)?,
+            buffer: raw,
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! The reader of one table.
+//!
+//! Opening reads the footer, the index (its top, where it has two levels), the filter and the
+//! properties into owned memory: usually one `pread` of the file's last 64 KiB, and one more for a
+//! filter or an index that does not lie in it. A point read is then a search of the index, one
+//! block, and one or two entries decoded. The filter is not asked here: the engine asks it before
+//! it comes, so that it can count.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_filter::{DecodeError, Filter};
+use trommel_vfs::{Access, ReadFile};
+
+use crate::block::{Block, Layout, SharedBlock, tag_of};
+use crate::compression::is_raw;
+use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, unseal};
+use crate::index::{Index, IndexTree};
+use crate::source::{ReadStats, Source};
+use crate::{BlockCache, Error, Properties, ScanOptions, TableCursor};
+
+/// What opening reads first, from the end of the file.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// What the manifest says of a table; a file that says otherwise is not that table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Random id of the table.
+    pub table_id: u64,
+}
+
+impl Expected {
+    /// What the file says of itself: for tools that have no manifest at hand.
+    pub fn of_file(file: &dyn ReadFile, path: &Path) -> Result<Self, Error> {
+        let file_bytes = file.bytes();
+        let mut bytes = [0; FOOTER_BYTES];
+        let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let room = bytes.get_mut(..(file_bytes - offset) as usize).unwrap_or_default();
+        file.read_at(offset, room).map_err(|source| Error::io(path, source))?;
+        let footer = Footer::decode(room, file_bytes).map_err(|fault| fault.at(path, offset))?;
+        Ok(Self { file_bytes, table_id: footer.table_id })
+    }
+}
+
+/// How an open table is read.
+#[derive(Debug, Clone)]
+pub struct TableConfig {
+    /// Where verified blocks are kept.
+    pub cache: Arc<BlockCache>,
+    /// How the file was opened. With [`Access::Mapped`] point reads look at the map and copy
+    /// values out; with the others they read through the cache.
+    pub access: Access,
+}
+
+/// Whether the table's filter can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilterState {
+    /// It can.
+    Loaded,
+    /// The table was built without one.
+    Absent,
+    /// It is damaged or could not be read; the text says how. Every key is a "maybe".
+    Damaged(String),
+    /// It is of a family this version does not know. Every key is a "maybe".
+    Unknown(String),
+}
+
+/// The newest visible version of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its sequence number.
+    pub seqno: SeqNo,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+    /// Its value: a window on the verified block, or a copy from the map.
+    pub value: Slice,
+}
+
+/// One key to look for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its [`trommel_filter::hash`].
+    pub hash: u64,
+    /// Versions newer than this are not seen.
+    pub seqno: SeqNo,
+}
+
+/// Memory an open table takes, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TableMemory {
+    /// The index, as far as it is loaded.
+    pub index: usize,
+    /// The filter.
+    pub filter: usize,
+    /// All else.
+    pub other: usize,
+}
+
+/// An open table.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) source: Source,
+    pub(crate) index: IndexTree,
+    pub(crate) footer: Footer,
+    filter: Option<Filter>,
+    filter_state: FilterState,
+    properties: Properties,
+}
+
+impl Table {
+    /// Opens the table in `file`, which must be the one that is `expected`. `path` names it in
+    /// errors.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] where length, id, footer, index or properties are not what they
+    /// should be; [`Error::Unsupported`] for a newer format; [`Error::Io`]. A filter that is
+    /// damaged or unknown is not an error: see [`Table::filter_state`].
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        expected: Expected,
+        config: &TableConfig,
+    ) -> Result<Self, Error> {
+        let file_bytes = file.bytes();
+        if file_bytes != expected.file_bytes {
+            let fault = Fault::Damaged("the file does not have the length it was written with");
+            return Err(fault.at(path, file_bytes.min(expected.file_bytes)));
+        }
+        let mut source = Source {
+            number: config.cache.number_table(),
+            cache: Arc::clone(&config.cache),
+            mapped: config.access == Access::Mapped && file.mapped().is_some(),
+            file,
+            path: path.to_path_buf(),
+            table_id: expected.table_id,
+            data_bytes: 0,
+        };
+        let tail = Tail::read(&source, file_bytes)?;
+        let footer_at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let footer =
+            Footer::decode(&tail.bytes, file_bytes).map_err(|fault| fault.at(path, footer_at))?;
+        if footer.table_id != expected.table_id {
+            return Err(Fault::Damaged("this is another table").at(path, footer_at));
+        }
+        source.data_bytes = footer.data_bytes;
+        let index = open_index(&source, &footer, &tail)?;
+        let properties = open_properties(&source, &footer, &tail)?;
+        let (filter, filter_state) = open_filter(&source, &footer, &tail);
+        Ok(Self { source, index, footer, filter, filter_state, properties })
+    }
+
+    /// The filter, if it can be asked.
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// Whether there is a filter, and why not.
+    pub fn filter_state(&self) -> &FilterState {
+        &self.filter_state
+    }
+
+    /// What the table says about itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.source.file.bytes()
+    }
+
+    /// The file's path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Memory the open table takes now, its blocks in the cache not counted.
+    pub fn memory_bytes(&self) -> TableMemory {
+        TableMemory {
+            index: self.index.memory_bytes(),
+            filter: self.filter.as_ref().map_or(0, Filter::memory_bytes),
+            other: size_of::<Self>() + self.properties.memory_bytes(),
+        }
+    }
+
+    /// The newest version of `key` not newer than `seqno`. `hash` is the key's
+    /// [`trommel_filter::hash`]. Does not ask the filter.
+    pub fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Found>, Error> {
+        let mut place = self.index.find(key, &self.source, stats)?;
+        while let Some((leaf, at)) = place {
+            let block = self.hold(handle_of(leaf, at.slot), stats)?;
+            if let Some(found) = block.get(self, key, hash, seqno)? {
+                return Ok(Some(found));
+            }
+            // Versions of one key may straddle blocks; then the separator is that key.
+            if !leaf.separator_is(at.slot, key) {
+                return Ok(None);
+            }
+            place = self.index.next(at, &self.source, stats)?;
+        }
+        Ok(None)
+    }
+
+    /// As [`Table::get`] for each request, in their order. If they are sorted by key, each block
+    /// is read once.
+    pub fn get_many(
+        &self,
+        requests: &[Request<'_>],
+        stats: &mut ReadStats,
+    ) -> Result<Vec<Option<Found>>, Error> {
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut held: Option<Held<'_>> = None;
+        for request in requests {
+            let mut answer = None;
+            let mut place = self.index.find(request.key, &self.source, stats)?;
+            while let Some((leaf, at)) = place {
+                let handle = handle_of(leaf, at.slot);
+                let block = match held.take() {
+                    Some(block) if block.handle == handle => block,
+                    _ => self.hold(handle, stats)?,
+                };
+                answer = block.get(self, request.key, request.hash, request.seqno)?;
+                held = Some(block);
+                if answer.is_some() || !leaf.separator_is(at.slot, request.key) {
+                    break;
+                }
+                place = self.index.next(at, &self.source, stats)?;
+            }
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    /// A walk over the table's entries.
+    pub fn cursor(self: &Arc<Self>, options: ScanOptions) -> TableCursor {
+        TableCursor::new(Arc::clone(self), options)
+    }
+
+    /// About how many bytes of data blocks lie before `key`. Reads an index leaf that is not in
+    /// memory; where that fails, takes the leaf's share of the table.
+    pub fn approximate_offset(&self, key: &[u8]) -> u64 {
+        let mut stats = ReadStats::default();
+        match self.index.find(key, &self.source, &mut stats) {
+            Ok(Some((leaf, at))) => handle_of(leaf, at.slot).offset,
+            Ok(None) => self.footer.data_bytes,
+            Err(_) => {
+                let (leaf, leaves) = (self.index.top().find(key), self.index.leaf_count());
+                self.footer.data_bytes / leaves as u64 * leaf as u64
+            }
+        }
+    }
+
+    /// Takes the table's blocks out of the cache: for a table that will not be read again.
+    pub fn evict(&self) {
+        let mut stats = ReadStats::default();
+        for leaf in 0..self.index.leaf_count() {
+            let Ok(index) = self.index.leaf(leaf, &self.source, &mut stats) else { continue };
+            for slot in 0..index.len() {
+                self.source.cache.remove(self.source.number, handle_of(index, slot).offset);
+            }
+        }
+    }
+
+    /// A verified data block to search in: from the map, the cache or the file.
+    #[inline]
+    fn hold(&self, handle: Handle, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
+        if let Some(map) = self.source.map() {
+            let stored = self.source.in_map(map, handle)?;
+            let opened = unseal(stored, self.source.table_id, handle.offset, BlockKind::Data);
+            let (payload, compression) =
+                opened.map_err(|fault| fault.at(&self.source.path, handle.offset))?;
+            if is_raw(compression) {
+                stats.block_reads += 1;
+                stats.block_bytes += handle.bytes as u64;
+                let layout = Layout::parse(payload)
+                    .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
+                return Ok(Held { handle, bytes: HeldBytes::Mapped(Block { payload, layout }) });
+            }
+        }
+        let block = self.source.block(handle, true, stats)?;
+        Ok(Held { handle, bytes: HeldBytes::Shared(block) })
+    }
+}
+
+/// The place of a block that the index has; an impossible one if it has not.
+#[inline]
+fn handle_of(index: &Index, slot: usize) -> Handle {
+    index.handle(slot).unwrap_or(Handle { offset: 0, bytes: 0 })
+}
+
+/// A verified block while it is searched.
+struct Held<'a> {
+    handle: Handle,
+    bytes: HeldBytes<'a>,
+}
+
+enum HeldBytes<'a> {
+    Shared(SharedBlock),
+    Mapped(Block<'a>),
+}
+
+impl Held<'_> {
+    #[inline]
+    fn get(
+        &self,
+        table: &Table,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Result<Option<Found>, Error> {
+        let block = match &self.bytes {
+            HeldBytes::Shared(shared) => shared.view(),
+            HeldBytes::Mapped(block) => *block,
+        };
+        let hit = block
+            .get(key, tag_of(hash), seqno)
+            .map_err(|fault| fault.at(&table.source.path, self.handle.offset))?;
+        Ok(hit.map(|hit| {
+            let value = match &self.bytes {
+                HeldBytes::Shared(shared) => {
+                    let start = shared.start as usize + hit.value.start;
+                    Slice::window(&shared.buffer, start, hit.value.len())
+                }
+                HeldBytes::Mapped(block) => {
+                    Slice::from(block.payload.get(hit.value).unwrap_or_default())
+                }
+            };
+            Found { seqno: hit.seqno, kind: hit.kind, value }
+        }))
+    }
+}
+
+/// The end of the file, read in one go.
+struct Tail {
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Tail {
+    fn read(source: &Source, file_bytes: u64) -> Result<Self, Error> {
+        let offset = file_bytes.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; (file_bytes - offset) as usize];
+        source.read_into(offset, &mut bytes)?;
+        Ok(Self { bytes, offset })
+    }
+
+    /// The stored bytes of a meta block: from here if they are here, else from the file.
+    fn block(&self, source: &Source, offset: u64, bytes: u64) -> Result<Cow<'_, [u8]>, Error> {
+        // The footer's regions lie within the file, and the file was just opened: a length that
+        // memory cannot hold is not one of a file that we can read.
+        let start = offset.checked_sub(self.offset).and_then(|start| usize::try_from(start).ok());
+        let here = start.and_then(|start| self.bytes.get(start..)?.get(..bytes as usize));
+        if let Some(here) = here {
+            return Ok(Cow::Borrowed(here));
+        }
+        let mut stored = vec![0; bytes as usize];
+        source.read_into(offset, &mut stored)?;
+        Ok(Cow::Owned(stored))
+    }
+}
+
+fn open_index(source: &Source, footer: &Footer, tail: &Tail) -> Result<IndexTree, Error> {
+    let offset = footer.index_offset();
+    let stored = tail.block(source, offset, footer.index_bytes)?;
+    let payload = source.open_plain(&stored, offset, BlockKind::IndexTop)?;
+    IndexTree::decode(payload, footer).map_err(|fault| fault.at(&source.path, offset))
+}
+
+fn open_properties(source: &Source, footer: &Footer, tail: &Tail) -> Result<Properties, Error> {
+    let offset = footer.properties_offset();
+    let stored = tail.block(source, offset, footer.properties_bytes)?;
+    let payload = source.open_plain(&stored, offset, BlockKind::Properties)?;
+    Properties::decode(payload).map_err(|fault| fault.at(&source.path, offset))
+}
+
+fn open_filter(source: &Source, footer: &Footer, tail: &Tail) -> (Option<Filter>, FilterState) {
+    if footer.filter_bytes == 0 {
+        return (None, FilterState::Absent);
+    }
+    let offset = footer.filter_offset();
+    let stored = tail.block(source, offset, footer.filter_bytes);
+    let payload = stored
+        .as_ref()
+        .map_err(Error::clone)
+        .and_then(|stored| source.open_plain(stored, offset, BlockKind::Filter));
+    match payload.map(Filter::decode) {
+        Ok(Ok(filter)) => (Some(filter), FilterState::Loaded),
+        Ok(Err(error @ DecodeError::Unknown { .. })) => {
+            (None, FilterState::Unknown(error.to_string()))
+        }
+        Ok(Err(error)) => (None, FilterState::Damaged(error.to_string())),
+        Err(error @ Error::Unsupported { .. }) => (None, FilterState::Unknown(error.to_string())),
+        Err(error) => (None, FilterState::Damaged(error.to_string())),
+    }
+}

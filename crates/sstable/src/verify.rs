@@ -1,0 +1,243 @@
+//! Reads every byte of a table and checks all that can be checked.
+//!
+//! Nothing is taken from memory or from the cache: footer, properties, index, filter and data
+//! blocks come from the file again. Beyond the checksums: blocks and leaves lie side by side,
+//! entries are in order, separators part the blocks, tags and properties are true, and the filter
+//! says "maybe" to every key.
+
+use std::cmp::Ordering;
+
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
+use trommel_filter::{Filter, FilterSpec};
+
+use crate::block::{Block, tag_of};
+use crate::compression::zeroed;
+use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
+use crate::index::{Index, IndexTree};
+use crate::{Error, Properties, Table};
+
+/// What [`Table::verify`] read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Bytes of the file: all of it.
+    pub bytes: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Distinct keys, each asked of the filter if there is one.
+    pub keys: u64,
+}
+
+/// Data blocks are read this many bytes at a time.
+const READ_BYTES: usize = 1 << 20;
+
+impl Table {
+    /// Reads every byte of the file and checks it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by file and offset.
+    pub fn verify(&self) -> Result<Verified, Error> {
+        let source = &self.source;
+        let file_bytes = source.file.bytes();
+        let at_footer = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let mut bytes = [0; FOOTER_BYTES];
+        source.read_into(at_footer, &mut bytes)?;
+        let footer = Footer::decode(&bytes, file_bytes)
+            .and_then(|footer| {
+                let same = footer == self.footer;
+                same.then_some(footer).ok_or(Fault::Damaged("the footer has changed"))
+            })
+            .map_err(|fault| fault.at(&source.path, at_footer))?;
+        let properties = self.stored_properties(&footer)?;
+        let filter = self.stored_filter(&footer)?;
+        let index = self.stored_index(&footer)?;
+        let mut walk = Walk { table: self, filter, facts: Properties::default(), last: None };
+        walk.facts.min_seqno = MAX_SEQNO;
+        let mut end = 0;
+        for i in 0..index.leaf_count() {
+            let leaf;
+            let leaf = if footer.has_two_levels() {
+                leaf = index.read_leaf(i, source)?;
+                &leaf
+            } else {
+                index.top()
+            };
+            walk.check_leaf(leaf, end, &index, i)?;
+            end = leaf.range().1;
+            walk.leaf(leaf)?;
+        }
+        let at_properties = footer.properties_offset();
+        walk.finish(end == footer.data_bytes, &properties)
+            .map_err(|fault| fault.at(&source.path, at_properties))
+            .map(|(entries, keys)| Verified { bytes: file_bytes, entries, keys })
+    }
+
+    fn stored_properties(&self, footer: &Footer) -> Result<Properties, Error> {
+        let offset = footer.properties_offset();
+        let handle = Handle { offset, bytes: footer.properties_bytes as usize };
+        let payload = self.source.read_plain(handle, BlockKind::Properties)?;
+        Properties::decode(&payload).map_err(|fault| fault.at(&self.source.path, offset))
+    }
+
+    fn stored_index(&self, footer: &Footer) -> Result<IndexTree, Error> {
+        let offset = footer.index_offset();
+        let handle = Handle { offset, bytes: footer.index_bytes as usize };
+        let payload = self.source.read_plain(handle, BlockKind::IndexTop)?;
+        IndexTree::decode(&payload, footer).map_err(|fault| fault.at(&self.source.path, offset))
+    }
+
+    fn stored_filter(&self, footer: &Footer) -> Result<Option<Filter>, Error> {
+        let offset = footer.filter_offset();
+        if footer.filter_bytes == 0 {
+            return Ok(None);
+        }
+        let handle = Handle { offset, bytes: footer.filter_bytes as usize };
+        let payload = self.source.read_plain(handle, BlockKind::Filter)?;
+        Filter::decode(payload).map(Some).map_err(|error| {
+            Error::Corruption(trommel_base::Corruption::new(
+                &self.source.path,
+                offset,
+                format!("the filter cannot be used: {error}"),
+            ))
+        })
+    }
+}
+
+/// What was seen so far.
+struct Walk<'a> {
+    table: &'a Table,
+    filter: Option<Filter>,
+    facts: Properties,
+    /// The last entry, and whether its block ended with it.
+    last: Option<(Vec<u8>, SeqNo)>,
+}
+
+impl Walk<'_> {
+    fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
+        let two_levels = self.table.footer.has_two_levels();
+        let last = leaf.len().checked_sub(1).map(|last| leaf.separator(last));
+        let agrees = !two_levels || last == Some(tree.top().separator(i));
+        if leaf.range().0 != end || !agrees {
+            let offset = self.table.footer.leaves_offset();
+            let what = "an index leaf disagrees with the top index or its neighbour";
+            return Err(Fault::Damaged(what).at(&self.table.source.path, offset));
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of one leaf, many at a time.
+    fn leaf(&mut self, leaf: &Index) -> Result<(), Error> {
+        let mut slot = 0;
+        while let Some(first) = leaf.handle(slot) {
+            let mut end = first.end();
+            let mut behind = slot + 1;
+            while let Some(next) = leaf.handle(behind) {
+                if next.end() - first.offset > READ_BYTES as u64 {
+                    break;
+                }
+                (end, behind) = (next.end(), behind + 1);
+            }
+            let mut buffer = zeroed((end - first.offset) as usize);
+            if let Some(room) = std::sync::Arc::get_mut(&mut buffer) {
+                self.table.source.read_into(first.offset, room)?;
+            }
+            for slot in slot..behind {
+                let Some(handle) = leaf.handle(slot) else { continue };
+                let start = (handle.offset - first.offset) as usize;
+                let block = self.table.source.open_block(&buffer, start, handle)?;
+                self.block(block.view(), leaf, slot)
+                    .map_err(|fault| fault.at(&self.table.source.path, handle.offset))?;
+            }
+            slot = behind;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: Block<'_>, leaf: &Index, slot: usize) -> Result<(), Fault> {
+        if block.offset(0) != Some(0) {
+            return Err(Fault::Damaged("the first entry does not start its block"));
+        }
+        // A separator is smaller than the next block's first key, unless that key's versions
+        // straddle the two blocks.
+        let (prefix, first) = block.key(0)?;
+        let first = [prefix, first.suffix].concat();
+        if let Some(before) = slot.checked_sub(1).map(|slot| leaf.separator(slot)) {
+            let straddles = self.last.as_ref().is_some_and(|(key, _)| *key == first);
+            let parted = if straddles { before == first } else { before < first };
+            if !parted {
+                return Err(Fault::Damaged("a separator does not part two blocks"));
+            }
+        }
+        for i in 0..block.count() {
+            self.entry(&block, i)?;
+        }
+        match &self.last {
+            Some((key, _)) if *key > leaf.separator(slot) => {
+                Err(Fault::Damaged("a separator is smaller than a key of its block"))
+            }
+            _ => {
+                self.facts.blocks += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(&mut self, block: &Block<'_>, i: usize) -> Result<(), Fault> {
+        let (prefix, entry) = block.key(i)?;
+        let (seqno, kind) = block.trailer(i)?;
+        let key = [prefix, entry.suffix].concat();
+        let new_key = match &self.last {
+            None => true,
+            Some((last, last_seqno)) => {
+                if compare_internal(last, *last_seqno, &key, seqno) != Ordering::Less {
+                    return Err(Fault::Damaged("entries are out of order"));
+                }
+                *last != key
+            }
+        };
+        let hash = trommel_filter::hash(&key);
+        if block.tag(i) != Some(tag_of(hash)) {
+            return Err(Fault::Damaged("a tag is not that of its key"));
+        }
+        if self.filter.as_ref().is_some_and(|filter| !filter.may_contain_hash(hash)) {
+            return Err(Fault::Damaged("the filter denies a key that the table holds"));
+        }
+        if self.facts.entries == 0 {
+            self.facts.smallest.clone_from(&key);
+        }
+        self.facts.entries += 1;
+        self.facts.keys += u64::from(new_key);
+        self.facts.deletions += u64::from(kind == EntryKind::Delete);
+        self.facts.raw_bytes += (key.len() + entry.end - entry.value) as u64;
+        self.facts.min_seqno = self.facts.min_seqno.min(seqno);
+        self.facts.max_seqno = self.facts.max_seqno.max(seqno);
+        self.last = Some((key, seqno));
+        Ok(())
+    }
+
+    /// Compares what was seen with what the table says of itself; entries and keys.
+    fn finish(mut self, whole: bool, stored: &Properties) -> Result<(u64, u64), Fault> {
+        if !whole {
+            return Err(Fault::Damaged("the index does not cover all data blocks"));
+        }
+        self.facts.largest = self.last.map(|(key, _)| key).unwrap_or_default();
+        self.facts.min_seqno = self.facts.min_seqno.min(self.facts.max_seqno);
+        let facts = Properties {
+            block_bytes: stored.block_bytes,
+            compression: stored.compression.clone(),
+            filter: stored.filter.clone(),
+            engine: stored.engine.clone(),
+            ..self.facts
+        };
+        if facts != *stored {
+            return Err(Fault::Damaged("the properties are not true of the entries"));
+        }
+        let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
+        if self.filter.is_none() && !asked_for_none && stored.keys > 0 {
+            return Err(Fault::Damaged("the filter that the properties name is missing"));
+        }
+        if self.filter.is_some_and(|filter| filter.keys() != stored.keys) {
+            return Err(Fault::Damaged("the filter was built for another number of keys"));
+        }
+        Ok((facts.entries, facts.keys))
+    }
+}

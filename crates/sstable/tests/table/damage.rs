@@ -1,0 +1,297 @@
+//! Damage, by accident and by intent, ends in right answers or a typed error; never in a wrong
+//! answer, a panic, a hang or a huge allocation.
+
+use std::sync::Arc;
+
+use trommel_base::{Cursor, MAX_SEQNO};
+use trommel_sstable::format::{
+    BlockKind, FOOTER_BYTES, INDEX_HEADER_BYTES, VERSION, block_checksum, footer_checksum,
+};
+use trommel_sstable::{
+    BlockCache, Compression, Error, Expected, FilterState, ReadStats, ScanOptions, Table,
+    TableConfig,
+};
+use trommel_vfs::{Access, Vfs};
+
+use crate::common::*;
+
+/// Where each block of a sound table lies: read from its bytes by the format page alone.
+fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let footer = bytes.len() - FOOTER_BYTES;
+    let region = |i: usize| word(footer + 8 * i);
+    let (data, filter, leaves, index) = (region(1), region(2), region(3), region(4));
+    let mut blocks = Vec::new();
+    let lengths_at = |index: usize| {
+        let count = word(index) & 0xffff_ffff;
+        let lengths = index + INDEX_HEADER_BYTES + 8 * count;
+        (0..count).map(move |i| word(lengths + 4 * i) & 0xffff_ffff).collect::<Vec<_>>()
+    };
+    let top = data + filter + leaves;
+    let mut indexes = vec![top];
+    if leaves > 0 {
+        indexes.clear();
+        let mut at = data + filter;
+        for length in lengths_at(top) {
+            indexes.push(at);
+            blocks.push((at, length, BlockKind::IndexLeaf));
+            at += length;
+        }
+    }
+    let mut at = 0;
+    for length in indexes.into_iter().flat_map(lengths_at) {
+        blocks.push((at, length, BlockKind::Data));
+        at += length;
+    }
+    assert_eq!(at, data);
+    if filter > 0 {
+        blocks.push((data, filter, BlockKind::Filter));
+    }
+    blocks.push((top, index, BlockKind::IndexTop));
+    blocks.push((top + index, region(5), BlockKind::Properties));
+    assert_eq!(blocks.iter().map(|block| block.1).sum::<usize>(), footer, "no gaps");
+    blocks
+}
+
+/// Makes all checksums right again.
+fn reseal(bytes: &mut [u8], blocks: &[(usize, usize, BlockKind)]) {
+    for (start, length, kind) in blocks {
+        let content = &bytes[*start..start + length - 4];
+        let sum = block_checksum(TABLE_ID, *start as u64, *kind, content);
+        bytes[start + length - 4..start + length].copy_from_slice(&sum.to_le_bytes());
+    }
+    let footer = bytes.len() - FOOTER_BYTES;
+    let words = &bytes[footer..footer + 64];
+    let sum = footer_checksum(TABLE_ID, footer as u64, VERSION, words);
+    bytes[footer + 64..footer + 68].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn small_tables(filter: &str) -> Vec<(Vec<Entry>, InMemory)> {
+    let mut random = Random(7);
+    let mut tables = Vec::new();
+    for (compression, leaf) in [(Compression::None, 90), (Compression::Lz4, 1 << 16)] {
+        let mut entries = random_entries(&mut random, 12, 40);
+        entries.extend((0..12).map(|i| put(format!("zz{:03}", i * 3), 5 + i, vec![b'v'; 30])));
+        let entries = sorted(entries);
+        let mut options = options(256, compression, filter);
+        options.index_leaf_bytes = leaf;
+        let table = InMemory::new(options, &entries);
+        tables.push((entries, table));
+    }
+    tables
+}
+
+/// Everything the table says is an error or true; whether all was true.
+fn check_honest(table: &Arc<Table>, entries: &[Entry], context: &str) -> bool {
+    let mut sound = true;
+    let mut stats = ReadStats::default();
+    for (key, want) in model_at(entries, MAX_SEQNO) {
+        match table.get(key, trommel_filter::hash(key), MAX_SEQNO, &mut stats) {
+            Ok(found) => {
+                let found = found.expect(context);
+                assert_eq!((found.seqno, &*found.value), (want.seqno, &*want.value), "{context}");
+            }
+            Err(error) => sound &= names_file(&error),
+        }
+        if let Some(filter) = table.filter() {
+            assert!(filter.may_contain(key), "{context}");
+        }
+    }
+    let mut cursor = table.cursor(ScanOptions::default());
+    let mut result = cursor.seek_to_first();
+    for entry in entries {
+        if let Err(error) = &result {
+            assert_eq!(standing(&cursor), None, "off the end after an error");
+            return sound & names_file(error);
+        }
+        assert_eq!(standing(&cursor).as_ref(), Some(entry), "{context}");
+        result = cursor.next();
+    }
+    assert!(result.is_ok() && cursor.entry().is_none());
+    sound
+}
+
+/// Always false: for counting. Asserts that the error says which file it means.
+fn names_file(error: &Error) -> bool {
+    assert!(error.to_string().contains("1.sst"), "{error}");
+    false
+}
+
+#[test]
+fn every_flipped_bit_gives_right_answers_or_an_error_and_verify_finds_it() {
+    for (entries, table) in small_tables("paired:12") {
+        let bytes = table.bytes();
+        let filter = blocks_of(&bytes).into_iter().find(|block| block.2 == BlockKind::Filter);
+        let (filter_start, filter_bytes, _) = filter.unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let context = format!("byte {} bit {}", bit / 8, bit % 8);
+            let in_filter = (filter_start..filter_start + filter_bytes).contains(&(bit / 8));
+            match InMemory::of_bytes(&flipped).open() {
+                Err(error) => {
+                    assert!(!names_file(&error) && !in_filter, "{context}: {error}");
+                }
+                Ok(table) => {
+                    let sound = check_honest(&table, &entries, &context);
+                    assert_eq!(in_filter, table.filter().is_none(), "{context}");
+                    if in_filter {
+                        assert!(sound, "{context}: a damaged filter damages nothing else");
+                        let state = table.filter_state();
+                        assert!(matches!(state, FilterState::Damaged(_)), "{context}: {state:?}");
+                    }
+                    let error = table.verify().expect_err(&context);
+                    let offset = match &error {
+                        Error::Corruption(corruption) => corruption.offset as usize,
+                        error => panic!("{context}: {error}"),
+                    };
+                    assert!(offset <= bit / 8, "{context}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_and_extension_is_an_error() {
+    for (_, table) in small_tables("blocked:10") {
+        let bytes = table.bytes();
+        for length in 0..bytes.len() + 100 {
+            if length == bytes.len() {
+                continue;
+            }
+            let mut changed = bytes.clone();
+            changed.resize(length, 0);
+            let changed = InMemory::of_bytes(&changed);
+            names_file(&changed.open().map(|_| ()).expect_err("the footer is not where it was"));
+            let file = changed.vfs.open(&changed.path, Access::Buffered).unwrap();
+            let expected = Expected { file_bytes: bytes.len() as u64, table_id: TABLE_ID };
+            let config = TableConfig { cache: BlockCache::new(0), access: Access::Buffered };
+            let error = Table::open(file, &changed.path, expected, &config).unwrap_err();
+            assert!(matches!(error, Error::Corruption(_)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn blocks_that_were_swapped_or_come_from_another_table_are_found() {
+    let entries: Vec<Entry> =
+        (0..200).map(|i| put(format!("key{i:04}"), i, format!("value{i:04}"))).collect();
+    let table = InMemory::new(options(256, Compression::None, "none"), &entries);
+    let mut other_options = options(256, Compression::None, "none");
+    other_options.table_id = TABLE_ID + 1;
+    let other = InMemory::new(other_options, &entries).bytes();
+    let bytes = table.bytes();
+    let blocks = blocks_of(&bytes);
+    let (a, length, _) = blocks[0];
+    let twin = blocks[1..].iter().find(|block| block.1 == length && block.2 == BlockKind::Data);
+    let b = twin.unwrap().0;
+
+    let mut swapped = bytes.clone();
+    swapped[a..a + length].copy_from_slice(&bytes[b..b + length]);
+    swapped[b..b + length].copy_from_slice(&bytes[a..a + length]);
+    let mut stale = bytes.clone();
+    assert_ne!(bytes[a..a + length], other[a..a + length], "only the checksum tells them apart");
+    stale[a..a + length].copy_from_slice(&other[a..a + length]);
+    for damaged in [swapped, stale] {
+        let table = InMemory::of_bytes(&damaged).open().unwrap();
+        assert!(!check_honest(&table, &entries, "moved blocks"));
+        let Error::Corruption(corruption) = table.verify().unwrap_err() else { panic!() };
+        assert_eq!(corruption.offset, a as u64);
+    }
+    let error = InMemory::of_bytes(&other).open().unwrap_err();
+    assert!(error.to_string().contains("another table"), "{error}");
+}
+
+/// Reads everything in every way; answers may be anything but a panic or an endless walk.
+fn provoke(bytes: &[u8], random: &mut Random) -> bool {
+    let Ok(table) = InMemory::of_bytes(bytes).open() else { return false };
+    let mut stats = ReadStats::default();
+    for _ in 0..8 {
+        let key = random_key(random);
+        let hash = trommel_filter::hash(&key);
+        let seqno = random.next() >> (8 + random.below(50));
+        let _ = table.get(&key, hash, seqno, &mut stats);
+        let _ = table.get(&key, hash, 0, &mut stats);
+        table.approximate_offset(&key);
+    }
+    for fill_cache in [true, false] {
+        let options = ScanOptions { fill_cache, ..ScanOptions::default() };
+        let mut cursor = table.cursor(options);
+        let mut steps = 0;
+        let mut result = cursor.seek_to_first();
+        while result.is_ok() && cursor.entry().is_some() {
+            let _ = cursor.value();
+            result = cursor.next();
+            steps += 1;
+            assert!(steps < 1_000_000, "a walk that does not end");
+        }
+        let mut result = cursor.seek_to_last();
+        while result.is_ok() && cursor.entry().is_some() {
+            result = cursor.prev();
+        }
+        for _ in 0..4 {
+            let key = random_key(random);
+            let _ = cursor.seek(&key, random.next() >> 20);
+            let _ = cursor.seek_before(&key);
+            let _ = cursor.prev();
+        }
+    }
+    table.verify().is_ok()
+}
+
+#[test]
+fn hostile_bytes_with_right_checksums_are_survived() {
+    let mut random = Random(11);
+    let mut tables = small_tables("standard:10");
+    tables.extend(small_tables("none"));
+    let mut sound = 0;
+    let rounds = 8000;
+    for (_, table) in &tables {
+        let bytes = table.bytes();
+        let blocks = blocks_of(&bytes);
+        for _ in 0..rounds {
+            let mut hostile = bytes.clone();
+            for _ in 0..1 + random.below(3) {
+                // Mostly where structure lies: the ends of blocks, and the whole of meta blocks.
+                let (start, length, kind) = blocks[random.below(blocks.len())];
+                let near_end = kind == BlockKind::Data && random.below(2) == 0;
+                let at = if near_end {
+                    length.saturating_sub(5 + random.below(60))
+                } else {
+                    random.below(length)
+                };
+                hostile[start + at] = match random.below(4) {
+                    0 => 0xff,
+                    1 => 0,
+                    2 => hostile[start + at] ^ (1 << random.below(8)),
+                    _ => random.next() as u8,
+                };
+            }
+            if random.below(10) == 0 {
+                let at = hostile.len() - FOOTER_BYTES + 8 + random.below(56);
+                hostile[at] ^= 1 << random.below(8);
+            }
+            reseal(&mut hostile, &blocks);
+            sound += usize::from(provoke(&hostile, &mut random));
+        }
+    }
+    // Changes in values pass, as they must; most others do not.
+    assert!(sound > 0 && sound < tables.len() * rounds * 3 / 4, "{sound}");
+}
+
+#[test]
+fn random_garbage_is_refused() {
+    let mut random = Random(13);
+    for _ in 0..3000 {
+        let length = random.below(400);
+        let mut bytes = random.bytes(length);
+        if bytes.len() >= FOOTER_BYTES {
+            let footer = bytes.len() - FOOTER_BYTES;
+            bytes[footer..footer + 8].copy_from_slice(&TABLE_ID.to_le_bytes());
+            bytes[footer + 68..].copy_from_slice(b"\x01\0\xfe\xffTromTbl\xf5");
+            reseal(&mut bytes, &[]);
+        }
+        assert!(InMemory::of_bytes(&bytes).open().is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! What a table promises: what went in comes out, by every way of reading, and damage is said.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
+
+mod common;
+mod damage;
+mod round_trip;

@@ -73,7 +73,7 @@ impl FileHeader {
         put_u64(&mut out, self.store_id);
         put_u64(&mut out, self.previous);
         put_u32(&mut out, 0);
-        let checksum = Checksum::bound_to(&[]).with(&out).value();
+        let checksum = file_checksum(&out);
         put_u32(&mut out, checksum);
         out
     }
@@ -120,14 +120,19 @@ impl FileHeader {
         };
         let reserved = (first_reserved, decoder.u32()?);
         let covered = head.get(..FILE_CHECKSUM_AT)?;
-        let checksum_holds = decoder.u32()? == Checksum::bound_to(&[]).with(covered).value();
+        let checksum_holds = decoder.u32()? == file_checksum(covered);
         Some(RawHeader { magic, version, features, reserved, header, checksum_holds })
     }
 
     /// What the first record holds as its predecessor's checksum: that of the header.
     pub(crate) fn chain_start(&self) -> u32 {
-        Checksum::bound_to(&[]).with(&self.encode()[..FILE_CHECKSUM_AT]).value()
+        file_checksum(&self.encode()[..FILE_CHECKSUM_AT])
     }
+}
+
+/// The checksum of a file header, whose other bytes are `covered`.
+pub(crate) fn file_checksum(covered: &[u8]) -> u32 {
+    Checksum::bound_to(&[]).with(covered).value()
 }
 
 /// The fields of a file header before they are believed.

@@ -18,6 +18,10 @@ pub(crate) mod recover;
 pub(crate) mod writer;
 
 #[cfg(test)]
+mod recover_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

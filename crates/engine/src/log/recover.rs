@@ -316,21 +316,22 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
         Verdict::Torn(reason) => DropReason::Torn(*reason),
     };
     let contradicted = matches!(reason, DropReason::Torn(_) | DropReason::NoEndMarker);
-    let contradiction = if contradicted { contradiction(log, later) } else { None };
+    let contradiction = if contradicted { contradiction(logs, index, needed) } else { None };
     Some(Break { keep, reason: contradiction.map_or(reason, DropReason::Damaged) })
 }
 
-/// What in `later` logs shows that the end of `log` is not torn but damaged; or damage in those,
-/// which no power cut leaves either.
-fn contradiction(log: &Planned, later: &[Planned]) -> Option<Corruption> {
-    if let Some(claim) = later.iter().find(|log| log.summary.claims_durable) {
+/// What in the logs behind the one at `index` shows that its end is not torn but damaged; or what
+/// is wrong with those, and no power cut explains.
+fn contradiction(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Corruption> {
+    let (log, later) = (&logs[index], index + 1..logs.len());
+    if let Some(claim) = logs[later.clone()].iter().find(|log| log.summary.claims_durable) {
         let claim = claim.path.display();
         let text = format!("the end of this log is gone, yet {claim} shows that it was synced");
         return Some(Corruption::new(&log.path, log.summary.end, text));
     }
-    later.iter().find_map(|log| match &log.summary.verdict {
+    later.into_iter().find_map(|at| match &logs[at].summary.verdict {
         Verdict::Damaged(corruption) => Some(corruption.clone()),
-        _ => None,
+        _ => misplaced(&logs[..at], &logs[at], needed),
     })
 }
 

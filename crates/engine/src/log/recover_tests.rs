@@ -1,0 +1,501 @@
+//! Several logs in a row: what a power cut, a missing file and a flipped bit make of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trommel_vfs::{MemoryVfs, Vfs};
+
+use super::recover::{DropReason, Needed, Plan, plan};
+use super::testing::{FileAtCrash, Op, Random, Recorder, at_crash, choices, disk};
+use super::{Error, FileHeader, FileKind, LogWriter};
+
+const STORE: u64 = 4711;
+
+type Batches = Vec<Vec<u8>>;
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Batch `index`: its index, and now and then many zeros.
+fn batch(index: usize) -> Vec<u8> {
+    let mut bytes = vec![index as u8 + 1];
+    bytes.resize([30, 700, 3, 400][index % 4], if index % 3 == 0 { b'x' } else { 0 });
+    bytes
+}
+
+fn path(number: u64) -> PathBuf {
+    PathBuf::from(format!("{number:06}.log"))
+}
+
+fn header(number: u64, previous: u64) -> FileHeader {
+    FileHeader { kind: FileKind::Log, number, salt: number * 77, store_id: STORE, previous }
+}
+
+/// What is true from a call on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moment {
+    calls: usize,
+    /// Batches acknowledged as synced.
+    synced: usize,
+    /// Batches in tables, and the oldest log the manifest then needs.
+    flushed: usize,
+    oldest: u64,
+}
+
+/// A store reduced to its logs.
+struct Store {
+    vfs: Recorder,
+    logs: Vec<(u64, LogWriter)>,
+    /// Batches before each log.
+    starts: BTreeMap<u64, usize>,
+    written: usize,
+    moments: Vec<Moment>,
+}
+
+impl Store {
+    fn new() -> Self {
+        let vfs = Recorder::default();
+        let mut store = Self {
+            vfs,
+            logs: Vec::new(),
+            starts: BTreeMap::new(),
+            written: 0,
+            moments: Vec::new(),
+        };
+        store.create(1, 0);
+        store.logs[0].1.set_previous_durable();
+        store.moment(|now| now.oldest = 1);
+        store
+    }
+
+    fn create(&mut self, number: u64, previous: u64) {
+        let header = header(number, previous);
+        let writer = LogWriter::create(&self.vfs, &path(number), &header).unwrap();
+        self.logs.push((number, writer));
+        self.starts.insert(number, self.written);
+    }
+
+    fn moment(&mut self, change: impl FnOnce(&mut Moment)) {
+        let mut now = self.moments.last().copied().unwrap_or_default();
+        now.calls = self.vfs.ops().len();
+        change(&mut now);
+        self.moments.push(now);
+    }
+
+    /// W: write a batch; S: sync; R: rotate; F: flush the oldest log to a table.
+    fn run(&mut self, script: &str) -> &mut Self {
+        for step in script.chars() {
+            match step {
+                'W' => self.write(),
+                'S' => self.sync(),
+                'R' => self.rotate(),
+                'F' => self.flush_oldest(),
+                _ => panic!("no step {step}"),
+            }
+        }
+        self
+    }
+
+    fn write(&mut self) {
+        let (_, writer) = self.logs.last_mut().unwrap();
+        writer.append(self.written as u64 * 5 + 1, &[&batch(self.written)]).unwrap();
+        self.written += 1;
+    }
+
+    fn sync(&mut self) {
+        for (_, writer) in &mut self.logs {
+            writer.sync().unwrap();
+        }
+        self.logs.last_mut().unwrap().1.set_previous_durable();
+        let written = self.written;
+        self.moment(|now| now.synced = written);
+    }
+
+    fn rotate(&mut self) {
+        let previous = self.logs.last().unwrap().0;
+        let number = previous + 3;
+        self.create(number, previous);
+        let before = self.logs.len() - 2;
+        self.logs[before].1.finish(number).unwrap();
+    }
+
+    /// Tables are durable, so whatever they hold is as good as synced.
+    fn flush_oldest(&mut self) {
+        if self.logs.len() < 2 {
+            return;
+        }
+        self.logs.remove(0);
+        if let [(_, only)] = &mut self.logs[..] {
+            only.set_previous_durable();
+        }
+        let oldest = self.logs[0].0;
+        let flushed = self.starts[&oldest];
+        self.moment(|now| {
+            now.oldest = oldest;
+            now.flushed = flushed;
+            now.synced = now.synced.max(flushed);
+        });
+    }
+
+    fn batches(&self) -> Batches {
+        (0..self.written).map(batch).collect()
+    }
+
+    /// The files as a killed process leaves them.
+    fn killed(&self) -> Files {
+        let ops = self.vfs.ops();
+        at_crash(&ops, ops.len()).into_iter().map(|(path, file)| (path, file.bytes)).collect()
+    }
+
+    fn now(&self) -> Moment {
+        *self.moments.last().unwrap()
+    }
+}
+
+fn on_disk(files: &Files) -> MemoryVfs {
+    disk(files.iter().map(|(path, bytes)| (&**path, &**bytes)))
+}
+
+fn number_of(path: &Path) -> u64 {
+    path.file_stem().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+struct Found {
+    batches: Batches,
+    dropped: Vec<DropReason>,
+    ends: BTreeMap<u64, u64>,
+    newest: u64,
+}
+
+fn recover_with(
+    files: &Files,
+    oldest: u64,
+    ends: &BTreeMap<u64, u64>,
+    salvage: bool,
+) -> Result<Found, Error> {
+    let vfs = on_disk(files);
+    let present: Vec<u64> = files.keys().map(|path| number_of(path)).collect();
+    let needed =
+        Needed { dir: Path::new(""), store_id: STORE, oldest, ends, present: &present, salvage };
+    let plan: Plan = plan(&vfs, &needed)?;
+    let dropped = plan.dropped().iter().map(|dropped| dropped.reason.clone()).collect();
+    let (ends, newest, records) = (plan.ends().clone(), plan.newest(), plan.records());
+    let mut batches = Batches::new();
+    plan.replay(&vfs, |_, record| {
+        batches.push(record.payload.to_vec());
+        Ok::<_, Error>(())
+    })?;
+    assert_eq!(batches.len() as u64, records);
+    Ok(Found { batches, dropped, ends, newest })
+}
+
+fn recover(files: &Files, oldest: u64) -> Result<Found, Error> {
+    recover_with(files, oldest, &BTreeMap::new(), false)
+}
+
+fn scripts() -> Vec<String> {
+    let steps = ['W', 'S', 'R', 'F'];
+    let mut all = vec![String::from("W")];
+    for _ in 0..5 {
+        let longer = |script: &String| steps.map(|step| format!("{script}{step}"));
+        all = all.iter().flat_map(longer).collect();
+    }
+    all.extend(["WWRWWSWRWWRW", "WWSWRRWSRWW", "WRWRWRWSWRWFWS", "WSRWSRWSRW"].map(String::from));
+    all
+}
+
+#[test]
+fn every_power_cut_over_several_logs_leaves_a_prefix_past_the_acknowledged() {
+    let (mut images, mut torn) = (0, 0);
+    for script in scripts() {
+        let mut store = Store::new();
+        store.run(&script);
+        let ops = store.vfs.ops();
+        for count in 4..=ops.len() {
+            let moment = *store.moments.iter().rfind(|moment| moment.calls <= count).unwrap();
+            let files = at_crash(&ops, count);
+            for image in images_of(&files, &ops[..count]) {
+                let found = recover(&image, moment.oldest)
+                    .unwrap_or_else(|error| panic!("{script} after call {count}: {error}"));
+                let all = &store.batches()[moment.flushed..];
+                assert!(all.starts_with(&found.batches), "{script} after call {count}");
+                let synced = moment.synced - moment.flushed;
+                assert!(found.batches.len() >= synced, "{script} after call {count}");
+                images += 1;
+                torn += usize::from(!found.dropped.is_empty());
+            }
+        }
+    }
+    assert!(images > 50_000 && torn > 10_000, "{torn} of {images}");
+}
+
+/// The disks that a power cut may leave: a fair number of them, all of them where few.
+fn images_of(files: &BTreeMap<PathBuf, FileAtCrash>, ops: &[Op]) -> Vec<Files> {
+    let states: Vec<usize> = files.values().flat_map(FileAtCrash::states).collect();
+    let mut random = Random(states.iter().sum::<usize>() as u64);
+    let mut all = Vec::new();
+    for choice in choices(&states, 100) {
+        for cut in [false, true] {
+            let mut rest = &choice[..];
+            let image = |(path, file): (&PathBuf, &FileAtCrash)| {
+                let (own, others) = rest.split_at(file.states().len());
+                rest = others;
+                let lengths = file.lengths();
+                let length =
+                    lengths[if cut { random.below(lengths.len()) } else { lengths.len() - 1 }];
+                (path.clone(), file.image(own, length))
+            };
+            all.push(files.iter().map(image).collect());
+        }
+    }
+    if let Some(Op::Create(path)) = ops.iter().rfind(|op| matches!(op, Op::Create(_) | Op::SyncDir))
+    {
+        let without: Vec<Files> = all.clone();
+        all.extend(without.into_iter().map(|mut files: Files| {
+            files.remove(path);
+            files
+        }));
+    }
+    all
+}
+
+#[test]
+fn every_flipped_bit_in_every_log_is_corruption() {
+    for script in ["WWRWW", "WWRWSWRW", "WRRW", "WSWR", "RWWRW", "WWRWWRWF"] {
+        let mut store = Store::new();
+        store.run(script);
+        let (files, now) = (store.killed(), store.now());
+        let all = &store.batches()[now.flushed..];
+        assert_eq!(recover(&files, now.oldest).unwrap().batches, all);
+        for (path, bytes) in files.iter().filter(|(path, _)| number_of(path) >= now.oldest) {
+            for bit in 0..bytes.len() * 8 {
+                let mut bad = files.clone();
+                bad.get_mut(path).unwrap()[bit / 8] ^= 1 << (bit % 8);
+                match recover(&bad, now.oldest) {
+                    Err(Error::Corruption(found)) => assert_eq!(found.file, *path),
+                    other => panic!("{script}, {path:?} bit {bit}: {:?}", other.map(|f| f.dropped)),
+                }
+                if bit % 97 == 0 {
+                    let none = BTreeMap::new();
+                    let saved = recover_with(&bad, now.oldest, &none, true).unwrap();
+                    assert!(all.starts_with(&saved.batches) && !saved.dropped.is_empty());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_cut_at_any_length_gives_a_prefix_or_corruption() {
+    for script in ["WWRWW", "WWRWSWRW", "WSRWSW"] {
+        let mut store = Store::new();
+        store.run(script);
+        let (files, now, all) = (store.killed(), store.now(), store.batches());
+        let newest = files.keys().map(|path| number_of(path)).max().unwrap();
+        for (path, bytes) in &files {
+            for length in 0..bytes.len() {
+                let mut bad = files.clone();
+                bad.get_mut(path).unwrap().truncate(length);
+                match recover(&bad, now.oldest) {
+                    Ok(found) => {
+                        assert!(all.starts_with(&found.batches));
+                        let last = number_of(path) == newest;
+                        assert!(last || !found.dropped.is_empty(), "{path:?} cut to {length}");
+                    }
+                    Err(Error::Corruption(_)) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+}
+
+/// The tear in an earlier log is disproved by what a later log knows.
+#[test]
+fn a_tear_before_something_synced_is_corruption() {
+    let mut store = Store::new();
+    store.run("WWRWSWRW");
+    let files = store.killed();
+    for (length, zero_from) in [(200, 200), (90, 90), (777, 512)] {
+        let mut bad = files.clone();
+        let first = bad.get_mut(&path(1)).unwrap();
+        first[zero_from..].fill(0);
+        first.truncate(length);
+        let error = recover(&bad, 1).map(|found| found.dropped).unwrap_err();
+        assert!(error.to_string().contains("was synced"), "{error}");
+    }
+}
+
+/// A tear lets later logs be dropped, but damaged ones cannot be trusted to know nothing.
+#[test]
+fn damage_behind_a_tear_is_corruption() {
+    let mut store = Store::new();
+    store.run("WWRWRW");
+    let mut files = store.killed();
+    let first = files.get_mut(&path(1)).unwrap();
+    first.truncate(first.len() - 1);
+    assert_eq!(recover(&files, 1).unwrap().dropped.len(), 3);
+    for number in [4, 7] {
+        for at in 0..files[&path(number)].len() {
+            files.get_mut(&path(number)).unwrap()[at] ^= 1;
+            assert!(matches!(recover(&files, 1), Err(Error::Corruption(_))));
+            files.get_mut(&path(number)).unwrap()[at] ^= 1;
+        }
+    }
+}
+
+#[test]
+fn a_missing_log_is_corruption() {
+    for script in ["WRWRW", "RRW", "WSRW", "WRWRWFW"] {
+        let mut store = Store::new();
+        store.run(script);
+        let (files, now) = (store.killed(), store.now());
+        for path in files.keys() {
+            let mut bad = files.clone();
+            bad.remove(path);
+            let found = recover(&bad, now.oldest);
+            if number_of(path) < now.oldest {
+                assert!(found.is_ok(), "nobody needs {path:?}");
+                continue;
+            }
+            match found {
+                Err(Error::Corruption(found)) => assert_eq!(found.file, *path, "{script}"),
+                other => panic!("{script} without {path:?}: {:?}", other.map(|f| f.dropped)),
+            }
+            let saved = recover_with(&bad, now.oldest, &BTreeMap::new(), true).unwrap();
+            assert!(store.batches()[now.flushed..].starts_with(&saved.batches));
+            assert!(matches!(saved.dropped[0], DropReason::Damaged(_)));
+        }
+    }
+}
+
+#[test]
+fn logs_that_are_not_of_this_row_are_corruption() {
+    let mut store = Store::new();
+    store.run("WRWRW");
+    let good = store.killed();
+    let mut swapped = good.clone();
+    swapped.insert(path(4), good[&path(7)].clone());
+    assert!(matches!(recover(&swapped, 1), Err(Error::Corruption(_))));
+
+    let stranger = |number, previous, store_id, seqno| {
+        let vfs = MemoryVfs::new();
+        let header = FileHeader { store_id, ..header(number, previous) };
+        let mut writer = LogWriter::create(&vfs, &path(number), &header).unwrap();
+        writer.append(seqno, &[b"stranger"]).unwrap();
+        let mut files = good.clone();
+        files.insert(path(number), vfs.read(&path(number), 1 << 20).unwrap());
+        recover(&files, 1)
+    };
+    assert!(matches!(stranger(9, 7, STORE + 1, 500), Err(Error::Corruption(_))), "its store");
+    assert!(matches!(stranger(9, 4, STORE, 500), Err(Error::Corruption(_))), "its predecessor");
+    assert!(matches!(stranger(9, 8, STORE, 500), Err(Error::Corruption(_))), "a missing one");
+    assert!(matches!(stranger(1, 1, STORE, 500), Err(Error::Corruption(_))), "before itself");
+    // The last log was killed in: nothing may follow its records but a log without any.
+    let followed = stranger(9, 7, STORE, 500).unwrap();
+    assert_eq!(followed.dropped, [DropReason::NoEndMarker, DropReason::BehindTear]);
+
+    store.logs.last_mut().unwrap().1.finish(0).unwrap();
+    let mut ended = store.killed();
+    let vfs = MemoryVfs::new();
+    let mut writer = LogWriter::create(&vfs, &path(9), &header(9, 7)).unwrap();
+    writer.append(11, &[b"a number that was used"]).unwrap();
+    ended.insert(path(9), vfs.read(&path(9), 1 << 20).unwrap());
+    assert!(matches!(recover(&ended, 1), Err(Error::Corruption(_))), "sequence numbers");
+}
+
+#[test]
+fn no_log_is_read_where_none_is_needed() {
+    let mut files = Files::new();
+    files.insert(path(5), vec![1, 2, 3]);
+    let found = recover(&files, 0).unwrap();
+    assert!(found.batches.is_empty() && found.dropped.is_empty() && found.newest == 0);
+    assert!(matches!(recover(&Files::new(), 5), Err(Error::Corruption(_))));
+}
+
+/// A store that recovered goes on while the manifest still needs the logs it recovered: what it
+/// left out must stay out, and what it kept must stay whole.
+#[test]
+fn recorded_ends_outlive_the_recovery_that_made_them() {
+    let mut store = Store::new();
+    store.run("WWRWWRW");
+    let mut files = store.killed();
+    let torn = files.get_mut(&path(4)).unwrap();
+    let length = torn.len();
+    torn[length - 200..].fill(0);
+    torn.truncate(length - 100);
+    let first = recover(&files, 1).unwrap();
+    assert_eq!(first.batches, store.batches()[..3]);
+    assert_eq!(first.dropped.len(), 2);
+    assert_eq!((first.newest, first.ends[&7]), (7, 0));
+
+    let again = recover(&files, 1).unwrap();
+    assert_eq!((again.batches, again.ends), (first.batches.clone(), first.ends.clone()));
+
+    let vfs = MemoryVfs::new();
+    let mut writer = LogWriter::create(&vfs, &path(10), &header(10, first.newest)).unwrap();
+    writer.set_previous_durable();
+    writer.append(1000, &[b"new"]).unwrap();
+    let without = |files: &Files, ends| recover_with(files, 1, ends, false);
+    files.insert(path(10), vfs.read(&path(10), 1 << 20).unwrap());
+    assert!(matches!(recover(&files, 1), Err(Error::Corruption(_))));
+    let second = without(&files, &first.ends).unwrap();
+    assert!(second.dropped.is_empty());
+    assert_eq!(second.batches, [&first.batches[..], &[b"new".to_vec()]].concat());
+
+    for (number, end) in &first.ends {
+        let intact = files[&path(*number)].clone();
+        for at in 0..intact.len() {
+            files.get_mut(&path(*number)).unwrap()[at] ^= 4;
+            let found = without(&files, &first.ends);
+            assert_eq!(found.is_ok(), at as u64 >= *end, "{number}: byte {at} of {end}");
+            files.insert(path(*number), intact.clone());
+        }
+        for length in 0..*end {
+            files.get_mut(&path(*number)).unwrap().truncate(length as usize);
+            assert!(matches!(without(&files, &first.ends), Err(Error::Corruption(_))));
+            files.insert(path(*number), intact.clone());
+        }
+    }
+}
+
+/// A recovery that is cut down leaves a new log without records, or the torn beginning of one.
+#[test]
+fn recovery_may_be_cut_down_and_started_again() {
+    let mut store = Store::new();
+    store.run("WWRW");
+    let mut files = store.killed();
+    let torn = files.get_mut(&path(4)).unwrap();
+    torn.truncate(torn.len() - 1);
+    let expected = recover(&files, 1).unwrap().batches;
+    let mut previous = 4;
+    for number in 5..40 {
+        let bytes = header(number, previous).encode();
+        let left = match number % 3 {
+            0 => bytes,
+            1 => vec![0; bytes.len()],
+            _ => bytes[..number as usize].to_vec(),
+        };
+        files.insert(path(number), left);
+        previous = number;
+        assert_eq!(recover(&files, 1).unwrap().batches, expected);
+    }
+}
+
+/// An I/O error is not the end of a log.
+#[test]
+fn a_log_that_cannot_be_read_is_an_error() {
+    let mut store = Store::new();
+    store.run("WWRW");
+    let vfs = on_disk(&store.killed());
+    vfs.remove(&path(4)).unwrap();
+    vfs.create_dir(&path(4)).unwrap();
+    let ends = BTreeMap::new();
+    let needed = Needed {
+        dir: Path::new(""),
+        store_id: STORE,
+        oldest: 1,
+        ends: &ends,
+        present: &[1, 4],
+        salvage: true,
+    };
+    assert!(matches!(plan(&vfs, &needed), Err(Error::Io { .. })));
+}

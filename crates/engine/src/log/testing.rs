@@ -1,0 +1,248 @@
+//! For tests: a file system that writes down what is asked of it, and every disk that a power cut
+//! could leave of that.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use trommel_vfs::{Access, DirEntry, FileLock, MemoryVfs, ReadFile, Vfs, WriteFile};
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Op {
+    Create(PathBuf),
+    Append(PathBuf, Vec<u8>),
+    Sync(PathBuf),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+    SyncDir,
+}
+
+/// A file system in memory that records all changes, and fails one of them if asked to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorder {
+    inner: MemoryVfs,
+    ops: Arc<Mutex<Vec<Op>>>,
+    /// The change, counted from 0, that fails.
+    pub(crate) fail_at: Arc<Mutex<Option<usize>>>,
+}
+
+impl Recorder {
+    pub(crate) fn ops(&self) -> Vec<Op> {
+        self.ops.lock().unwrap().clone()
+    }
+
+    fn note(&self, op: Op) -> io::Result<()> {
+        let mut ops = self.ops.lock().unwrap();
+        ops.push(op);
+        match *self.fail_at.lock().unwrap() {
+            Some(at) if at + 1 == ops.len() => Err(io::Error::other("planted failure")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Vfs for Recorder {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.note(Op::Create(path.to_path_buf()))?;
+        let file = self.inner.create(path)?;
+        Ok(Box::new(RecordedFile { file, path: path.to_path_buf(), vfs: self.clone() }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.inner.open(path, access)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.note(Op::Rename(from.to_path_buf(), to.to_path_buf()))?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)?;
+        self.note(Op::Remove(path.to_path_buf()))
+    }
+
+    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.note(Op::SyncDir)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct RecordedFile {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    vfs: Recorder,
+}
+
+impl WriteFile for RecordedFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.vfs.note(Op::Append(self.path.clone(), bytes.to_vec()))?;
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.vfs.note(Op::Sync(self.path.clone()))?;
+        self.file.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+/// One file when the power goes: its appends, and how much of it was synced.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileAtCrash {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) synced: usize,
+    /// Lengths after each append that is not synced, the synced length first.
+    pub(crate) versions: Vec<usize>,
+}
+
+impl FileAtCrash {
+    fn append(&mut self, bytes: &[u8]) {
+        if self.versions.is_empty() {
+            self.versions.push(0);
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.versions.push(self.bytes.len());
+    }
+
+    fn sync(&mut self) {
+        self.synced = self.bytes.len();
+        self.versions = vec![self.synced];
+    }
+
+    /// The sectors that hold unsynced bytes: where each begins (behind the synced bytes) and ends.
+    pub(crate) fn sectors(&self) -> Vec<(usize, usize)> {
+        let mut sectors = Vec::new();
+        let mut from = self.synced;
+        while from < self.bytes.len() {
+            let end = ((from / 512 + 1) * 512).min(self.bytes.len());
+            sectors.push((from, end));
+            from = end;
+        }
+        sectors
+    }
+
+    /// In how many states each sector may be found: as each append left it, or as it was synced.
+    pub(crate) fn states(&self) -> Vec<usize> {
+        self.sectors().iter().map(|sector| self.lengths_of(*sector).len()).collect()
+    }
+
+    fn lengths_of(&self, (from, to): (usize, usize)) -> Vec<usize> {
+        let mut lengths: Vec<usize> =
+            self.versions.iter().map(|length| (*length).clamp(from, to)).collect();
+        lengths.dedup();
+        lengths
+    }
+
+    /// The file with each unsynced sector in the chosen state, and `length` bytes long.
+    pub(crate) fn image(&self, choice: &[usize], length: usize) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (sector, state) in self.sectors().into_iter().zip(choice) {
+            let kept = self.lengths_of(sector)[*state];
+            bytes[kept..sector.1].fill(0);
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Lengths at which the file may be found: all of it, what was synced, and around every
+    /// sector's and every append's end between them.
+    pub(crate) fn lengths(&self) -> Vec<usize> {
+        let ends = self.sectors().into_iter().map(|(_, end)| end);
+        let marks = ends.chain(self.versions.iter().copied()).chain([self.synced]);
+        let mut lengths: Vec<usize> =
+            marks.flat_map(|at| [at.saturating_sub(1), at, at + 1]).collect();
+        lengths.retain(|length| (self.synced..=self.bytes.len()).contains(length));
+        lengths.sort_unstable();
+        lengths.dedup();
+        lengths
+    }
+}
+
+/// The files after the first `count` of `ops`. Directory entries are taken as durable.
+pub(crate) fn at_crash(ops: &[Op], count: usize) -> BTreeMap<PathBuf, FileAtCrash> {
+    let mut files: BTreeMap<PathBuf, FileAtCrash> = BTreeMap::new();
+    for op in &ops[..count] {
+        match op {
+            Op::Create(path) => drop(files.insert(path.clone(), FileAtCrash::default())),
+            Op::Append(path, bytes) => files.get_mut(path).unwrap().append(bytes),
+            Op::Sync(path) => files.get_mut(path).unwrap().sync(),
+            Op::Rename(from, to) => {
+                let file = files.remove(from).unwrap();
+                files.insert(to.clone(), file);
+            }
+            Op::Remove(path) => drop(files.remove(path)),
+            Op::SyncDir => {}
+        }
+    }
+    files
+}
+
+/// All ways to choose one of `states[i]` states for each i, or (if there are more than `limit`)
+/// `limit` of them drawn from a fixed sequence, the two extremes among them.
+pub(crate) fn choices(states: &[usize], limit: usize) -> Vec<Vec<usize>> {
+    let total = states.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
+    if let Some(total) = total.filter(|total| *total <= limit) {
+        let nth = |mut index: usize| {
+            states
+                .iter()
+                .map(|n| {
+                    let state = index % n;
+                    index /= n;
+                    state
+                })
+                .collect()
+        };
+        return (0..total).map(nth).collect();
+    }
+    let mut random = Random(states.len() as u64 + limit as u64);
+    let mut all = vec![vec![0; states.len()], states.iter().map(|n| n - 1).collect()];
+    all.extend((2..limit).map(|_| states.iter().map(|n| random.below(*n)).collect()));
+    all
+}
+
+/// A fixed sequence of numbers (Marsaglia's xorshift).
+#[derive(Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 11) as usize % bound
+    }
+}
+
+/// A file system that holds these files.
+pub(crate) fn disk<'a>(files: impl IntoIterator<Item = (&'a Path, &'a [u8])>) -> MemoryVfs {
+    let vfs = MemoryVfs::new();
+    for (path, bytes) in files {
+        vfs.create(path).unwrap().append(bytes).unwrap();
+    }
+    vfs
+}

@@ -15,6 +15,7 @@
 mod content;
 mod disk;
 mod error;
+mod machine;
 mod memory;
 mod sim;
 mod tree;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use disk::DiskVfs;
 pub use error::{PathError, os_error};
+pub use machine::memory_bytes;
 pub use memory::MemoryVfs;
 pub use sim::{
     Data, Entries, Failure, Fault, Image, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
@@ -91,6 +93,12 @@ pub trait Vfs: Debug + Send + Sync {
     /// owner, in this process or another, holds it. Released when the value is dropped. The file
     /// must never be removed: whoever locks its successor would be a second owner.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// As [`Vfs::lock`], but creates nothing: `NotFound` if there is no such file.
+    fn lock_existing(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        drop(self.open(path, Access::Buffered)?);
+        self.lock(path)
+    }
 
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

@@ -13,6 +13,7 @@
 
 pub(crate) mod cut;
 pub(crate) mod in_progress;
+pub(crate) mod job;
 mod key_range;
 pub(crate) mod merge;
 pub(crate) mod older;

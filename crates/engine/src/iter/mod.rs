@@ -1,3 +1,7 @@
-//! Walking over several sources as one.
+//! Cursors over cursors: the merge of all sources, and what is visible of it.
 
+pub(crate) mod level;
 pub(crate) mod merge;
+pub(crate) mod range;
+pub(crate) mod source;
+pub(crate) mod visible;

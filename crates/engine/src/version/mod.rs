@@ -7,10 +7,12 @@
 //! 3. For any key, what lies in an upper level is newer than what lies in a deeper one; within
 //!    level 0, what lies in an earlier table is newer.
 
+mod table_cache;
 mod table_file;
 
 use std::sync::Arc;
 
+pub(crate) use table_cache::TableCache;
 pub(crate) use table_file::{TableFile, TableMeta};
 
 /// Levels of a tree, level 0 included.

@@ -1,6 +1,14 @@
-//! One table of a version: what the manifest knows of it.
+//! One table of a version: what the manifest knows of it, its reader once it was opened, and its
+//! end: when no version holds it any more, its file is queued for removal.
 
 use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::table_cache::OpenTable;
+use crate::files::Graveyard;
+use arc_swap::ArcSwapOption;
 
 /// What the manifest records of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,23 +46,68 @@ impl TableMeta {
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         *self.smallest <= *largest && *smallest <= *self.largest
     }
+
+    /// Whether `key` lies in the table's key range.
+    #[inline]
+    pub(crate) fn may_hold(&self, key: &[u8]) -> bool {
+        *self.smallest <= *key && *key <= *self.largest
+    }
 }
 
 /// A table of the store, shared by all versions that hold it.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     meta: TableMeta,
+    /// The open reader; emptied when too many are open.
+    pub(super) reader: ArcSwapOption<OpenTable>,
+    /// Whether the reader was asked for since the table cache last looked.
+    pub(super) used: AtomicBool,
+    /// Set once the manifest has durably forgotten the table: where its file goes.
+    obsolete: OnceLock<(PathBuf, Arc<Graveyard>)>,
 }
 
 impl TableFile {
     /// A table that nothing has been read from yet.
     pub(crate) fn new(meta: TableMeta) -> Self {
-        Self { meta }
+        Self {
+            meta,
+            reader: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+            obsolete: OnceLock::new(),
+        }
     }
 
     /// What the manifest records of it.
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
+    }
+
+    /// Its reader if it is open, without opening it.
+    pub(crate) fn open_reader(&self) -> Option<Arc<OpenTable>> {
+        self.reader.load_full()
+    }
+
+    /// Has the file removed once nobody holds the table. The manifest must have durably
+    /// forgotten it.
+    pub(crate) fn retire(&self, path: PathBuf, graveyard: &Arc<Graveyard>) {
+        let _ = self.obsolete.set((path, Arc::clone(graveyard)));
+    }
+
+    /// Notes that the reader is in use, writing only where that was not known.
+    #[inline]
+    pub(super) fn touch(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        if let Some((path, graveyard)) = self.obsolete.take() {
+            self.reader.store(None);
+            graveyard.add(path);
+        }
     }
 }
 

@@ -1,0 +1,264 @@
+//! Several writes that take effect together or not at all.
+//!
+//! A batch is kept in the form in which the log stores it, so committing it copies bytes and
+//! decodes nothing: a count, then each operation as `kind, varint key length, [varint value
+//! length,] key, [value]`. The format is part of `docs/format/log.md`.
+
+use trommel_base::codec::{put_u32, put_varint};
+use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+use crate::error::{Error, Result};
+
+/// Largest encoded batch, in bytes: one value of the largest size and some more.
+pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
+/// Bytes of the operation count at the head of an encoded batch.
+const COUNT_BYTES: usize = 4;
+
+/// Puts and deletes that become visible together, and durable together or not at all.
+///
+/// ```
+/// let mut batch = trommel::WriteBatch::new();
+/// batch.put(b"from", b"90").put(b"to", b"110").delete(b"pending");
+/// assert_eq!(batch.len(), 3);
+/// ```
+#[derive(Debug, Clone)]
+pub struct WriteBatch {
+    encoded: Vec<u8>,
+    count: u32,
+    /// The first thing wrong with an operation; reported when the batch is written.
+    fault: Option<Error>,
+}
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty batch with room for about `bytes` of keys and values.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
+        put_u32(&mut encoded, 0);
+        Self { encoded, count: 0, fault: None }
+    }
+
+    /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
+    ///
+    /// A key above 65,535 bytes or a value above 1 GiB makes the write of the batch fail, before
+    /// anything is changed.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.push(EntryKind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes `key`, whether or not it is there.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.push(EntryKind::Delete, key.as_ref(), &[])
+    }
+
+    fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+        if let Err(fault) = check_sizes(key, value) {
+            self.fault.get_or_insert(fault);
+            return self;
+        }
+        let bytes = self.encoded.len() + key.len() + value.len() + 11;
+        if bytes > MAX_BATCH_BYTES || self.count == u32::MAX {
+            self.fault.get_or_insert(Error::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
+            return self;
+        }
+        encode_operation(&mut self.encoded, kind, key, value);
+        self.count += 1;
+        self
+    }
+
+    /// Forgets all operations, keeping the memory.
+    pub fn clear(&mut self) {
+        self.encoded.truncate(COUNT_BYTES);
+        self.count = 0;
+        self.fault = None;
+    }
+
+    /// Operations in the batch.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether it holds no operation.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Its encoded size in bytes: what it adds to the log, without the log's own framing.
+    pub fn encoded_bytes(&self) -> usize {
+        self.encoded.len()
+    }
+
+    /// The batch as the log stores it.
+    pub(crate) fn seal(mut self) -> Result<SealedBatch> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        self.encoded[..COUNT_BYTES].copy_from_slice(&self.count.to_le_bytes());
+        Ok(SealedBatch { encoded: self.encoded, count: self.count })
+    }
+}
+
+fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() > MAX_KEY_BYTES {
+        return Err(Error::KeyTooLong { bytes: key.len() });
+    }
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(Error::ValueTooLong { bytes: value.len() });
+    }
+    Ok(())
+}
+
+fn encode_operation(out: &mut Vec<u8>, kind: EntryKind, key: &[u8], value: &[u8]) {
+    out.push(kind as u8);
+    put_varint(out, key.len() as u64);
+    if kind == EntryKind::Put {
+        put_varint(out, value.len() as u64);
+    }
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+}
+
+/// A batch whose every size was checked, ready for the log.
+#[derive(Debug)]
+pub(crate) struct SealedBatch {
+    encoded: Vec<u8>,
+    count: u32,
+}
+
+impl SealedBatch {
+    /// A batch of one operation, encoded at once.
+    pub(crate) fn single(kind: EntryKind, key: &[u8], value: &[u8]) -> Result<Self> {
+        check_sizes(key, value)?;
+        let mut encoded = Vec::with_capacity(COUNT_BYTES + 9 + key.len() + value.len());
+        put_u32(&mut encoded, 1);
+        encode_operation(&mut encoded, kind, key, value);
+        Ok(Self { encoded, count: 1 })
+    }
+
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn operations(&self) -> Operations<'_> {
+        // Our own encoding: the count is there.
+        Operations { rest: Decoder::new(&self.encoded[COUNT_BYTES..]), left: self.count }
+    }
+}
+
+/// One operation of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Operation<'a> {
+    pub(crate) kind: EntryKind,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// The operations of an encoded batch, in order. Total: bytes from a log give operations or
+/// `None` where the batch cannot have been written by a [`WriteBatch`].
+#[derive(Debug, Clone)]
+pub(crate) struct Operations<'a> {
+    rest: Decoder<'a>,
+    left: u32,
+}
+
+impl<'a> Operations<'a> {
+    /// Reads the count of a batch that came from a log.
+    pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
+        let mut rest = Decoder::new(encoded);
+        let left = rest.u32()?;
+        Some(Self { rest, left })
+    }
+
+    /// Operations not yet read, by the batch's own count.
+    pub(crate) fn left(&self) -> u32 {
+        self.left
+    }
+
+    fn operation(&mut self) -> Option<Operation<'a>> {
+        let kind = EntryKind::from_u8(self.rest.u8()?)?;
+        let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
+        let value_bytes = match kind {
+            EntryKind::Put => self.rest.length(MAX_VALUE_BYTES)?,
+            EntryKind::Delete => 0,
+        };
+        let key = self.rest.take(key_bytes)?;
+        let value = self.rest.take(value_bytes)?;
+        Some(Operation { kind, key, value })
+    }
+}
+
+impl<'a> Iterator for Operations<'a> {
+    /// `None` inside means the bytes are not a batch.
+    type Item = Option<Operation<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return (!self.rest.is_empty()).then(|| {
+                self.rest = Decoder::new(&[]);
+                None
+            });
+        }
+        let operation = self.operation();
+        self.left = if operation.is_some() { self.left - 1 } else { 0 };
+        if operation.is_none() {
+            self.rest = Decoder::new(&[]);
+        }
+        Some(operation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(bytes: &[u8]) -> Option<Vec<(EntryKind, Vec<u8>, Vec<u8>)>> {
+        Operations::decode(bytes)?
+            .map(|op| op.map(|op| (op.kind, op.key.to_vec(), op.value.to_vec())))
+            .collect()
+    }
+
+    #[test]
+    fn a_batch_comes_back_from_its_encoding() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"", b"").put(b"k", vec![7; 300]).delete(b"gone");
+        let sealed = batch.clone().seal().unwrap();
+        let expected = vec![
+            (EntryKind::Put, vec![], vec![]),
+            (EntryKind::Put, b"k".to_vec(), vec![7; 300]),
+            (EntryKind::Delete, b"gone".to_vec(), vec![]),
+        ];
+        assert_eq!(decode(sealed.encoded()), Some(expected));
+        assert_eq!(sealed.operations().left(), 3);
+        for len in 0..sealed.encoded().len() {
+            assert_eq!(decode(&sealed.encoded()[..len]), None, "cut to {len}");
+        }
+        let mut longer = sealed.encoded().to_vec();
+        longer.push(0);
+        assert_eq!(decode(&longer), None, "a byte too many");
+        batch.clear();
+        assert!(batch.is_empty());
+        assert_eq!(decode(batch.seal().unwrap().encoded()), Some(vec![]));
+    }
+
+    #[test]
+    fn a_key_too_long_fails_the_whole_batch() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"fine", b"1").put(vec![0; MAX_KEY_BYTES + 1], b"2").put(b"also fine", b"3");
+        assert!(matches!(batch.seal(), Err(Error::KeyTooLong { bytes }) if bytes == 65_536));
+        assert!(SealedBatch::single(EntryKind::Put, &vec![0; MAX_KEY_BYTES], b"").is_ok());
+    }
+}

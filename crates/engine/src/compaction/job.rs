@@ -1,0 +1,107 @@
+//! The worker that runs a plan. It makes no choices: what to merge the planner decided, what to
+//! drop [`DropRule`] says, where to cut [`OutputCutter`] says.
+
+use std::sync::Arc;
+
+use trommel_base::Cursor;
+use trommel_sstable::ScanOptions;
+
+use super::cut::OutputCutter;
+use super::in_progress::JobId;
+use super::merge::{DropRule, Verdict};
+use super::older::OlderData;
+use super::plan::Plan;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::iter::level::LevelCursor;
+use crate::iter::merge::MergeCursor;
+use crate::iter::source::Source;
+use crate::manifest::edit::VersionEdit;
+use crate::output::Outputs;
+use crate::version::{TableFile, TableMeta};
+
+/// Bytes that a merge reads ahead of each input.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+impl Engine {
+    /// Runs a plan and installs its outcome.
+    pub(crate) fn run_compaction(&self, plan: &Plan, id: JobId) -> Result<()> {
+        let start = crate::env::now();
+        if plan.trivial_move {
+            self.install(edit(plan, metas(&plan.upper)), Some(id), None)?;
+            self.stalls.count_move();
+            return Ok(());
+        }
+        let mut outputs = Outputs::new(self, plan.output_level, self.version());
+        self.merge(plan, &mut outputs)?;
+        let tables = outputs.finish()?;
+        let written = tables.iter().map(|table| table.file_bytes).sum();
+        self.install(edit(plan, tables), Some(id), None)?;
+        outputs.keep();
+        self.stalls.count_compaction(plan.input_bytes(), written);
+        crate::events::compacted(plan, written, start.elapsed());
+        Ok(())
+    }
+
+    fn merge(&self, plan: &Plan, outputs: &mut Outputs<'_>) -> Result<()> {
+        // The snapshots are listed before the inputs are read: one taken later sees, of every
+        // key, a version that is kept.
+        let mut rule = DropRule::new(self.snapshots.live());
+        let mut older = OlderData::new(&self.version(), plan);
+        let options = self.options.load().compaction();
+        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options);
+        let mut merged = MergeCursor::new(self.inputs(plan)?);
+        merged.seek_to_first()?;
+        while let Some(entry) = merged.entry() {
+            let older_exists = || older.may_exist(entry.key, |_| true);
+            if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
+                let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
+                if cut {
+                    outputs.close_table()?;
+                }
+                outputs.add(entry)?;
+            }
+            merged.next()?;
+        }
+        Ok(())
+    }
+
+    /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
+    fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
+        let scan = ScanOptions {
+            fill_cache: false,
+            read_ahead_bytes: READ_AHEAD_BYTES,
+            check_order: true,
+        };
+        let level = |tables: &[Arc<TableFile>]| {
+            Source::Level(LevelCursor::new(tables.to_vec(), Arc::clone(&self.tables), scan))
+        };
+        let mut sources = Vec::with_capacity(plan.upper.len() + 1);
+        if plan.level == 0 {
+            for table in &plan.upper {
+                sources.push(Source::Table(self.tables.reader(table)?.cursor(scan)));
+            }
+        } else {
+            sources.push(level(&plan.upper));
+        }
+        if !plan.lower.is_empty() {
+            sources.push(level(&plan.lower));
+        }
+        Ok(sources)
+    }
+}
+
+fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {
+    tables.iter().map(|table| table.meta().clone()).collect()
+}
+
+/// The edit that replaces a plan's inputs by `outputs`.
+fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
+    let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
+    let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));
+    VersionEdit {
+        removed: upper.chain(lower).collect(),
+        added: outputs.into_iter().map(|table| (plan.output_level as u8, table)).collect(),
+        ..VersionEdit::default()
+    }
+}

@@ -1,0 +1,273 @@
+//! What happened, counted without slowing what happens.
+//!
+//! Every thread that uses a store gets a [`Shard`] of its own, and is the only one to write to
+//! it: an increment is a load, an add and a store of memory that no other core holds, with no
+//! locked instruction. A report adds the shards up. When a thread ends its shard keeps its counts
+//! and is handed to the next new thread.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use trommel_filter::FilterKind;
+
+use crate::sync::lock;
+use crate::version::LEVELS;
+
+/// Filter kinds that are counted apart.
+pub(crate) const KINDS: [FilterKind; 5] = [
+    FilterKind::None,
+    FilterKind::Standard,
+    FilterKind::Blocked,
+    FilterKind::Paired,
+    FilterKind::Ribbon,
+];
+
+fn kind_index(kind: FilterKind) -> usize {
+    KINDS.iter().position(|known| *known == kind).unwrap_or(0)
+}
+
+/// A count with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`. Called by the shard's own thread only.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A sum of fractions with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Sum(AtomicU64);
+
+impl Sum {
+    #[inline]
+    pub(crate) fn add(&self, x: f64) {
+        self.0.store((f64::from_bits(self.0.load(Relaxed)) + x).to_bits(), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
+/// What the filters of one kind on one level did.
+#[derive(Debug, Default)]
+pub(crate) struct FilterCell {
+    /// Said no.
+    pub(crate) negatives: Count,
+    /// Said maybe, and the table had no entry for the key.
+    pub(crate) false_positives: Count,
+    /// Said maybe, and the table had one.
+    pub(crate) true_positives: Count,
+    /// The filter's own expected rate, added at each probe for a key that was not there.
+    pub(crate) expected: Sum,
+}
+
+macro_rules! shard {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counts of one thread.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Shard {
+            $($(#[$doc])* pub(crate) $name: Count,)*
+            filters: [[FilterCell; KINDS.len()]; LEVELS],
+            in_use: AtomicBool,
+        }
+
+        /// The counts of all threads together.
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Totals {
+            $(pub(crate) $name: u64,)*
+            pub(crate) filters: [[FilterTotals; KINDS.len()]; LEVELS],
+        }
+
+        impl Totals {
+            fn add(&mut self, shard: &Shard) {
+                $(self.$name += shard.$name.get();)*
+                for (sums, cells) in self.filters.iter_mut().zip(&shard.filters) {
+                    for (sum, cell) in sums.iter_mut().zip(cells) {
+                        sum.negatives += cell.negatives.get();
+                        sum.false_positives += cell.false_positives.get();
+                        sum.true_positives += cell.true_positives.get();
+                        sum.expected += cell.expected.get();
+                    }
+                }
+            }
+
+            fn subtract(&mut self, earlier: &Self) {
+                $(self.$name -= earlier.$name;)*
+                for (sums, bases) in self.filters.iter_mut().zip(&earlier.filters) {
+                    for (sum, base) in sums.iter_mut().zip(bases) {
+                        sum.negatives -= base.negatives;
+                        sum.false_positives -= base.false_positives;
+                        sum.true_positives -= base.true_positives;
+                        sum.expected -= base.expected;
+                    }
+                }
+            }
+        }
+    };
+}
+
+shard! {
+    /// Keys looked up.
+    gets,
+    /// Keys found.
+    found,
+    /// Data blocks read from files.
+    block_reads,
+    /// Bytes of those.
+    block_read_bytes,
+    /// Data blocks found in the cache.
+    cache_hits,
+    /// Operations written by users.
+    writes,
+    /// Bytes of their keys and values.
+    user_bytes,
+    /// Groups of batches committed.
+    commits,
+    /// Bytes written to the log.
+    log_bytes,
+    /// Times the log was made durable for a write.
+    log_syncs,
+}
+
+impl Shard {
+    #[inline]
+    pub(crate) fn filter(&self, level: usize, kind: FilterKind) -> &FilterCell {
+        &self.filters[level][kind_index(kind)]
+    }
+}
+
+/// What the filters of one kind on one level did, all threads together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilterTotals {
+    pub(crate) negatives: u64,
+    pub(crate) false_positives: u64,
+    pub(crate) true_positives: u64,
+    pub(crate) expected: f64,
+}
+
+/// All shards of one store.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    id: u64,
+    shards: Mutex<Vec<Arc<Shard>>>,
+    baseline: Mutex<Totals>,
+}
+
+/// The shards of the current thread, one for each store it uses.
+struct OwnShards(Vec<(u64, Arc<Shard>)>);
+
+impl Drop for OwnShards {
+    fn drop(&mut self) {
+        for (_, shard) in &self.0 {
+            shard.in_use.store(false, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<OwnShards> = const { RefCell::new(OwnShards(Vec::new())) };
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            shards: Mutex::default(),
+            baseline: Mutex::default(),
+        }
+    }
+
+    /// Calls `count` with the current thread's shard. Must not be nested.
+    #[inline]
+    pub(crate) fn with<T>(&self, count: impl FnOnce(&Shard) -> T) -> T {
+        OWN.with_borrow_mut(|own| {
+            if let Some((_, shard)) = own.0.iter().find(|(id, _)| *id == self.id) {
+                return count(shard);
+            }
+            count(self.adopt(own))
+        })
+    }
+
+    #[cold]
+    fn adopt<'a>(&self, own: &'a mut OwnShards) -> &'a Shard {
+        // Stores that were closed left shards that nobody else holds.
+        own.0.retain(|(_, shard)| Arc::strong_count(shard) > 1);
+        let mut shards = lock(&self.shards);
+        let free = shards
+            .iter()
+            .find(|shard| !shard.in_use.swap(true, std::sync::atomic::Ordering::Acquire));
+        let shard = free.cloned().unwrap_or_else(|| {
+            let shard = Arc::new(Shard::default());
+            shard.in_use.store(true, Relaxed);
+            shards.push(Arc::clone(&shard));
+            shard
+        });
+        own.0.push((self.id, shard));
+        &own.0[own.0.len() - 1].1
+    }
+
+    fn sum(&self) -> Totals {
+        let mut totals = Totals::default();
+        for shard in lock(&self.shards).iter() {
+            totals.add(shard);
+        }
+        totals
+    }
+
+    /// What was counted since the last reset.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = self.sum();
+        totals.subtract(&lock(&self.baseline));
+        totals
+    }
+
+    /// Starts counting anew.
+    pub(crate) fn reset(&self) {
+        let now = self.sum();
+        *lock(&self.baseline) = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_all_threads_add_up_and_outlive_them() {
+        let counters = Arc::new(Counters::new());
+        for round in 1..=3 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..1000 {
+                            counters.with(|shard| {
+                                shard.gets.add(1);
+                                shard.filter(2, FilterKind::Paired).expected.add(0.5);
+                            });
+                        }
+                    });
+                }
+            });
+            assert_eq!(counters.totals().gets, round * 4000);
+        }
+        let paired = counters.totals().filters[2][3];
+        assert!((paired.expected - 6000.0).abs() < 1e-6);
+        let shards = counters.shards.lock().unwrap().len();
+        assert!(shards <= 12, "shards of ended threads are reused: {shards}");
+        counters.reset();
+        assert_eq!(counters.totals().gets, 0);
+    }
+}

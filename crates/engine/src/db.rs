@@ -1,0 +1,324 @@
+//! The handle to a store.
+
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use trommel_base::{EntryKind, Slice};
+
+use crate::batch::{SealedBatch, WriteBatch};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::filter_policy::FilterPolicy;
+use crate::iter::range::{Bounds, DbCursor, Range};
+use crate::maintenance::VerifyReport;
+use crate::options::{Options, WriteOptions};
+use crate::recovery::RecoveryReport;
+use crate::report::FilterReport;
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+use crate::sync::lock;
+
+/// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
+/// clone is dropped.
+///
+/// ```
+/// use trommel::{Db, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("data");
+/// let db = Db::open(&path, Options::default())?;
+/// db.put("apple", "red")?;
+/// db.put("pear", "green")?;
+/// assert_eq!(db.get("apple")?.unwrap(), b"red"[..]);
+/// assert_eq!(db.get("plum")?, None);
+/// let keys: Vec<_> = db.iter().map(|entry| Ok(entry?.0)).collect::<trommel::Result<_>>()?;
+/// assert_eq!(keys, [b"apple".as_slice(), b"pear".as_slice()]);
+/// db.close()?;
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+/// What all clones of a [`Db`] share; dropped, it closes the store.
+#[derive(Debug)]
+struct Handle {
+    engine: Arc<Engine>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Db {
+    /// Opens the store in `dir`, creating it if the directory is missing or empty.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where it is open elsewhere; [`Error::NotAStore`] where the directory
+    /// holds other things; [`Error::Corruption`] where a file is damaged, which leaves the
+    /// directory untouched; [`Error::Unsupported`] where it was written by a newer version.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let engine = Engine::open(dir.as_ref(), options)?;
+        let options = engine.options.load_full();
+        let handle = Handle { engine, threads: Mutex::default() };
+        let wanted = if options.read_only { 0 } else { options.background_threads };
+        for number in 0..wanted {
+            let engine = Arc::clone(&handle.engine);
+            let thread = std::thread::Builder::new()
+                .name(format!("trommel-{number}"))
+                .spawn(move || engine.work())
+                .map_err(|source| Error::io(dir.as_ref(), "starting a thread for", source))?;
+            lock(&handle.threads).push(thread);
+        }
+        Ok(Self { handle: Arc::new(handle) })
+    }
+
+    /// Opens the store in `dir` without writing anything. Several processes may do so at once,
+    /// but not beside one that writes. What the log holds is read into memory.
+    pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open(dir, options.read_only(true))
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
+    /// changed. After an error of the file system the write may or may not be there once the
+    /// store is opened again, and until then writes are refused.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Db::put`], with options of its own.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        let batch = SealedBatch::single(EntryKind::Put, key.as_ref(), value.as_ref())?;
+        self.engine().write(batch, options)
+    }
+
+    /// Deletes `key`, whether or not it is there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// As [`Db::delete`], with options of its own.
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+        let batch = SealedBatch::single(EntryKind::Delete, key.as_ref(), &[])?;
+        self.engine().write(batch, options)
+    }
+
+    /// Writes a batch: all of it or nothing, for readers as for crashes.
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, WriteOptions::default())
+    }
+
+    /// As [`Db::write`], with options of its own.
+    pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
+        self.engine().write(batch.seal()?, options)
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.engine().get(key.as_ref(), None)
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, and
+    /// no block is read twice.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.engine().multi_get(keys.iter().map(AsRef::as_ref).collect(), None)
+    }
+
+    /// Sets `key` to `value` unless it has a value; true if it was set. Atomic.
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.compare_and_set(key, None, Some(value.as_ref()))
+    }
+
+    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has
+    /// none); true if it was. Atomic.
+    pub fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        let batch = match new {
+            Some(value) => SealedBatch::single(EntryKind::Put, key, value)?,
+            None => SealedBatch::single(EntryKind::Delete, key, &[])?,
+        };
+        self.engine().write_if(WriteOptions::default(), || {
+            let current = self.engine().get(key, None)?;
+            Ok((current.as_deref() == expected).then_some(batch))
+        })
+    }
+
+    /// The store as it is now, kept readable for as long as the snapshot is held.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(self.engine())
+    }
+
+    /// All entries, in key order, as they are now.
+    pub fn iter(&self) -> Range {
+        self.engine().range(Bounds::all(), None)
+    }
+
+    /// The entries whose keys lie in `range`, as they are now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let newest_first = db.range("a"..="b").rev();
+    /// let keys: Vec<_> = newest_first.map(|entry| Ok(entry?.0)).collect::<trommel::Result<_>>()?;
+    /// assert_eq!(keys, [b"b", b"a"]);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+        self.engine().range(Bounds::of(&range), None)
+    }
+
+    /// The entries whose keys begin with `prefix`, as they are now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        self.engine().range(Bounds::prefix(prefix.as_ref()), None)
+    }
+
+    /// A cursor over the entries as they are now, which can be moved anywhere.
+    pub fn cursor(&self) -> Result<DbCursor> {
+        Ok(DbCursor::new(self.engine().cursor(None)?))
+    }
+
+    /// Writes what is in memory out to tables, and waits until that is done.
+    pub fn flush(&self) -> Result<()> {
+        self.engine().flush()
+    }
+
+    /// Makes every write so far durable.
+    pub fn sync(&self) -> Result<()> {
+        self.engine().sync()
+    }
+
+    /// Compacts the keys in `range` down to the last level, as they were written so far, dropping
+    /// all that nobody can see any more; waits until that is done.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let bounds = Bounds::of(&range);
+        self.engine().compact(&bounds.from, bounds.to.as_deref())
+    }
+
+    /// As [`Db::compact_range`], for all keys.
+    pub fn compact_all(&self) -> Result<()> {
+        self.engine().compact(&[], None)
+    }
+
+    /// Waits until no memtable waits to be written out and no compaction runs or is needed.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine().wait_idle()
+    }
+
+    /// Lets no compaction start until [`Db::resume_compaction`] was called as often; waits for
+    /// those that run. Writers are not held up by what compaction then leaves undone.
+    pub fn pause_compaction(&self) -> Result<()> {
+        self.engine().pause_compaction()
+    }
+
+    /// Takes back one [`Db::pause_compaction`].
+    pub fn resume_compaction(&self) {
+        self.engine().resume_compaction();
+    }
+
+    /// Reads every byte of every file, checks every checksum and order, and asks every table's
+    /// filter for every key of the table.
+    ///
+    /// # Errors
+    /// The first damage found: [`Error::Corruption`] names file and offset.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.engine().verify()
+    }
+
+    /// Makes `dir`, which must not exist, a store of its own that holds what this one holds now.
+    /// Its tables are hard links where both lie on one file system.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.engine().checkpoint(dir.as_ref())
+    }
+
+    /// About how many bytes of files hold the keys in `range`, without what is in memory.
+    pub fn approximate_bytes<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.engine().approximate_bytes(&Bounds::of(&range))
+    }
+
+    /// Changes options of the live store. What cannot change while it is open (the file system,
+    /// read mode, log, number of threads and files, and how it was opened) stays as it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.set_options(|options| options.background_bytes_per_second(Some(32 << 20)))?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
+        self.engine().set_options(change)
+    }
+
+    /// Changes which filters new tables get; tables that exist keep theirs.
+    pub fn set_filters(&self, filters: FilterPolicy) -> Result<()> {
+        self.set_options(|options| options.filters(filters))
+    }
+
+    /// What the store has done and what it holds.
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// What each level's filters did since the counters were reset, beside what theory predicts.
+    pub fn filter_report(&self) -> FilterReport {
+        self.engine().filter_report()
+    }
+
+    /// Starts the counters of lookups, writes and filters anew.
+    pub fn reset_stats(&self) {
+        self.engine().counters.reset();
+    }
+
+    /// What opening the store found and did.
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.engine().recovery
+    }
+
+    /// Closes the store, for all clones of the handle, and returns what dropping it would have
+    /// to swallow. Everything written is then durable. Compactions that run are finished first.
+    pub fn close(self) -> Result<()> {
+        self.handle.close()
+    }
+}
+
+impl Handle {
+    fn close(&self) -> Result<()> {
+        let closed = self.engine.close();
+        self.engine.background.shut_down();
+        for thread in lock(&self.threads).drain(..) {
+            if thread.join().is_err() {
+                self.engine.poison(Error::option("a background thread panicked"));
+            }
+        }
+        closed.and(self.engine.finish_manifest())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}

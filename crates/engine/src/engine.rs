@@ -1,0 +1,145 @@
+//! The store itself: what all handles, snapshots and background threads share.
+//!
+//! Locks, in the order in which they may be taken: `leader` (the head of the write queue),
+//! `manifest` (who installs a new version), `background.state` (what is running), `view_change`
+//! (who replaces the view). Readers take none of them.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use arc_swap::ArcSwap;
+use trommel_memtable::ArenaPool;
+use trommel_sstable::BlockCache;
+use trommel_vfs::{FileLock, Vfs};
+
+use crate::background::Background;
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::files::Graveyard;
+use crate::install::Manifest;
+use crate::options::Options;
+use crate::recovery::RecoveryReport;
+use crate::snapshots::Snapshots;
+use crate::stats::Stalls;
+use crate::sync::lock;
+use crate::version::{TableCache, Version};
+use crate::view::View;
+use crate::write::{Leader, Queue, RotatedLogs};
+
+/// A store, opened.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    // Never change after opening.
+    pub(crate) dir: PathBuf,
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) store_id: u64,
+    pub(crate) recovery: RecoveryReport,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) tables: Arc<TableCache>,
+    pub(crate) arenas: Arc<ArenaPool>,
+    pub(crate) graveyard: Arc<Graveyard>,
+    pub(crate) counters: Counters,
+    pub(crate) stalls: Stalls,
+
+    // Replaced as a whole.
+    pub(crate) options: ArcSwap<Options>,
+    pub(crate) view: ArcSwap<View>,
+    pub(crate) view_change: Mutex<()>,
+
+    // The write path.
+    pub(crate) queue: Queue,
+    pub(crate) leader: Mutex<Leader>,
+    pub(crate) rotated: RotatedLogs,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) publishing: Mutex<()>,
+    pub(crate) published: Condvar,
+
+    // Files over time.
+    pub(crate) next_file_number: AtomicU64,
+    /// None in a read-only store.
+    pub(crate) manifest: Mutex<Option<Manifest>>,
+    pub(crate) background: Background,
+    /// Bytes of compaction debt of the current version.
+    pub(crate) debt: AtomicU64,
+
+    // Ends.
+    pub(crate) poison: OnceLock<Arc<Error>>,
+    pub(crate) closed: OnceLock<()>,
+    /// Released when the store is closed.
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Engine {
+    /// A number that no file of this store has had.
+    pub(crate) fn new_file_number(&self) -> u64 {
+        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why a write would be refused, if it would.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if let Some(first) = self.poisoned() {
+            return Err(Error::Poisoned { first });
+        }
+        if self.options.load().read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.check_open()
+    }
+
+    /// An error if the store was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closed.get() {
+            None => Ok(()),
+            Some(()) => Err(Error::Closed),
+        }
+    }
+
+    /// The failure after which writes are refused, if there was one.
+    pub(crate) fn poisoned(&self) -> Option<Arc<Error>> {
+        self.poison.get().cloned()
+    }
+
+    /// Refuses all writes from now on, because of `error`, which is returned.
+    ///
+    /// Called where something that was to be made durable may not be: nothing acknowledged later
+    /// may depend on it, so nothing is acknowledged later.
+    pub(crate) fn poison(&self, error: Error) -> Error {
+        let first = self.poison.set(Arc::new(error.clone())).is_ok();
+        if first {
+            crate::events::poisoned(&error);
+        }
+        {
+            let _order = lock(&self.publishing);
+            self.published.notify_all();
+        }
+        self.background.wake();
+        error
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    pub(crate) fn replace_view(&self, change: impl FnOnce(&View) -> View) {
+        let _one_at_a_time = lock(&self.view_change);
+        let changed = change(&self.view.load());
+        self.view.store(Arc::new(changed));
+        self.share_memory();
+    }
+
+    /// The current version.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.view.load().version)
+    }
+
+    /// Gives the block cache what memtables and open tables leave of the memory limit.
+    pub(crate) fn share_memory(&self) {
+        let options = self.options.load();
+        let Some(limit) = options.memory_limit else { return };
+        let view = self.view.load();
+        let taken = view.memtable_bytes() as u64
+            + self.memtable_limit(&options)
+            + self.tables.pinned_bytes()
+            + self.arenas.idle_bytes() as u64;
+        let wanted = options.cache_bytes.unwrap_or(limit);
+        self.blocks.set_capacity(limit.saturating_sub(taken).min(wanted));
+    }
+}

@@ -1,0 +1,226 @@
+//! What can go wrong, told by what the caller can do next.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel_base::Corruption;
+
+/// The result of almost every call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Try again, later or elsewhere: the store and its data are well.
+    Retry,
+    /// Mend the call: an argument or option is wrong, nothing was changed.
+    Usage,
+    /// Close the store, mend what the text names (a full or failing disk), and open it again.
+    Reopen,
+    /// A file is damaged: restore it from a backup, or salvage what can be read.
+    RestoreData,
+    /// The files were written by a newer version: use that one.
+    Upgrade,
+}
+
+/// Why a call failed. Clones share their source.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    Io {
+        /// The file or directory.
+        file: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A file is damaged.
+    Corruption(Corruption),
+    /// A file needs a feature that this version does not have.
+    Unsupported {
+        /// The file.
+        file: PathBuf,
+        /// What it needs.
+        what: String,
+    },
+    /// Another owner has the store open.
+    Locked {
+        /// The store's directory.
+        dir: PathBuf,
+    },
+    /// The directory holds other things, and no store.
+    NotAStore {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found or missed.
+        what: String,
+    },
+    /// An option cannot be used.
+    InvalidOption {
+        /// What is wrong with which option, and what would be right.
+        what: String,
+    },
+    /// A key is longer than 65,535 bytes.
+    KeyTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A value is longer than 1 GiB.
+    ValueTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A batch is larger than its limit.
+    BatchTooLarge {
+        /// Its encoded size in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The store was opened read-only.
+    ReadOnly,
+    /// The store was closed.
+    Closed,
+    /// An earlier write failed, so later ones are refused; reads go on. Opening the store again
+    /// clears it.
+    Poisoned {
+        /// The failure that came first.
+        first: Arc<Error>,
+    },
+}
+
+impl Error {
+    /// What the caller can do next.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Locked { .. } => ErrorKind::Retry,
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => ErrorKind::Usage,
+                _ => ErrorKind::Reopen,
+            },
+            Self::Poisoned { .. } | Self::Closed => ErrorKind::Reopen,
+            Self::Corruption(_) => ErrorKind::RestoreData,
+            Self::Unsupported { .. } => ErrorKind::Upgrade,
+            Self::NotAStore { .. }
+            | Self::InvalidOption { .. }
+            | Self::KeyTooLong { .. }
+            | Self::ValueTooLong { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::ReadOnly => ErrorKind::Usage,
+        }
+    }
+
+    pub(crate) fn io(file: &Path, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { file: file.to_path_buf(), doing, source: Arc::new(source) }
+    }
+
+    /// A rule of ours that does not hold, found before anything of it was written.
+    pub(crate) fn internal(dir: &Path, what: String) -> Self {
+        let what =
+            format!("a change to the list of tables breaks its rules ({what}); please report this");
+        Self::Corruption(Corruption::new(dir, 0, what))
+    }
+
+    pub(crate) fn option(what: impl Into<String>) -> Self {
+        Self::InvalidOption { what: what.into() }
+    }
+
+    /// Whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { file, doing, source } => {
+                write!(f, "{doing} {} failed: {source}", file.display())?;
+                match source.kind() {
+                    io::ErrorKind::StorageFull => {
+                        write!(f, " (free some space, then open the store again)")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Corruption(damage) => write!(
+                f,
+                "{damage} (restore the file from a backup, or copy what can still be read \
+                 with a salvage open)"
+            ),
+            Self::Unsupported { file, what } => {
+                write!(f, "{} needs a newer version of trommel: {what}", file.display())
+            }
+            Self::Locked { dir } => write!(
+                f,
+                "{} is open elsewhere: close it in the other process (or drop the other handle \
+                 in this one), then try again",
+                dir.display()
+            ),
+            Self::NotAStore { dir, what } => write!(f, "{} is not a store: {what}", dir.display()),
+            Self::InvalidOption { what } => f.write_str(what),
+            Self::KeyTooLong { bytes } => {
+                write!(f, "a key of {bytes} bytes is too long: at most 65535 bytes")
+            }
+            Self::ValueTooLong { bytes } => {
+                write!(f, "a value of {bytes} bytes is too long: at most 1 GiB (1073741824 bytes)")
+            }
+            Self::BatchTooLarge { bytes, limit } => write!(
+                f,
+                "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
+            ),
+            Self::ReadOnly => f.write_str("the store was opened read-only"),
+            Self::Closed => f.write_str("the store is closed"),
+            Self::Poisoned { first } => write!(
+                f,
+                "an earlier write failed, so writes are refused until the store is opened again \
+                 (reads go on): {first}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Corruption(damage) => Some(damage),
+            Self::Poisoned { first } => Some(first),
+            _ => None,
+        }
+    }
+}
+
+impl From<Corruption> for Error {
+    fn from(damage: Corruption) -> Self {
+        Self::Corruption(damage)
+    }
+}
+
+impl From<trommel_sstable::Error> for Error {
+    fn from(error: trommel_sstable::Error) -> Self {
+        use trommel_sstable::Error as Table;
+        match error {
+            Table::Io { file, source } => Self::Io { file, doing: "reading or writing", source },
+            Table::Corruption(damage) => Self::Corruption(damage),
+            Table::Unsupported { file, what } => Self::Unsupported { file, what: what.into() },
+            rejected => Self::Corruption(Corruption::new(Path::new(""), 0, rejected.to_string())),
+        }
+    }
+}
+
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}

@@ -1,0 +1,52 @@
+//! What happens in the background, told to `tracing` where that feature is on, and to nobody
+//! otherwise.
+
+use std::time::Duration;
+
+use crate::compaction::plan::Plan;
+use crate::error::Error;
+
+macro_rules! tell {
+    ($level:ident, $($field:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "trommel", $($field)*);
+    };
+}
+
+/// A memtable became a table.
+pub(crate) fn flushed(bytes: u64, took: Duration) {
+    tell!(info, bytes, ?took, "memtable flushed");
+    let _ = (bytes, took);
+}
+
+/// A compaction was installed.
+pub(crate) fn compacted(plan: &Plan, written: u64, took: Duration) {
+    tell!(
+        info,
+        from = plan.level,
+        to = plan.output_level,
+        read = plan.input_bytes(),
+        written,
+        ?took,
+        "compacted"
+    );
+    let _ = (plan, written, took);
+}
+
+/// A job found the disk full and will be tried again.
+pub(crate) fn retrying(error: &Error, pause: Duration) {
+    tell!(warn, %error, ?pause, "disk full, trying again later");
+    let _ = (error, pause);
+}
+
+/// The store refuses writes from now on.
+pub(crate) fn poisoned(error: &Error) {
+    tell!(error, %error, "a write failed, the store refuses writes until it is opened again");
+    let _ = error;
+}
+
+/// A store was opened.
+pub(crate) fn opened(records: u64, dropped: usize) {
+    tell!(info, records, dropped, "opened");
+    let _ = (records, dropped);
+}

@@ -1,0 +1,140 @@
+//! Making the outcome of a job part of the store: the only place that replaces the version.
+//!
+//! 1. The new version is computed from the current one, whose only changer is the holder of the
+//!    manifest lock.
+//! 2. The edit is appended to the manifest and synced. From here on the change has happened. If
+//!    this fails nobody can say whether it has: the store is poisoned and no file is removed.
+//! 3. The view is replaced, and the registry of running jobs with it under one lock, so that the
+//!    planner never sees one without the other.
+//! 4. Tables that left the version are retired: removed once the last reader is gone.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::compaction::in_progress::JobId;
+use crate::compaction::shape::debt;
+use crate::engine::Engine;
+use crate::env;
+use crate::error::{Error, Result};
+use crate::files::table_path;
+use crate::log::Error as LogError;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::names;
+use crate::manifest::state::ManifestState;
+use crate::manifest::writer::ManifestWriter;
+use crate::sync::lock;
+use crate::version::{TableFile, Version};
+use crate::view::{LoggedMemtable, View};
+
+/// The manifest in force, and what it says.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    writer: ManifestWriter,
+    state: ManifestState,
+}
+
+impl Manifest {
+    /// Writes manifest `number` with this state and puts it in force.
+    pub(crate) fn create(engine: &Engine, number: u64, state: ManifestState) -> Result<Self> {
+        let writer = create_manifest(engine, &engine.dir, number, engine.store_id, &state)?;
+        Ok(Self { writer, state })
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.writer.number()
+    }
+
+    /// The tables it names.
+    pub(crate) fn version(&self) -> &Version {
+        &self.state.version
+    }
+
+    /// What it says.
+    pub(crate) fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Makes `edit` part of it, durably; returns the version that results. A manifest that has
+    /// grown long is replaced by a new one.
+    fn append(&mut self, engine: &Engine, edit: &VersionEdit) -> Result<Version> {
+        let state = self.state.apply(edit).map_err(|e| Error::internal(&engine.dir, e.0))?;
+        if self.writer.should_roll() {
+            let old = self.writer.number();
+            let number = engine.new_file_number();
+            let state = ManifestState { next_file_number: number + 1, ..state };
+            *self = Self::create(engine, number, state)?;
+            engine.graveyard.add(engine.dir.join(names::manifest(old)));
+        } else {
+            self.writer.append(edit)?;
+            self.state = state;
+        }
+        Ok(self.state.version.clone())
+    }
+
+    /// Says durably that the store was closed.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        Ok(self.writer.finish()?)
+    }
+}
+
+/// Writes a manifest with this state into `dir` and puts it in force there.
+pub(crate) fn create_manifest(
+    engine: &Engine,
+    dir: &Path,
+    number: u64,
+    store_id: u64,
+    state: &ManifestState,
+) -> Result<ManifestWriter, LogError> {
+    ManifestWriter::create(&*engine.vfs, dir, number, env::random_u64(), store_id, state)
+}
+
+impl Engine {
+    /// Installs `edit`; with it the job `finished` ends, and the memtable `flushed` is replaced by
+    /// the table that the edit adds.
+    pub(crate) fn install(
+        &self,
+        mut edit: VersionEdit,
+        finished: Option<JobId>,
+        flushed: Option<&Arc<LoggedMemtable>>,
+    ) -> Result<()> {
+        let mut manifest = lock(&self.manifest);
+        let writer = manifest.as_mut().ok_or(Error::ReadOnly)?;
+        edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
+        let before = self.version();
+        let after = Arc::new(writer.append(self, &edit).map_err(|error| self.poison(error))?);
+        self.debt.store(debt(&after, &self.options.load().compaction()), Ordering::Relaxed);
+        {
+            let mut state = lock(&self.background.state);
+            self.replace_view(|view| View {
+                active: Arc::clone(&view.active),
+                frozen: without(&view.frozen, flushed),
+                version: Arc::clone(&after),
+            });
+            if let Some(id) = finished {
+                state.busy.finish(id);
+            }
+        }
+        drop(manifest);
+        self.retire_missing(&before, &after);
+        Ok(())
+    }
+
+    fn retire_missing(&self, before: &Version, after: &Version) {
+        let kept: HashSet<u64> = after.tables().map(|(_, table)| table.number).collect();
+        let gone = |table: &&Arc<TableFile>| !kept.contains(&table.number);
+        for table in before.tables().map(|(_, table)| table).filter(gone) {
+            table.retire(table_path(&self.dir, table.number), &self.graveyard);
+        }
+    }
+}
+
+fn without(
+    frozen: &[Arc<LoggedMemtable>],
+    flushed: Option<&Arc<LoggedMemtable>>,
+) -> Vec<Arc<LoggedMemtable>> {
+    let stays = |other: &&Arc<LoggedMemtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, other));
+    frozen.iter().filter(stays).cloned().collect()
+}

@@ -1,0 +1,286 @@
+//! What users walk with: a [`Range`], an iterator from both ends, and a [`DbCursor`], which can be
+//! sent anywhere.
+
+use std::ops::{Bound, RangeBounds};
+
+use trommel_base::Slice;
+
+use super::visible::VisibleCursor;
+use crate::error::Result;
+
+/// The smallest key and the bound behind the largest, both owned.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// The first key that may be yielded.
+    pub(crate) from: Vec<u8>,
+    /// The first key that may not be, if there is one.
+    pub(crate) to: Option<Vec<u8>>,
+}
+
+/// The smallest key that is larger than `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+impl Bounds {
+    /// All keys.
+    pub(crate) fn all() -> Self {
+        Self { from: Vec::new(), to: None }
+    }
+
+    /// The keys of any Rust range.
+    pub(crate) fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
+        let from = match range.start_bound() {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.as_ref().to_vec(),
+            Bound::Excluded(key) => successor(key.as_ref()),
+        };
+        let to = match range.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(successor(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        };
+        Self { from, to }
+    }
+
+    /// The keys that begin with `prefix`.
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
+        let mut to = prefix.to_vec();
+        while to.last() == Some(&0xff) {
+            to.pop();
+        }
+        let to = match to.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Some(to)
+            }
+            None => None,
+        };
+        Self { from: prefix.to_vec(), to }
+    }
+
+    fn ends_before(&self, key: &[u8]) -> bool {
+        self.to.as_ref().is_some_and(|to| **to <= *key)
+    }
+}
+
+/// How the two ends of a [`Range`] make their cursors.
+pub(crate) type MakeCursor = Box<dyn Fn() -> Result<VisibleCursor> + Send>;
+
+/// An end of a range: its cursor, made at the first use, standing on the entry yielded last.
+#[derive(Default)]
+struct End {
+    cursor: Option<VisibleCursor>,
+    /// The key yielded last, kept for the other end to stop at.
+    last: Option<Slice>,
+}
+
+/// The entries of a range at one moment, in key order, from both ends.
+///
+/// It owns what it reads from, so it may outlive the handle it came from and move to another
+/// thread; it sees the moment at which it was made. After an error it yields nothing more.
+pub struct Range {
+    bounds: Bounds,
+    make_cursor: MakeCursor,
+    front: End,
+    back: End,
+    done: bool,
+}
+
+impl Range {
+    pub(crate) fn new(bounds: Bounds, make_cursor: MakeCursor) -> Self {
+        let done = bounds.ends_before(&bounds.from);
+        Self { bounds, make_cursor, front: End::default(), back: End::default(), done }
+    }
+
+    fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let cursor = match &mut self.front.cursor {
+            Some(cursor) => {
+                cursor.next()?;
+                cursor
+            }
+            none => {
+                let cursor = none.insert((self.make_cursor)()?);
+                cursor.seek(&self.bounds.from)?;
+                cursor
+            }
+        };
+        let Some(key) = cursor.key() else { return Ok(None) };
+        let met = self.back.last.as_ref().is_some_and(|last| *key >= **last);
+        if met || self.bounds.ends_before(key) {
+            return Ok(None);
+        }
+        let entry = (Slice::from(key), cursor.value());
+        self.front.last = Some(entry.0.clone());
+        Ok(Some(entry))
+    }
+
+    fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let cursor = match &mut self.back.cursor {
+            Some(cursor) => {
+                cursor.prev()?;
+                cursor
+            }
+            none => {
+                let cursor = none.insert((self.make_cursor)()?);
+                match &self.bounds.to {
+                    Some(to) => cursor.seek_before(to)?,
+                    None => cursor.seek_to_last()?,
+                }
+                cursor
+            }
+        };
+        let Some(key) = cursor.key() else { return Ok(None) };
+        let met = self.front.last.as_ref().is_some_and(|last| *key <= **last);
+        if met || *key < *self.bounds.from {
+            return Ok(None);
+        }
+        let entry = (Slice::from(key), cursor.value());
+        self.back.last = Some(entry.0.clone());
+        Ok(Some(entry))
+    }
+
+    fn finish(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
+        if !matches!(step, Ok(Some(_))) {
+            self.done = true;
+        }
+        step.transpose()
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Slice, Slice)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let step = self.step_front();
+        self.finish(step)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let step = self.step_back();
+        self.finish(step)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+impl std::fmt::Debug for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Range").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+/// A position among the entries of the store at one moment, which can be moved anywhere.
+///
+/// A fresh cursor stands off the end, where [`DbCursor::key`] is `None`. A movement that fails
+/// leaves it there.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = trommel::Db::open(dir.path(), Default::default())?;
+/// for key in ["a", "c", "e"] {
+///     db.put(key, "")?;
+/// }
+/// let mut cursor = db.cursor()?;
+/// cursor.seek(b"b")?;
+/// assert_eq!(cursor.key(), Some(&b"c"[..]));
+/// cursor.prev()?;
+/// assert_eq!(cursor.key(), Some(&b"a"[..]));
+/// # Ok::<(), trommel::Error>(())
+/// ```
+pub struct DbCursor(VisibleCursor);
+
+impl DbCursor {
+    pub(crate) fn new(cursor: VisibleCursor) -> Self {
+        Self(cursor)
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.0.seek_to_first()
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.0.seek_to_last()
+    }
+
+    /// Moves to the first entry whose key is `key` or larger.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.0.seek(key.as_ref())
+    }
+
+    /// Moves to the last entry whose key is `key` or smaller.
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.0.seek_before(&successor(key.as_ref()))
+    }
+
+    /// Moves to the next entry; off the end it does nothing.
+    #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
+    pub fn next(&mut self) -> Result<()> {
+        self.0.next()
+    }
+
+    /// Moves to the previous entry; off the end it does nothing.
+    pub fn prev(&mut self) -> Result<()> {
+        self.0.prev()
+    }
+
+    /// Whether the cursor stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.0.key().is_some()
+    }
+
+    /// The key the cursor stands on.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.0.key()
+    }
+
+    /// The value of that key.
+    pub fn value(&self) -> Option<Slice> {
+        self.valid().then(|| self.0.value())
+    }
+}
+
+impl std::fmt::Debug for DbCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DbCursor").field("key", &self.key()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_begins() {
+        let to = |prefix: &[u8]| Bounds::prefix(prefix).to;
+        assert_eq!(to(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(to(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(to(b"\xff\xff"), None);
+        assert_eq!(to(b""), None);
+    }
+
+    #[test]
+    fn every_rust_range_has_its_bounds() {
+        let of = |range: (Bound<&[u8]>, Bound<&[u8]>)| {
+            let bounds = Bounds::of(&range);
+            (bounds.from, bounds.to)
+        };
+        use Bound::{Excluded, Included, Unbounded};
+        assert_eq!(of((Included(b"a"), Excluded(b"b"))), (b"a".to_vec(), Some(b"b".to_vec())));
+        assert_eq!(of((Excluded(b"a"), Included(b"b"))), (b"a\0".to_vec(), Some(b"b\0".to_vec())));
+        assert_eq!(of((Unbounded, Unbounded)), (vec![], None));
+    }
+}

@@ -1,0 +1,73 @@
+//! The sources that a scan merges: memtables, level-0 tables, and whole levels.
+
+use std::sync::Arc;
+
+use trommel_base::{Cursor, EntryRef, SeqNo, Slice};
+use trommel_memtable::MemtableCursor;
+use trommel_sstable::TableCursor;
+
+use super::level::LevelCursor;
+use crate::error::{Error, Result};
+
+/// One source of a merge.
+pub(crate) enum Source {
+    Memtable(MemtableCursor),
+    Table(TableCursor),
+    Level(LevelCursor),
+}
+
+macro_rules! each {
+    ($self:ident, $cursor:ident => $call:expr) => {
+        match $self {
+            Source::Memtable($cursor) => $call,
+            Source::Table($cursor) => $call,
+            Source::Level($cursor) => $call,
+        }
+    };
+}
+
+impl Cursor for Source {
+    type Error = Error;
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        each!(self, cursor => Ok(cursor.seek_to_first()?))
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        each!(self, cursor => Ok(cursor.seek_to_last()?))
+    }
+
+    fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
+        each!(self, cursor => Ok(cursor.seek(key, seqno)?))
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        each!(self, cursor => Ok(cursor.seek_before(key)?))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        each!(self, cursor => Ok(cursor.next()?))
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        each!(self, cursor => Ok(cursor.prev()?))
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        each!(self, cursor => cursor.entry())
+    }
+
+    fn value(&self) -> Slice {
+        each!(self, cursor => cursor.value())
+    }
+}
+
+impl Source {
+    /// A source over one memtable.
+    pub(crate) fn memtable(memtable: &Arc<trommel_memtable::Memtable>) -> Self {
+        Self::Memtable(memtable.cursor())
+    }
+}

@@ -1,0 +1,286 @@
+//! How a store is opened. Nothing here is frozen into the directory: every option may differ at
+//! the next open, and those that [`Db::set_options`](crate::Db::set_options) takes may change on
+//! a live store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_vfs::{Access, DiskVfs, Vfs};
+
+use crate::compaction::options::CompactionOptions;
+use crate::error::{Error, Result};
+use crate::filter_policy::FilterPolicy;
+
+pub use trommel_sstable::Compression;
+
+/// How far a write has got when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// It is with the operating system: it survives the death of the process, but may be lost,
+    /// with everything written after it, when the machine loses power.
+    #[default]
+    Os,
+    /// It is on the device: it survives power loss, and so does every write before it.
+    Sync,
+}
+
+/// How table blocks reach memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadMode {
+    /// `pread` and the block cache; values share the verified block. The default.
+    #[default]
+    Cached,
+    /// Read-only maps of the table files; values are copied out. Faster when the data fits in
+    /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
+    /// process with a signal instead of an error.
+    Mapped,
+    /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
+    Direct,
+}
+
+impl ReadMode {
+    pub(crate) fn access(self) -> Access {
+        match self {
+            Self::Cached => Access::Buffered,
+            Self::Mapped => Access::Mapped,
+            Self::Direct => Access::Direct,
+        }
+    }
+}
+
+/// Options of one write.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    pub(crate) durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// As the store's [`Options::durability`] says.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// On the device when the write returns.
+    pub fn sync() -> Self {
+        Self { durability: Some(Durability::Sync) }
+    }
+
+    /// With the operating system when the write returns.
+    pub fn os() -> Self {
+        Self { durability: Some(Durability::Os) }
+    }
+}
+
+/// How a store is opened: a builder whose every setting has a default.
+///
+/// ```
+/// use trommel::{Durability, Options};
+/// let options = Options::default()
+///     .filters("L0=paired:20,L1-=blocked:12.5".parse()?)
+///     .durability(Durability::Sync)
+///     .cache_bytes(256 << 20);
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) read_only: bool,
+    pub(crate) salvage: bool,
+    pub(crate) log: bool,
+    pub(crate) durability: Durability,
+    pub(crate) filters: FilterPolicy,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) write_buffer_bytes: usize,
+    pub(crate) max_frozen_memtables: usize,
+    pub(crate) block_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) memory_limit: Option<u64>,
+    pub(crate) max_open_files: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) base_level_bytes: u64,
+    pub(crate) level_ratio: u32,
+    pub(crate) l0_trigger: usize,
+    pub(crate) l0_slowdown: usize,
+    pub(crate) l0_stop: usize,
+    pub(crate) debt_stop_bytes: u64,
+    pub(crate) background_threads: usize,
+    pub(crate) background_bytes_per_second: Option<u64>,
+    pub(crate) auto_compaction: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            vfs: Arc::new(DiskVfs),
+            create_if_missing: true,
+            error_if_exists: false,
+            read_only: false,
+            salvage: false,
+            log: true,
+            durability: Durability::Os,
+            filters: FilterPolicy::default(),
+            read_mode: ReadMode::Cached,
+            write_buffer_bytes: 64 << 20,
+            max_frozen_memtables: 4,
+            block_bytes: 4 << 10,
+            compression: Compression::Lz4,
+            cache_bytes: None,
+            memory_limit: None,
+            max_open_files: 1000,
+            table_bytes: 64 << 20,
+            base_level_bytes: 256 << 20,
+            level_ratio: 10,
+            l0_trigger: 4,
+            l0_slowdown: 12,
+            l0_stop: 24,
+            debt_stop_bytes: 4 << 30,
+            background_threads: 2,
+            background_bytes_per_second: None,
+            auto_compaction: true,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])* #[must_use] pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    setters! {
+        /// The file system that holds the store. Default: the disk.
+        vfs: Arc<dyn Vfs>;
+        /// Whether a missing (or empty) directory becomes a new store. Default: true.
+        create_if_missing: bool;
+        /// Whether an existing store is an error. Default: false.
+        error_if_exists: bool;
+        /// Whether to open without writing anything at all: nothing is created, repaired or
+        /// removed, and what the log holds is read into memory. Default: false.
+        read_only: bool;
+        /// Whether to open in spite of damage in the log, keeping what stands before it and
+        /// reporting what is dropped ([`Db::recovery_report`](crate::Db::recovery_report)).
+        /// Default: false, damage is an error.
+        salvage: bool;
+        /// Whether writes go to a log before they are acknowledged. Without one, writes since
+        /// the last [`Db::flush`](crate::Db::flush) or close are lost when the process dies.
+        /// Default: true.
+        log: bool;
+        /// How far a write has got when it returns, unless the write says otherwise.
+        /// Default: [`Durability::Os`].
+        durability: Durability;
+        /// Which filter the tables of which level get. Default: `L0=paired:16,L1-=paired:12`.
+        filters: FilterPolicy;
+        /// How table blocks reach memory. Default: [`ReadMode::Cached`].
+        read_mode: ReadMode;
+        /// Bytes a memtable may hold before it is written out, 4 KiB to 4 GiB. Default: 64 MiB.
+        write_buffer_bytes: usize;
+        /// Full memtables that may wait to be written out, 1 to 64. Default: 4.
+        max_frozen_memtables: usize;
+        /// Bytes of a table block before compression, 64 B to 1 MiB. Default: 4 KiB.
+        block_bytes: usize;
+        /// Compression of table blocks. Default: LZ4.
+        compression: Compression;
+        /// Open table files at most, 16 or more. Default: 1000.
+        max_open_files: usize;
+        /// Bytes at which a compaction starts a new table. Default: 64 MiB.
+        table_bytes: u64;
+        /// Bytes of the smallest level below level 0. Default: 256 MiB.
+        base_level_bytes: u64;
+        /// How many times larger each level is than the one above, 2 to 100. Default: 10.
+        level_ratio: u32;
+        /// Runs in level 0 that start a compaction. Default: 4.
+        l0_trigger: usize;
+        /// Runs in level 0 from which writers are slowed. Default: 12.
+        l0_slowdown: usize;
+        /// Runs in level 0 at which writers wait. Default: 24.
+        l0_stop: usize;
+        /// Bytes of pending compaction at which writers wait. Default: 4 GiB.
+        debt_stop_bytes: u64;
+        /// Threads that write out memtables and compact. With 0, the call that makes such work
+        /// necessary does it itself. Default: 2.
+        background_threads: usize;
+        /// Whether compactions start by themselves. Default: true.
+        auto_compaction: bool;
+    }
+
+    /// Bytes of the block cache. Default: an eighth of the machine's memory, at most 1 GiB.
+    #[must_use]
+    pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
+        self.cache_bytes = Some(cache_bytes);
+        self
+    }
+
+    /// One ceiling, in bytes, over memtables, block cache, index and filters: the cache gets what
+    /// the others leave. Default: none.
+    #[must_use]
+    pub fn memory_limit(mut self, memory_limit: u64) -> Self {
+        self.memory_limit = Some(memory_limit);
+        self
+    }
+
+    /// Bytes per second that memtable flushes and compactions may write. Default: no limit.
+    #[must_use]
+    pub fn background_bytes_per_second(mut self, limit: Option<u64>) -> Self {
+        self.background_bytes_per_second = limit;
+        self
+    }
+
+    /// Opens a store with these options; the same as [`Db::open`](crate::Db::open).
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<crate::Db> {
+        crate::Db::open(dir, self)
+    }
+
+    /// What the compaction planner needs to know.
+    pub(crate) fn compaction(&self) -> CompactionOptions {
+        CompactionOptions {
+            l0_trigger: self.l0_trigger,
+            base_level_bytes: self.base_level_bytes,
+            level_ratio: u64::from(self.level_ratio),
+            table_bytes: self.table_bytes,
+            slow_runs: self.l0_slowdown,
+            stop_runs: self.l0_stop,
+            slow_debt_bytes: self.debt_stop_bytes / 2,
+            stop_debt_bytes: self.debt_stop_bytes,
+            max_frozen_memtables: self.max_frozen_memtables,
+            ..CompactionOptions::default()
+        }
+    }
+
+    /// Checks every bound that the setters' docs state.
+    pub(crate) fn check(&self) -> Result<()> {
+        fn within(name: &str, value: u64, low: u64, high: u64) -> Result<()> {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::option(format!("{name} is {value}: it must be {low} to {high}")))
+        }
+        within("write_buffer_bytes", self.write_buffer_bytes as u64, 4 << 10, 4 << 30)?;
+        within("max_frozen_memtables", self.max_frozen_memtables as u64, 1, 64)?;
+        within("block_bytes", self.block_bytes as u64, 64, 1 << 20)?;
+        within("max_open_files", self.max_open_files as u64, 16, u64::MAX)?;
+        within("table_bytes", self.table_bytes, 1 << 10, 1 << 40)?;
+        within("base_level_bytes", self.base_level_bytes, 1 << 10, 1 << 50)?;
+        within("level_ratio", u64::from(self.level_ratio), 2, 100)?;
+        within("l0_trigger", self.l0_trigger as u64, 1, 1000)?;
+        within("l0_slowdown", self.l0_slowdown as u64, self.l0_trigger as u64, u64::MAX)?;
+        within("l0_stop", self.l0_stop as u64, self.l0_slowdown as u64, u64::MAX)?;
+        within("debt_stop_bytes", self.debt_stop_bytes, 1 << 10, u64::MAX)?;
+        within("background_threads", self.background_threads as u64, 0, 256)?;
+        within("memory_limit", self.memory_limit.unwrap_or(u64::MAX), 64 << 10, u64::MAX)?;
+        let rate = self.background_bytes_per_second.unwrap_or(u64::MAX);
+        within("background_bytes_per_second", rate, 4 << 10, u64::MAX)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Writing new tables: for flushes and compactions alike.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trommel_base::EntryRef;
+use trommel_sstable::{TableBuilder, TableOptions};
+use trommel_vfs::WriteFile;
+
+use crate::engine::Engine;
+use crate::env;
+use crate::error::{Error, Result};
+use crate::files::table_path;
+use crate::version::{LEVELS, TableMeta, Version};
+
+/// A table being written.
+struct Open {
+    number: u64,
+    table_id: u64,
+    builder: TableBuilder,
+}
+
+/// Tables that a job writes. They are removed again unless the job is installed.
+pub(crate) struct Outputs<'a> {
+    engine: &'a Engine,
+    /// The physical level they are for.
+    level: usize,
+    version: Arc<Version>,
+    open: Option<Open>,
+    done: Vec<TableMeta>,
+    created: Vec<PathBuf>,
+    installed: bool,
+}
+
+impl<'a> Outputs<'a> {
+    /// Tables for `level`, where `version` is what they join.
+    pub(crate) fn new(engine: &'a Engine, level: usize, version: Arc<Version>) -> Self {
+        Self {
+            engine,
+            level,
+            version,
+            open: None,
+            done: Vec::new(),
+            created: Vec::new(),
+            installed: false,
+        }
+    }
+
+    /// The last key of the open table.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        self.open.as_ref().and_then(|open| open.builder.last_key())
+    }
+
+    /// Bytes of the open table so far.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.builder.estimated_bytes())
+    }
+
+    /// Adds an entry to the open table, opening one if there is none.
+    pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => {
+                let (path, open) = begin_table(self.engine, self.level, &self.version)?;
+                self.created.push(path);
+                none.insert(open)
+            }
+        };
+        Ok(open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?)
+    }
+
+    /// Ends the open table; it is durable then, but for its directory entry.
+    pub(crate) fn close_table(&mut self) -> Result<()> {
+        let Some(Open { number, table_id, builder }) = self.open.take() else { return Ok(()) };
+        let built = builder.finish(&[])?;
+        let (logical, _) = logical_level(&self.version, self.level);
+        self.done.push(TableMeta {
+            number,
+            table_id,
+            file_bytes: built.file_bytes,
+            smallest: built.smallest.into(),
+            largest: built.largest.into(),
+            min_seqno: built.min_seqno,
+            max_seqno: built.max_seqno,
+            entries: built.entries,
+            deletions: built.deletions,
+            keys: built.keys,
+            filter_bytes: built.filter_bytes,
+            built_for: logical as u8,
+            filter_sidecar: None,
+        });
+        Ok(())
+    }
+
+    /// Ends the open table and makes all directory entries durable.
+    pub(crate) fn finish(&mut self) -> Result<Vec<TableMeta>> {
+        self.close_table()?;
+        if !self.created.is_empty() {
+            let dir = &self.engine.dir;
+            self.engine.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "making durable", e))?;
+        }
+        Ok(self.done.clone())
+    }
+
+    /// Keeps the tables: a durable manifest names them.
+    pub(crate) fn keep(mut self) {
+        self.installed = true;
+    }
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        // After a failure whose effect on the manifest is unknown, nothing is removed: the next
+        // open knows what is referred to.
+        if self.installed || self.engine.poison.get().is_some() {
+            return;
+        }
+        self.open = None;
+        for path in &self.created {
+            let _ = self.engine.vfs.remove(path);
+        }
+    }
+}
+
+/// The number that reports and filter policies give to physical `level`, once a table is in it:
+/// 0, or 1 for the first level below that holds data, and so on; and whether it is the deepest.
+pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
+    if level == 0 {
+        return (0, false);
+    }
+    let holds_data = |other: usize| other == level || !version.levels[other].is_empty();
+    let number = (1..=level).filter(|other| holds_data(*other)).count();
+    let is_last = (level + 1..LEVELS).all(|deeper| version.levels[deeper].is_empty());
+    (number, is_last)
+}
+
+fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(PathBuf, Open)> {
+    let options = engine.options.load();
+    let number = engine.new_file_number();
+    let path = table_path(&engine.dir, number);
+    let file = engine.vfs.create(&path).map_err(|e| Error::io(&path, "creating", e))?;
+    let (logical, is_last) = logical_level(version, level);
+    let table_id = env::random_u64();
+    let table = TableOptions {
+        block_bytes: options.block_bytes,
+        compression: options.compression,
+        filter: options.filters.for_level(logical, is_last),
+        ..TableOptions::new(table_id)
+    };
+    let file = Metered::wrap(file, options.background_bytes_per_second);
+    let builder = TableBuilder::new(file, &path, table);
+    Ok((path, Open { number, table_id, builder }))
+}
+
+/// A file whose appends take at least the time that a rate limit grants them.
+#[derive(Debug)]
+struct Metered {
+    file: Box<dyn WriteFile>,
+    bytes_per_second: u64,
+}
+
+impl Metered {
+    fn wrap(file: Box<dyn WriteFile>, limit: Option<u64>) -> Box<dyn WriteFile> {
+        match limit {
+            Some(bytes_per_second) => Box::new(Self { file, bytes_per_second }),
+            None => file,
+        }
+    }
+}
+
+impl WriteFile for Metered {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let start = env::now();
+        self.file.append(bytes)?;
+        let granted = Duration::from_secs_f64(bytes.len() as f64 / self.bytes_per_second as f64);
+        if let Some(rest) = granted.checked_sub(start.elapsed()) {
+            env::sleep(rest);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}

@@ -1,0 +1,138 @@
+//! Looking up many keys at one moment: each table's filter is asked for all of its keys at once,
+//! and each block is read once.
+
+use std::sync::Arc;
+
+use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_sstable::{Found, ReadStats, Request};
+
+use super::probe::is_decided;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::version::{LEVELS, TableFile};
+
+/// Keys still looked for, and what was found.
+struct Batch<'a> {
+    keys: Vec<&'a [u8]>,
+    hashes: Vec<u64>,
+    seqno: SeqNo,
+    found: Vec<Option<Slice>>,
+    /// Indexes of the keys that no source has answered yet, by key.
+    pending: Vec<usize>,
+}
+
+impl Engine {
+    /// The values of `keys` at the moment `at`, or now; in the order of `keys`.
+    pub(crate) fn multi_get(
+        &self,
+        keys: Vec<&[u8]>,
+        at: Option<SeqNo>,
+    ) -> Result<Vec<Option<Slice>>> {
+        self.check_open()?;
+        let view = self.view.load_full();
+        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
+        let mut batch = Batch {
+            hashes: keys.iter().map(|key| trommel_filter::hash(key)).collect(),
+            found: vec![None; keys.len()],
+            pending: (0..keys.len()).collect(),
+            keys,
+            seqno,
+        };
+        let Batch { keys, found, pending, .. } = &mut batch;
+        pending.retain(|at| match view.get_in_memory(keys[*at], seqno) {
+            Some(entry) => {
+                found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
+                false
+            }
+            None => true,
+        });
+        pending.sort_by_key(|at| keys[*at]);
+        for table in &view.version.levels[0] {
+            let inside = batch.take_pending(table);
+            self.probe_many(0, table, inside, &mut batch)?;
+        }
+        for level in 1..LEVELS {
+            for table in &view.version.levels[level] {
+                if batch.pending.is_empty() {
+                    break;
+                }
+                let inside = batch.take_pending(table);
+                self.probe_many(level, table, inside, &mut batch)?;
+            }
+        }
+        self.counters.with(|shard| {
+            shard.gets.add(batch.keys.len() as u64);
+            shard.found.add(batch.found.iter().flatten().count() as u64);
+        });
+        Ok(batch.found)
+    }
+
+    /// Asks one table for the keys at the indexes `inside`; those it does not answer become
+    /// pending again.
+    fn probe_many(
+        &self,
+        level: usize,
+        file: &Arc<TableFile>,
+        mut inside: Vec<usize>,
+        batch: &mut Batch<'_>,
+    ) -> Result<()> {
+        if inside.is_empty() {
+            return Ok(());
+        }
+        let table = self.tables.reader(file)?;
+        let filter = table.filter();
+        if let Some(filter) = filter {
+            let hashes: Vec<u64> = inside.iter().map(|at| batch.hashes[*at]).collect();
+            let mut answers = vec![false; hashes.len()];
+            filter.may_contain_many(&hashes, &mut answers);
+            let asked = inside.len();
+            let mut maybe = Vec::with_capacity(asked);
+            for (at, answer) in inside.iter().zip(&answers) {
+                if *answer { maybe.push(*at) } else { batch.pending.push(*at) }
+            }
+            self.count_negatives(level, filter, (asked - maybe.len()) as u64);
+            inside = maybe;
+        }
+        let request = |at: &usize| Request {
+            key: batch.keys[*at],
+            hash: batch.hashes[*at],
+            seqno: batch.seqno,
+        };
+        let requests: Vec<Request<'_>> = inside.iter().map(request).collect();
+        let mut stats = ReadStats::default();
+        let answers = table.get_many(&requests, &mut stats)?;
+        self.count_reads(&stats);
+        for (at, answer) in inside.into_iter().zip(answers) {
+            if is_decided(file, answer.is_some(), batch.seqno) {
+                self.count_maybe(level, filter, answer.is_some());
+            }
+            batch.settle(at, answer);
+        }
+        batch.sort_pending();
+        Ok(())
+    }
+}
+
+impl Batch<'_> {
+    /// Takes the pending keys in the table's range, in key order.
+    fn take_pending(&mut self, table: &TableFile) -> Vec<usize> {
+        let keys = &self.keys;
+        let from = self.pending.partition_point(|at| *keys[*at] < *table.smallest);
+        let to = self.pending.partition_point(|at| *keys[*at] <= *table.largest);
+        self.pending.drain(from..to.max(from)).collect()
+    }
+
+    fn settle(&mut self, at: usize, answer: Option<Found>) {
+        match answer {
+            Some(found) => {
+                self.found[at] = (found.kind == EntryKind::Put).then_some(found.value);
+            }
+            None => self.pending.push(at),
+        }
+    }
+
+    fn sort_pending(&mut self) {
+        let keys = &self.keys;
+        self.pending.sort_by_key(|at| keys[*at]);
+    }
+}

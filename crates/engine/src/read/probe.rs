@@ -1,0 +1,87 @@
+//! Asking one table for one key: its filter first, and its blocks only where that says "maybe".
+
+use std::sync::Arc;
+
+use trommel_base::SeqNo;
+use trommel_filter::{Filter, FilterKind};
+use trommel_sstable::{Found, ReadStats};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::version::TableFile;
+
+/// A key on its way through the tables, hashed once.
+pub(super) struct Lookup<'a> {
+    engine: &'a Engine,
+    key: &'a [u8],
+    hash: u64,
+    seqno: SeqNo,
+}
+
+impl<'a> Lookup<'a> {
+    pub(super) fn new(engine: &'a Engine, key: &'a [u8], seqno: SeqNo) -> Self {
+        Self { engine, key, hash: trommel_filter::hash(key), seqno }
+    }
+
+    /// The newest visible version of the key in `file`, which lies in `level`.
+    pub(super) fn probe(&self, level: usize, file: &Arc<TableFile>) -> Result<Option<Found>> {
+        let table = self.engine.tables.reader(file)?;
+        let filter = table.filter();
+        if let Some(filter) = filter
+            && !filter.may_contain_hash(self.hash)
+        {
+            self.engine.count_negatives(level, filter, 1);
+            return Ok(None);
+        }
+        let mut stats = ReadStats::default();
+        let found = table.get(self.key, self.hash, self.seqno, &mut stats)?;
+        self.engine.count_reads(&stats);
+        if is_decided(file, found.is_some(), self.seqno) {
+            self.engine.count_maybe(level, filter, found.is_some());
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a filter's "maybe" can be called true or false: where nothing was found, some version
+/// of the key might be in the table and be too new to be seen.
+pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
+    found || file.max_seqno <= seqno
+}
+
+impl Engine {
+    /// Counts keys that a filter turned away.
+    pub(super) fn count_negatives(&self, level: usize, filter: &Filter, keys: u64) {
+        self.counters.with(|shard| {
+            let cell = shard.filter(level, filter.kind());
+            cell.negatives.add(keys);
+            cell.expected.add(filter.expected_fpr() * keys as f64);
+        });
+    }
+
+    /// Counts a key that a table had to be searched for.
+    pub(super) fn count_maybe(&self, level: usize, filter: Option<&Filter>, found: bool) {
+        let (kind, expected) = match filter {
+            Some(filter) => (filter.kind(), filter.expected_fpr()),
+            None => (FilterKind::None, 1.0),
+        };
+        self.counters.with(|shard| {
+            let cell = shard.filter(level, kind);
+            if found {
+                cell.true_positives.add(1);
+            } else {
+                cell.false_positives.add(1);
+                cell.expected.add(expected);
+            }
+        });
+    }
+
+    /// Counts what a lookup read.
+    pub(super) fn count_reads(&self, stats: &ReadStats) {
+        self.counters.with(|shard| {
+            shard.block_reads.add(stats.block_reads);
+            shard.block_read_bytes.add(stats.block_bytes);
+            shard.cache_hits.add(stats.cache_hits);
+        });
+    }
+}

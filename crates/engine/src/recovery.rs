@@ -1,0 +1,427 @@
+//! Opening a store: from whatever a crash left to a state in which every acknowledged write is in
+//! a table or in memory.
+//!
+//! 1. Take the lock. Read `CURRENT` and the manifest; every table it names must be there, whole.
+//! 2. Read and verify the logs that are still needed; decide what of them is replayed.
+//! 3. Replay into memtables, writing full ones out as tables of level 0.
+//! 4. Create a new log, then a new manifest that names the new tables and the new log, and put it
+//!    in force. This is the one moment at which anything changes: a crash before it leaves the old
+//!    state, to which the same recovery applies; a crash after it leaves the new one.
+//! 5. Remove what neither names. If bytes had to be dropped nothing is removed, so that what a
+//!    mistaken verdict would have cost is still there.
+//!
+//! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use trommel_base::SeqNo;
+use trommel_memtable::{ArenaPool, Memtable};
+use trommel_sstable::BlockCache;
+use trommel_vfs::{DirEntry, FileLock, Vfs};
+
+use crate::batch::Operations;
+use crate::compaction::shape::debt;
+use crate::engine::Engine;
+use crate::env;
+use crate::error::{Error, Result};
+use crate::files::{Graveyard, LOCK, log_path};
+use crate::install::Manifest;
+use crate::log::Dropped;
+use crate::log::reader::Record;
+use crate::log::recover;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::names::Numbered;
+use crate::manifest::reader::{self, Recovered};
+use crate::manifest::state::ManifestState;
+use crate::options::Options;
+use crate::output::Outputs;
+use crate::sync::lock;
+use crate::version::TableCache;
+use crate::view::{LoggedMemtable, View};
+use crate::write::Leader;
+
+/// Largest default size of the block cache, in bytes.
+const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
+
+/// What opening a store found and did.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Whether the store is new.
+    pub created: bool,
+    /// Whether it had been closed in order.
+    pub was_closed: bool,
+    /// Batches replayed from the log.
+    pub replayed_batches: u64,
+    /// Bytes left out: of writes that were never acknowledged as durable, or (in a salvage open
+    /// only) of damaged ones.
+    pub dropped: Vec<DroppedBytes>,
+}
+
+/// Bytes at the end of a file that recovery left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DroppedBytes {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in the file they begin.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+    /// Why they were left out, in words.
+    pub reason: String,
+}
+
+impl From<&Dropped> for DroppedBytes {
+    fn from(dropped: &Dropped) -> Self {
+        Self {
+            file: dropped.file.clone(),
+            offset: dropped.offset,
+            bytes: dropped.bytes,
+            reason: dropped.reason.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for DroppedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, bytes, reason } = self;
+        write!(f, "{}: {bytes} bytes from byte {offset} on: {reason}", file.display())
+    }
+}
+
+impl Engine {
+    /// Opens the store in `dir`.
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Self>> {
+        options.check()?;
+        let vfs = Arc::clone(&options.vfs);
+        let lock = prepare_dir(&*vfs, dir, &options)?;
+        let listing = list(&*vfs, dir)?;
+        let recovered = match reader::recover(&*vfs, dir, &listing, options.salvage)? {
+            Some(_) if options.error_if_exists => {
+                return Err(not_a_store(
+                    dir,
+                    "there is a store already, and the options refuse one",
+                ));
+            }
+            Some(recovered) => recovered,
+            None => new_store(dir, &listing, &options)?,
+        };
+        let plan = plan_logs(&*vfs, dir, &listing, &recovered, &options)?;
+        let report = report(&recovered, &plan);
+        let engine = Arc::new(assemble(dir, options, &recovered, report, lock));
+        let newest_log = plan.newest();
+        let state = engine.replay(plan, recovered.state)?;
+        if engine.options.load().read_only {
+            return Ok(engine);
+        }
+        engine.put_in_force(state, newest_log)?;
+        if engine.recovery.dropped.is_empty() {
+            engine.remove_leftovers(&list(&*vfs, dir)?);
+        }
+        crate::events::opened(engine.recovery.replayed_batches, engine.recovery.dropped.len());
+        Ok(engine)
+    }
+
+    /// Replays the logs. Full memtables become tables, which the returned state names.
+    fn replay(&self, plan: recover::Plan, mut state: ManifestState) -> Result<ManifestState> {
+        let vfs = Arc::clone(&self.vfs);
+        let mut last_seqno = state.last_seqno;
+        plan.replay(&*vfs, |log_number, record| {
+            last_seqno = last_seqno.max(self.replay_batch(log_number, &record)?);
+            let options = self.options.load();
+            let memtable = Arc::clone(&self.view.load().active.memtable);
+            let full = memtable.memory_bytes() as u64 >= self.memtable_limit(&options);
+            if full && !options.read_only {
+                self.save_replayed(&mut state)?;
+            }
+            Ok::<(), Error>(())
+        })?;
+        if !self.options.load().read_only {
+            self.save_replayed(&mut state)?;
+        }
+        state.last_seqno = last_seqno;
+        lock(&self.leader).start(None, last_seqno);
+        self.snapshots.publish(last_seqno);
+        Ok(state)
+    }
+
+    fn replay_batch(&self, log_number: u64, record: &Record<'_>) -> Result<SeqNo> {
+        let damaged = || {
+            Error::Corruption(trommel_base::Corruption::new(
+                &log_path(&self.dir, log_number),
+                record.offset,
+                "a record of the log is intact but does not hold a batch",
+            ))
+        };
+        let memtable = &self.view.load().active.memtable;
+        let operations = Operations::decode(record.payload).ok_or_else(damaged)?;
+        let mut seqno = record.first_seqno;
+        // Decoded in full before the first is applied: a batch counts whole or not at all.
+        let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(damaged)?;
+        for op in &operations {
+            memtable.insert(op.key, seqno, op.kind, op.value);
+            seqno += 1;
+        }
+        Ok(seqno - 1)
+    }
+
+    /// Writes what was replayed so far to a table of level 0, and adds that to `state`.
+    fn save_replayed(&self, state: &mut ManifestState) -> Result<()> {
+        let view = self.view.load_full();
+        if view.active.memtable.is_empty() {
+            return Ok(());
+        }
+        let mut outputs = Outputs::new(self, 0, Arc::clone(&view.version));
+        self.write_memtable(&view.active, &mut outputs)?;
+        let tables = outputs.finish()?;
+        let edit = VersionEdit {
+            added: tables.into_iter().map(|table| (0, table)).collect(),
+            next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
+            ..VersionEdit::default()
+        };
+        *state = state.apply(&edit).map_err(|error| Error::internal(&self.dir, error.0))?;
+        outputs.keep();
+        let active = Arc::new(LoggedMemtable {
+            memtable: Arc::new(Memtable::new(&self.arenas)),
+            log_number: view.active.log_number,
+        });
+        let version = Arc::new(state.version.clone());
+        self.replace_view(|view| View {
+            active: Arc::clone(&active),
+            frozen: view.frozen.clone(),
+            version: Arc::clone(&version),
+        });
+        Ok(())
+    }
+
+    /// Creates the log and the manifest of this opening, and puts them in force.
+    fn put_in_force(&self, mut state: ManifestState, newest_log: u64) -> Result<()> {
+        let log_number = self.new_file_number();
+        let manifest_number = self.new_file_number();
+        let last_seqno = state.last_seqno;
+        let has_log = self.options.load().log;
+        let log = if has_log { Some(self.create_log(log_number, newest_log)?) } else { None };
+        state.log_number = if has_log { log_number } else { 0 };
+        state.log_ends.clear();
+        state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
+        let manifest = Manifest::create(self, manifest_number, state)?;
+        let version = Arc::new(manifest.version().clone());
+        self.debt.store(debt(&version, &self.options.load().compaction()), Ordering::Relaxed);
+        *lock(&self.manifest) = Some(manifest);
+        lock(&self.leader).start(log, last_seqno);
+        let active = Arc::new(LoggedMemtable {
+            memtable: Arc::new(Memtable::new(&self.arenas)),
+            log_number,
+        });
+        self.replace_view(|_| View {
+            active: Arc::clone(&active),
+            frozen: Vec::new(),
+            version: Arc::clone(&version),
+        });
+        Ok(())
+    }
+
+    /// Removes the files of ours that the store does not need.
+    fn remove_leftovers(&self, listing: &[DirEntry]) {
+        let view = self.view.load();
+        let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
+        let manifest = lock(&self.manifest).as_ref().map(Manifest::number);
+        for entry in listing.iter().filter(|entry| entry.is_file) {
+            let needed = match Numbered::parse(&entry.name) {
+                None => true,
+                Some(Numbered::Table(number)) => tables.contains(&number),
+                Some(Numbered::Log(number)) => number >= view.active.log_number,
+                Some(Numbered::Manifest(number)) => Some(number) == manifest,
+                Some(Numbered::FilterSidecar(number)) => {
+                    view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                }
+            };
+            if !needed {
+                self.graveyard.add(self.dir.join(&entry.name));
+            }
+        }
+        self.graveyard.sweep();
+    }
+}
+
+fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
+    vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))
+}
+
+fn not_a_store(dir: &Path, what: &str) -> Error {
+    Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
+}
+
+/// Sees to it that `dir` exists, and takes the lock.
+fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Box<dyn FileLock>>> {
+    match vfs.list(dir) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(not_a_store(dir, "it is a file, not a directory"));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io(dir, "listing", error));
+        }
+        Err(_) if options.read_only || !options.create_if_missing => {
+            return Err(not_a_store(dir, "there is no such directory"));
+        }
+        Err(_) => create_dirs(vfs, dir)?,
+    }
+    let path = dir.join(LOCK);
+    let held = if options.read_only { vfs.lock_existing(&path) } else { vfs.lock(&path) };
+    match held {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(Error::Locked { dir: dir.to_path_buf() })
+        }
+        Err(error) if options.read_only && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(&path, "locking", error)),
+    }
+}
+
+/// Creates `dir` and what is missing above it, durably.
+fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let parent = match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    match vfs.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_dirs(vfs, parent)?;
+            vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io(dir, "creating", error));
+        }
+        _ => {}
+    }
+    vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
+}
+
+/// The state of a store that does not exist yet.
+fn new_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<Recovered> {
+    if options.read_only || !options.create_if_missing {
+        return Err(not_a_store(dir, "it holds no CURRENT file"));
+    }
+    let foreign = listing.iter().find(|entry| {
+        let name = entry.name.to_string_lossy();
+        let ours = name == LOCK || name == "CURRENT.tmp" || Numbered::parse(&entry.name).is_some();
+        !ours && !name.starts_with('.') && name != "lost+found"
+    });
+    if let Some(entry) = foreign {
+        let name = entry.name.to_string_lossy();
+        let what = format!(
+            "it holds other things (\"{name}\", for one); give an empty directory or a new one"
+        );
+        return Err(not_a_store(dir, &what));
+    }
+    let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
+    let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
+    Ok(Recovered {
+        state: ManifestState { next_file_number, ..ManifestState::default() },
+        store_id: env::random_u64(),
+        number: 0,
+        tail_dropped: None,
+        closed: true,
+    })
+}
+
+fn plan_logs(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    recovered: &Recovered,
+    options: &Options,
+) -> Result<recover::Plan> {
+    let log_number = |entry: &DirEntry| match Numbered::parse(&entry.name) {
+        Some(Numbered::Log(number)) => Some(number),
+        _ => None,
+    };
+    let present: Vec<u64> = listing.iter().filter_map(log_number).collect();
+    let needed = recover::Needed {
+        dir,
+        store_id: recovered.store_id,
+        oldest: recovered.state.log_number,
+        ends: &recovered.state.log_ends,
+        present: &present,
+        salvage: options.salvage,
+    };
+    Ok(recover::plan(vfs, &needed)?)
+}
+
+fn report(recovered: &Recovered, plan: &recover::Plan) -> RecoveryReport {
+    RecoveryReport {
+        created: recovered.number == 0,
+        was_closed: recovered.closed,
+        replayed_batches: plan.records(),
+        dropped: recovered.tail_dropped.iter().chain(plan.dropped()).map(Into::into).collect(),
+    }
+}
+
+fn default_cache_bytes() -> u64 {
+    trommel_vfs::memory_bytes().map_or(64 << 20, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
+}
+
+/// An engine around a recovered state, with nothing replayed yet.
+fn assemble(
+    dir: &Path,
+    options: Options,
+    recovered: &Recovered,
+    recovery: RecoveryReport,
+    held: Option<Box<dyn FileLock>>,
+) -> Engine {
+    let vfs = Arc::clone(&options.vfs);
+    let blocks = BlockCache::new(options.cache_bytes.unwrap_or_else(default_cache_bytes));
+    let tables = Arc::new(TableCache::new(
+        dir.to_path_buf(),
+        Arc::clone(&vfs),
+        Arc::clone(&blocks),
+        options.read_mode.access(),
+        options.max_open_files,
+    ));
+    let arenas = ArenaPool::new(options.write_buffer_bytes * 2);
+    let view = View {
+        active: Arc::new(LoggedMemtable {
+            memtable: Arc::new(Memtable::new(&arenas)),
+            log_number: recovered.state.log_number,
+        }),
+        frozen: Vec::new(),
+        version: Arc::new(recovered.state.version.clone()),
+    };
+    Engine {
+        dir: dir.to_path_buf(),
+        store_id: recovered.store_id,
+        recovery,
+        blocks,
+        tables,
+        arenas,
+        graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),
+        counters: crate::counters::Counters::new(),
+        stalls: crate::stats::Stalls::default(),
+        vfs,
+        options: ArcSwap::from_pointee(options),
+        view: ArcSwap::from_pointee(view),
+        view_change: Mutex::default(),
+        queue: crate::write::Queue::default(),
+        leader: Mutex::new(Leader::new(recovered.state.last_seqno)),
+        rotated: crate::write::RotatedLogs::default(),
+        snapshots: crate::snapshots::Snapshots::default(),
+        publishing: Mutex::default(),
+        published: std::sync::Condvar::new(),
+        next_file_number: recovered.state.next_file_number.into(),
+        manifest: Mutex::default(),
+        background: crate::background::Background::default(),
+        debt: 0.into(),
+        poison: std::sync::OnceLock::new(),
+        closed: std::sync::OnceLock::new(),
+        lock: Mutex::new(held),
+    }
+}

@@ -1,0 +1,251 @@
+//! What each level's filters did, beside what theory predicts.
+//!
+//! For every probe of a table for a key that is not in it, the table's own exact expected rate is
+//! added up; dividing by the number of such probes gives the rate that theory predicts for just
+//! the probes that were made, however unequal the tables are.
+
+use std::fmt;
+
+use trommel_filter::FilterKind;
+
+use crate::counters::{FilterTotals, KINDS};
+use crate::engine::Engine;
+use crate::output::logical_level;
+use crate::version::{LEVELS, TableFile, Version};
+
+/// The filters of one kind on one level.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FilterLevel {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Kind of the filters; [`FilterKind::None`] stands for tables without a usable one.
+    pub kind: FilterKind,
+    /// Tables with such filters now.
+    pub tables: u64,
+    /// Distinct keys in those tables, each table counted on its own.
+    pub keys: u64,
+    /// Bits per key asked for, averaged over keys; none without filters.
+    pub bits_asked: Option<f64>,
+    /// Bits per key stored, averaged over keys.
+    pub bits_stored: f64,
+    /// Bytes of the filters in memory, were all tables open.
+    pub filter_bytes: u64,
+    /// Lookups that came to such a table since the counters were reset.
+    pub probes: u64,
+    /// Probes that the filter answered with "no": each a read saved.
+    pub negatives: u64,
+    /// Probes for a key that is not in the table, which the filter let pass: each a read wasted.
+    pub false_positives: u64,
+    /// Probes for a key that is in the table.
+    pub true_positives: u64,
+    /// False positives among the probes for keys not in the table.
+    pub measured_rate: Option<f64>,
+    /// 95% interval of the rate (Wilson's score interval).
+    pub interval: Option<(f64, f64)>,
+    /// What theory predicts for the same probes.
+    pub expected_rate: Option<f64>,
+    /// Reads saved: the negatives.
+    pub reads_saved: u64,
+}
+
+/// What each level's filters did since the counters were reset. `Display` prints a table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FilterReport {
+    /// By level, then by kind.
+    pub levels: Vec<FilterLevel>,
+    /// Data blocks that a lookup of a missing key, anywhere in the range of the keys, is expected
+    /// to read in vain, by theory, for the tree as it is now.
+    pub expected_wasted_reads_per_miss: f64,
+    /// Bytes of all filters, were all tables open.
+    pub filter_bytes: u64,
+}
+
+impl Engine {
+    pub(crate) fn filter_report(&self) -> FilterReport {
+        let version = self.version();
+        let totals = self.counters.totals();
+        let mut levels = Vec::new();
+        let mut runs = Vec::new();
+        for (physical, cells) in totals.filters.iter().enumerate().take(LEVELS) {
+            let held: Vec<Held> = version.levels[physical].iter().map(|t| self.held(t)).collect();
+            for (kind, cell) in KINDS.iter().zip(cells) {
+                let held: Vec<&Held> = held.iter().filter(|held| held.kind == *kind).collect();
+                if held.is_empty() && cell.probes() == 0 {
+                    continue;
+                }
+                let level = logical_level(&version, physical).0;
+                levels.push(filter_level(level, *kind, &held, cell));
+            }
+            runs.extend(runs_of(&version, physical, &held));
+        }
+        FilterReport {
+            filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
+            levels,
+            expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(&runs),
+        }
+    }
+
+    /// What a table's filter is. Opens the table; one that cannot be opened counts as unfiltered.
+    fn held(&self, file: &std::sync::Arc<TableFile>) -> Held {
+        let unfiltered = Held {
+            kind: FilterKind::None,
+            keys: file.keys,
+            bits_asked: 0.0,
+            bits_stored: 0.0,
+            bytes: 0,
+            rate: 1.0,
+        };
+        let Ok(table) = self.tables.reader(file) else { return unfiltered };
+        let Some(filter) = table.filter() else { return unfiltered };
+        Held {
+            kind: filter.kind(),
+            keys: file.keys,
+            bits_asked: filter.requested_bits_per_key(),
+            bits_stored: filter.bits_per_key(),
+            bytes: filter.memory_bytes() as u64,
+            rate: filter.expected_fpr(),
+        }
+    }
+}
+
+/// One table's filter.
+struct Held {
+    kind: FilterKind,
+    keys: u64,
+    bits_asked: f64,
+    bits_stored: f64,
+    bytes: u64,
+    rate: f64,
+}
+
+impl FilterTotals {
+    fn probes(&self) -> u64 {
+        self.negatives + self.false_positives + self.true_positives
+    }
+}
+
+/// The runs that a missing key meets: each table of level 0 is one, each deeper level is one.
+fn runs_of(version: &Version, level: usize, held: &[Held]) -> Vec<trommel_tuning::Run> {
+    let table = |held: &Held| trommel_tuning::Table { keys: held.keys, fpr: held.rate };
+    if version.levels[level].is_empty() {
+        return Vec::new();
+    }
+    if level == 0 {
+        return held.iter().map(|held| trommel_tuning::Run { tables: vec![table(held)] }).collect();
+    }
+    vec![trommel_tuning::Run { tables: held.iter().map(table).collect() }]
+}
+
+fn filter_level(
+    level: usize,
+    kind: FilterKind,
+    held: &[&Held],
+    totals: &FilterTotals,
+) -> FilterLevel {
+    let keys: u64 = held.iter().map(|held| held.keys).sum();
+    let per_key = |value: fn(&Held) -> f64| {
+        let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
+        if keys == 0 { 0.0 } else { sum / keys as f64 }
+    };
+    let absent = totals.negatives + totals.false_positives;
+    FilterLevel {
+        level,
+        kind,
+        tables: held.len() as u64,
+        keys,
+        bits_asked: (kind != FilterKind::None).then(|| per_key(|held| held.bits_asked)),
+        bits_stored: per_key(|held| held.bits_stored),
+        filter_bytes: held.iter().map(|held| held.bytes).sum(),
+        probes: totals.probes(),
+        negatives: totals.negatives,
+        false_positives: totals.false_positives,
+        true_positives: totals.true_positives,
+        measured_rate: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
+        interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
+        expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
+        reads_saved: totals.negatives,
+    }
+}
+
+/// Wilson's score interval at 95% for `hits` of `trials` (E. B. Wilson, "Probable inference, the
+/// law of succession, and statistical inference", 1927).
+pub fn wilson(hits: u64, trials: u64) -> (f64, f64) {
+    if trials == 0 {
+        return (0.0, 1.0);
+    }
+    let z = 1.959_963_984_540_054;
+    let n = trials as f64;
+    let rate = hits as f64 / n;
+    let scale = 1.0 + z * z / n;
+    let middle = (rate + z * z / (2.0 * n)) / scale;
+    let half = z / scale * (rate * (1.0 - rate) / n + z * z / (4.0 * n * n)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
+impl fmt::Display for FilterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7} {:>10} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",
+            "level",
+            "tables",
+            "keys",
+            "filter",
+            "asked",
+            "stored",
+            "KiB",
+            "probes",
+            "negatives",
+            "false",
+            "true",
+            "measured",
+            "95% interval",
+            "expected"
+        )?;
+        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3e}"));
+        for level in &self.levels {
+            let interval = level
+                .interval
+                .map_or("-".to_owned(), |(low, high)| format!("{low:.3e} - {high:.3e}"));
+            writeln!(
+                f,
+                "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7.2} {:>10.1} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",
+                format!("L{}", level.level),
+                level.tables,
+                level.keys,
+                level.kind.name(),
+                level.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
+                level.bits_stored,
+                level.filter_bytes as f64 / 1024.0,
+                level.probes,
+                level.negatives,
+                level.false_positives,
+                level.true_positives,
+                rate(level.measured_rate),
+                interval,
+                rate(level.expected_rate)
+            )?;
+        }
+        write!(
+            f,
+            "filters take {:.1} KiB; a missing key is expected to waste {:.3e} reads",
+            self.filter_bytes as f64 / 1024.0,
+            self.expected_wasted_reads_per_miss
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wilsons_interval_has_its_textbook_values() {
+        let (low, high) = wilson(10, 100);
+        assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
+        let (low, high) = wilson(0, 1000);
+        assert!(low == 0.0 && (high - 0.003_827).abs() < 1e-6, "{low} {high}");
+    }
+}

@@ -1,0 +1,89 @@
+//! The store as it was at one moment.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use trommel_base::{SeqNo, Slice};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::iter::range::{Bounds, DbCursor, Range};
+
+/// The store as it was when the snapshot was taken, for as long as it is held.
+///
+/// Compactions keep what a snapshot can see, so one that is held for long costs disk space.
+/// Cheap to take and to clone.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = trommel::Db::open(dir.path(), Default::default())?;
+/// db.put("k", "before")?;
+/// let snapshot = db.snapshot();
+/// db.put("k", "after")?;
+/// assert_eq!(snapshot.get("k")?.unwrap(), b"before"[..]);
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    seqno: SeqNo,
+}
+
+impl Snapshot {
+    pub(crate) fn take(engine: &Arc<Engine>) -> Self {
+        Self { engine: Arc::clone(engine), seqno: engine.snapshots.take() }
+    }
+
+    /// The last sequence number it sees.
+    pub fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.engine.get(key.as_ref(), Some(self.seqno))
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values of `keys`, in their order.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.engine.multi_get(keys.iter().map(AsRef::as_ref).collect(), Some(self.seqno))
+    }
+
+    /// All entries, in key order.
+    pub fn iter(&self) -> Range {
+        self.engine.range(Bounds::all(), Some(self.seqno))
+    }
+
+    /// The entries whose keys lie in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
+        self.engine.range(Bounds::of(&range), Some(self.seqno))
+    }
+
+    /// The entries whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        self.engine.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+    }
+
+    /// A cursor that can be moved anywhere.
+    pub fn cursor(&self) -> Result<DbCursor> {
+        Ok(DbCursor::new(self.engine.cursor(Some(self.seqno))?))
+    }
+}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Self {
+        self.engine.snapshots.take_again(self.seqno);
+        Self { engine: Arc::clone(&self.engine), seqno: self.seqno }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.engine.snapshots.release(self.seqno);
+    }
+}

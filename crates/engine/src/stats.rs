@@ -1,0 +1,300 @@
+//! What a store has done and what it holds, at one moment.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::compaction::pressure::Cause;
+use crate::engine::Engine;
+use crate::output::logical_level;
+use crate::version::LEVELS;
+
+/// Background work and waiting writers, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    micros: [AtomicU64; 3],
+    times: [AtomicU64; 3],
+    flushes: AtomicU64,
+    flush_bytes: AtomicU64,
+    compactions: AtomicU64,
+    trivial_moves: AtomicU64,
+    compaction_bytes_read: AtomicU64,
+    compaction_bytes_written: AtomicU64,
+}
+
+impl Stalls {
+    pub(crate) fn add(&self, cause: Cause, time: Duration) {
+        let at = match cause {
+            Cause::Memtables => 0,
+            Cause::Level0 => 1,
+            Cause::Debt => 2,
+        };
+        self.times[at].fetch_add(1, Relaxed);
+        self.micros[at].fetch_add(time.as_micros() as u64, Relaxed);
+    }
+
+    pub(crate) fn count_flush(&self, bytes: u64) {
+        self.flushes.fetch_add(1, Relaxed);
+        self.flush_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn count_move(&self) {
+        self.trivial_moves.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_compaction(&self, read: u64, written: u64) {
+        self.compactions.fetch_add(1, Relaxed);
+        self.compaction_bytes_read.fetch_add(read, Relaxed);
+        self.compaction_bytes_written.fetch_add(written, Relaxed);
+    }
+
+    fn stall(&self, at: usize) -> Stall {
+        Stall {
+            times: self.times[at].load(Relaxed),
+            total: Duration::from_micros(self.micros[at].load(Relaxed)),
+        }
+    }
+}
+
+/// Writers that were slowed or stopped for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stall {
+    /// How often.
+    pub times: u64,
+    /// For how long in all.
+    pub total: Duration,
+}
+
+/// One level that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its tables.
+    pub tables: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Its entries, tombstones and older versions included.
+    pub entries: u64,
+    /// Tombstones among them.
+    pub deletions: u64,
+    /// Bytes of its filters, as stored.
+    pub filter_bytes: u64,
+}
+
+/// Where the store's memory is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Memtables, active and frozen, with their nodes.
+    pub memtables: u64,
+    /// Memory kept for the next memtables.
+    pub idle_arenas: u64,
+    /// Blocks in the cache.
+    pub block_cache: u64,
+    /// Filters of open tables.
+    pub filters: u64,
+    /// Indexes of open tables.
+    pub index: u64,
+    /// What else open tables hold.
+    pub other: u64,
+}
+
+impl MemoryStats {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.memtables
+            + self.idle_arenas
+            + self.block_cache
+            + self.filters
+            + self.index
+            + self.other
+    }
+}
+
+/// What a store has done since it was opened (or since its counters were reset, for those that
+/// say so), and what it holds now.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Levels that hold data, from the top.
+    pub levels: Vec<LevelStats>,
+    /// Memory, part by part.
+    pub memory: MemoryStats,
+    /// Keys looked up since the reset.
+    pub gets: u64,
+    /// Keys found since the reset.
+    pub found: u64,
+    /// Data blocks that point lookups read from files since the reset.
+    pub block_reads: u64,
+    /// Bytes of those.
+    pub block_read_bytes: u64,
+    /// Data blocks that point lookups found in the cache since the reset.
+    pub cache_hits: u64,
+    /// Operations written since the reset.
+    pub writes: u64,
+    /// Bytes of keys and values written since the reset.
+    pub user_bytes: u64,
+    /// Groups of batches committed since the reset.
+    pub commits: u64,
+    /// Bytes written to the log since the reset.
+    pub log_bytes: u64,
+    /// Times writers had the log made durable since the reset.
+    pub log_syncs: u64,
+    /// Memtables written out.
+    pub flushes: u64,
+    /// Bytes of the tables they became.
+    pub flush_bytes: u64,
+    /// Compactions that merged tables.
+    pub compactions: u64,
+    /// Compactions that only moved a table down.
+    pub trivial_moves: u64,
+    /// Bytes that compactions read.
+    pub compaction_bytes_read: u64,
+    /// Bytes that compactions wrote.
+    pub compaction_bytes_written: u64,
+    /// Bytes of compaction that the tree needs before it is in shape.
+    pub compaction_debt: u64,
+    /// Writers held up because memtables waited to be written out.
+    pub stalled_by_memtables: Stall,
+    /// Writers held up because level 0 had too many runs.
+    pub stalled_by_level_0: Stall,
+    /// Writers held up because compaction lagged behind.
+    pub stalled_by_debt: Stall,
+    /// Tables that are open.
+    pub open_tables: usize,
+    /// Filters that cannot be used (damaged, or of a kind this version does not know): the
+    /// table's file number and the reason. Such a table answers "maybe" to every key.
+    pub unusable_filters: Vec<(u64, String)>,
+    /// The last sequence number that reads see.
+    pub last_seqno: u64,
+}
+
+impl Engine {
+    pub(crate) fn stats(&self) -> Stats {
+        let totals = self.counters.totals();
+        let stalls = &self.stalls;
+        Stats {
+            levels: self.level_stats(),
+            memory: self.memory_stats(),
+            gets: totals.gets,
+            found: totals.found,
+            block_reads: totals.block_reads,
+            block_read_bytes: totals.block_read_bytes,
+            cache_hits: totals.cache_hits,
+            writes: totals.writes,
+            user_bytes: totals.user_bytes,
+            commits: totals.commits,
+            log_bytes: totals.log_bytes,
+            log_syncs: totals.log_syncs,
+            flushes: stalls.flushes.load(Relaxed),
+            flush_bytes: stalls.flush_bytes.load(Relaxed),
+            compactions: stalls.compactions.load(Relaxed),
+            trivial_moves: stalls.trivial_moves.load(Relaxed),
+            compaction_bytes_read: stalls.compaction_bytes_read.load(Relaxed),
+            compaction_bytes_written: stalls.compaction_bytes_written.load(Relaxed),
+            compaction_debt: self.debt.load(Relaxed),
+            stalled_by_memtables: stalls.stall(0),
+            stalled_by_level_0: stalls.stall(1),
+            stalled_by_debt: stalls.stall(2),
+            open_tables: self.tables.open_tables(),
+            unusable_filters: self.tables.unusable_filters(),
+            last_seqno: self.snapshots.visible(),
+        }
+    }
+
+    fn level_stats(&self) -> Vec<LevelStats> {
+        let version = self.version();
+        let mut levels = Vec::new();
+        for physical in (0..LEVELS).filter(|level| !version.levels[*level].is_empty()) {
+            let mut level =
+                LevelStats { level: logical_level(&version, physical).0, ..LevelStats::default() };
+            for table in &version.levels[physical] {
+                level.tables += 1;
+                level.bytes += table.file_bytes;
+                level.entries += table.entries;
+                level.deletions += table.deletions;
+                level.filter_bytes += table.filter_bytes;
+            }
+            levels.push(level);
+        }
+        levels
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        let view = self.view.load_full();
+        let mut memory = MemoryStats {
+            memtables: view.memtable_bytes() as u64,
+            idle_arenas: self.arenas.idle_bytes() as u64,
+            block_cache: self.blocks.stats().used_bytes,
+            ..MemoryStats::default()
+        };
+        for open in view.version.tables().filter_map(|(_, table)| table.open_reader()) {
+            let table = open.table().memory_bytes();
+            memory.filters += table.filter as u64;
+            memory.index += table.index as u64;
+            memory.other += table.other as u64;
+        }
+        memory
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>5} {:>7} {:>12} {:>12} {:>12}",
+            "level", "tables", "MiB", "entries", "filter KiB"
+        )?;
+        for level in &self.levels {
+            writeln!(
+                f,
+                "{:>5} {:>7} {:>12.1} {:>12} {:>12.1}",
+                format!("L{}", level.level),
+                level.tables,
+                level.bytes as f64 / 1_048_576.0,
+                level.entries,
+                level.filter_bytes as f64 / 1024.0
+            )?;
+        }
+        let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+        let memory = &self.memory;
+        writeln!(
+            f,
+            "memory MiB: {:.1} memtables, {:.1} kept for memtables, {:.1} block cache, \
+             {:.1} filters, {:.1} index, {:.1} other",
+            mib(memory.memtables),
+            mib(memory.idle_arenas),
+            mib(memory.block_cache),
+            mib(memory.filters),
+            mib(memory.index),
+            mib(memory.other)
+        )?;
+        writeln!(
+            f,
+            "written: {} operations, {:.1} MiB by users, {:.1} MiB log, {:.1} MiB in {} flushes, \
+             {:.1} MiB in {} compactions, {} moves",
+            self.writes,
+            mib(self.user_bytes),
+            mib(self.log_bytes),
+            mib(self.flush_bytes),
+            self.flushes,
+            mib(self.compaction_bytes_written),
+            self.compactions,
+            self.trivial_moves
+        )?;
+        writeln!(
+            f,
+            "read: {} lookups, {} found, {} blocks from files, {} from the cache",
+            self.gets, self.found, self.block_reads, self.cache_hits
+        )?;
+        write!(
+            f,
+            "stalls: {:?} for memtables, {:?} for level 0, {:?} for compaction debt",
+            self.stalled_by_memtables.total,
+            self.stalled_by_level_0.total,
+            self.stalled_by_debt.total
+        )
+    }
+}

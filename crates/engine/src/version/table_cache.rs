@@ -1,0 +1,196 @@
+//! Readers of tables: opened at first use, and closed again when too many are open.
+//!
+//! A reader hangs in its [`TableFile`], so finding it costs one load and no shared write. The
+//! cache only bounds how many are open: it keeps the open tables in a ring and, when one too many
+//! is opened, walks round it like a clock's hand, sparing once each table used since it last came
+//! by.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use arc_swap::Guard;
+use trommel_sstable::{BlockCache, Expected, FilterState, Table, TableConfig};
+use trommel_vfs::{Access, Vfs};
+
+use super::TableFile;
+use crate::error::{Error, Result};
+use crate::files::table_path;
+use crate::sync::lock;
+
+/// A reader for the time of one call.
+pub(crate) struct Reader(Guard<Option<Arc<OpenTable>>>);
+
+impl Deref for Reader {
+    type Target = Arc<Table>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Table> {
+        &self.0.as_ref().expect("a reader is made only around an open table").table
+    }
+}
+
+/// An open table, and what it adds to the bytes that open tables hold.
+#[derive(Debug)]
+pub(crate) struct OpenTable {
+    table: Arc<Table>,
+    bytes: u64,
+    pinned_bytes: Arc<AtomicU64>,
+}
+
+impl OpenTable {
+    fn new(table: Table, pinned_bytes: &Arc<AtomicU64>) -> Self {
+        let memory = table.memory_bytes();
+        let bytes = (memory.index + memory.filter + memory.other) as u64;
+        pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Self { table: Arc::new(table), bytes, pinned_bytes: Arc::clone(pinned_bytes) }
+    }
+
+    /// The table's reader.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+}
+
+impl Drop for OpenTable {
+    fn drop(&mut self) {
+        self.pinned_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Opens tables and bounds how many are open.
+#[derive(Debug)]
+pub(crate) struct TableCache {
+    dir: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    blocks: Arc<BlockCache>,
+    access: Access,
+    max_open: usize,
+    /// The open tables. Held while a file is opened, so no table is opened twice.
+    ring: Mutex<VecDeque<Weak<TableFile>>>,
+    /// Bytes of indexes, filters and the rest of open readers, for the memory ceiling.
+    pinned_bytes: Arc<AtomicU64>,
+    /// Filters found damaged or unknown so far, each a table that answers "maybe".
+    unusable_filters: Mutex<Vec<(u64, String)>>,
+}
+
+impl TableCache {
+    pub(crate) fn new(
+        dir: PathBuf,
+        vfs: Arc<dyn Vfs>,
+        blocks: Arc<BlockCache>,
+        access: Access,
+        max_open: usize,
+    ) -> Self {
+        Self {
+            dir,
+            vfs,
+            blocks,
+            access,
+            max_open,
+            ring: Mutex::default(),
+            pinned_bytes: Arc::default(),
+            unusable_filters: Mutex::default(),
+        }
+    }
+
+    /// The reader of `file`, opened if it is not open.
+    #[inline]
+    pub(crate) fn reader(&self, file: &Arc<TableFile>) -> Result<Reader> {
+        file.touch();
+        let reader = file.reader.load();
+        if reader.is_some() {
+            return Ok(Reader(reader));
+        }
+        self.open(file)
+    }
+
+    #[cold]
+    fn open(&self, file: &Arc<TableFile>) -> Result<Reader> {
+        let mut ring = lock(&self.ring);
+        let reader = file.reader.load();
+        if reader.is_some() {
+            return Ok(Reader(reader));
+        }
+        while ring.len() >= self.max_open && self.close_one(&mut ring) {}
+        let table = match self.open_table(file) {
+            Err(Error::Io { source, .. }) if out_of_handles(&source) && !ring.is_empty() => {
+                // The process is short of handles for reasons of its own: give half of ours back.
+                for _ in 0..ring.len().div_ceil(2) {
+                    self.close_one(&mut ring);
+                }
+                self.open_table(file)?
+            }
+            outcome => outcome?,
+        };
+        match table.filter_state() {
+            FilterState::Loaded | FilterState::Absent => {}
+            FilterState::Damaged(why) | FilterState::Unknown(why) => {
+                self.note_unusable(file.number, why);
+            }
+        }
+        file.reader.store(Some(Arc::new(OpenTable::new(table, &self.pinned_bytes))));
+        ring.push_back(Arc::downgrade(file));
+        Ok(Reader(file.reader.load()))
+    }
+
+    fn open_table(&self, file: &TableFile) -> Result<Table> {
+        let path = table_path(&self.dir, file.number);
+        let handle = self
+            .vfs
+            .open(&path, self.access)
+            .map_err(|source| Error::io(&path, "opening", source))?;
+        let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
+        let config = TableConfig { cache: Arc::clone(&self.blocks), access: self.access };
+        Ok(Table::open(handle, &path, expected, &config)?)
+    }
+
+    /// Closes the next table of the ring that was not used of late; false if the ring is empty.
+    fn close_one(&self, ring: &mut VecDeque<Weak<TableFile>>) -> bool {
+        for _ in 0..ring.len() * 2 {
+            let Some(next) = ring.pop_front() else { return false };
+            let Some(file) = next.upgrade() else {
+                return true;
+            };
+            if file.used.swap(false, Ordering::Relaxed) {
+                ring.push_back(next);
+                continue;
+            }
+            file.reader.store(None);
+            return true;
+        }
+        false
+    }
+
+    fn note_unusable(&self, number: u64, why: &str) {
+        let mut known = lock(&self.unusable_filters);
+        if known.iter().all(|(other, _)| *other != number) {
+            known.push((number, why.to_owned()));
+        }
+    }
+
+    /// Tables whose filter cannot be used, with the reason; each was met since the store opened.
+    pub(crate) fn unusable_filters(&self) -> Vec<(u64, String)> {
+        lock(&self.unusable_filters).clone()
+    }
+
+    /// Bytes that open readers hold: indexes, filters, properties.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Tables that are open.
+    pub(crate) fn open_tables(&self) -> usize {
+        let mut ring = lock(&self.ring);
+        ring.retain(|file| file.strong_count() > 0);
+        ring.len()
+    }
+}
+
+fn out_of_handles(error: &io::Error) -> bool {
+    // EMFILE and ENFILE have no stable kind in the standard library.
+    matches!(error.raw_os_error(), Some(23 | 24))
+}

@@ -1,0 +1,45 @@
+//! All that a read looks at, as one immutable value: the memtables and the version. It is replaced
+//! as a whole when a memtable is frozen or a version is installed; a reader that loaded it keeps
+//! what it needs alive.
+
+use std::sync::Arc;
+
+use trommel_base::{EntryRef, SeqNo};
+use trommel_memtable::Memtable;
+
+use crate::version::Version;
+
+/// A memtable, and the log that holds its writes.
+#[derive(Debug)]
+pub(crate) struct LoggedMemtable {
+    pub(crate) memtable: Arc<Memtable>,
+    /// Number of the oldest log that holds a write of this memtable.
+    pub(crate) log_number: u64,
+}
+
+/// The sources of every read, newest first: active memtable, frozen memtables, version.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) active: Arc<LoggedMemtable>,
+    /// Full memtables that wait to be written out, newest first.
+    pub(crate) frozen: Vec<Arc<LoggedMemtable>>,
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// The newest version of `key` in memory that is not newer than `seqno`.
+    #[inline]
+    pub(crate) fn get_in_memory(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
+        self.memtables().find_map(|logged| logged.memtable.get(key, seqno))
+    }
+
+    /// Bytes of all memtables.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtables().map(|logged| logged.memtable.memory_bytes()).sum()
+    }
+}

@@ -1,0 +1,237 @@
+//! Putting a group of batches into the log and the memtable.
+
+use std::sync::Arc;
+
+use trommel_base::{MAX_SEQNO, SeqNo};
+
+use super::queue::{Group, Member, Turn, fail, hand_out};
+use super::stall::Pace;
+use crate::batch::SealedBatch;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::log::LogWriter;
+use crate::options::{Durability, WriteOptions};
+use crate::sync::lock;
+
+/// What only the leader of the write queue touches.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    /// The log of the active memtable; none where the store keeps no log.
+    pub(super) log: Option<LogWriter>,
+    /// The last sequence number given out.
+    pub(super) last_seqno: SeqNo,
+    /// What writers owe to the rate they are slowed to.
+    pub(super) pace: Pace,
+}
+
+impl Leader {
+    /// The leader of a store whose last operation had this number, before it has a log.
+    pub(crate) fn new(last_seqno: SeqNo) -> Self {
+        Self { log: None, last_seqno, pace: Pace::default() }
+    }
+
+    /// Takes up what recovery has found and made.
+    pub(crate) fn start(&mut self, log: Option<LogWriter>, last_seqno: SeqNo) {
+        (self.log, self.last_seqno) = (log, last_seqno);
+    }
+}
+
+impl Engine {
+    /// Writes a batch: all of it or nothing.
+    pub(crate) fn write(&self, batch: SealedBatch, options: WriteOptions) -> Result<()> {
+        self.check_writable()?;
+        if batch.count() == 0 {
+            return Ok(());
+        }
+        let sync = self.wants_sync(options);
+        let member = self.queue.join(Some(batch), sync);
+        match member.wait() {
+            Turn::Insert(group, first_seqno) => self.insert(&group, &member, first_seqno),
+            Turn::Failed(error) => Err(error),
+            Turn::Lead | Turn::Wait => self.lead(),
+        }
+    }
+
+    fn wants_sync(&self, options: WriteOptions) -> bool {
+        let durability = options.durability.unwrap_or(self.options.load().durability);
+        durability == Durability::Sync
+    }
+
+    /// Leads the group that begins with the caller's own batch.
+    fn lead(&self) -> Result<()> {
+        let mut turnstile = Turnstile::new(self);
+        let mut leader = lock(&self.leader);
+        self.make_room(&mut leader)?;
+        let members = self.queue.group();
+        turnstile.count = members.len();
+        let first_seqno = leader.last_seqno + 1;
+        // Having logged its own, a group waits until the one before it has inserted.
+        let logged = self
+            .log_group(&mut leader, &members)
+            .and_then(|()| self.wait_published(first_seqno - 1));
+        if let Err(error) = logged {
+            fail(&members, &error);
+            return Err(error);
+        }
+        let memtable = Arc::clone(&self.view.load().active.memtable);
+        let group = Group::new(memtable, members.len(), leader.last_seqno);
+        hand_out(&group, &members, first_seqno);
+        drop(leader);
+        drop(turnstile);
+        self.insert(&group, &members[0], first_seqno)
+    }
+
+    /// Numbers the group's operations and appends its batches to the log, durably if a member
+    /// asked for that.
+    fn log_group(&self, leader: &mut Leader, members: &[Arc<Member>]) -> Result<()> {
+        let operations = |member: &Arc<Member>| {
+            member.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
+        };
+        let mut seqno = leader.last_seqno + 1;
+        let last_seqno = leader.last_seqno + members.iter().map(operations).sum::<u64>();
+        if last_seqno > MAX_SEQNO {
+            return Err(Error::option("the store has used all of its 2^56 sequence numbers"));
+        }
+        if let Some(log) = &mut leader.log {
+            if self.rotated.is_empty() {
+                log.set_previous_durable();
+            }
+            let before = log.bytes();
+            for member in members {
+                if let Some(batch) = &member.batch {
+                    log.push(seqno, &[batch.encoded()])
+                        .map_err(|error| self.poison(error.into()))?;
+                }
+                seqno += operations(member);
+            }
+            log.commit().map_err(|error| self.poison(error.into()))?;
+            let bytes = log.bytes() - before;
+            self.counters.with(|shard| shard.log_bytes.add(bytes));
+        }
+        leader.last_seqno = last_seqno;
+        if members.iter().any(|member| member.sync) {
+            self.sync_logs(leader)?;
+        }
+        self.counters.with(|shard| shard.commits.add(1));
+        Ok(())
+    }
+
+    /// Inserts a member's batch; the last of the group makes all of it visible.
+    fn insert(&self, group: &Arc<Group>, member: &Member, first_seqno: SeqNo) -> Result<()> {
+        let _unwinding = PoisonOnUnwind(self);
+        let mut user_bytes = 0;
+        if let Some(batch) = &member.batch {
+            let operations = batch.operations().flatten();
+            for (seqno, op) in (first_seqno..).zip(operations) {
+                group.memtable.insert(op.key, seqno, op.kind, op.value);
+                user_bytes += (op.key.len() + op.value.len()) as u64;
+            }
+            self.counters.with(|shard| {
+                shard.writes.add(u64::from(batch.count()));
+                shard.user_bytes.add(user_bytes);
+            });
+        }
+        if group.inserted() {
+            self.publish(group.last_seqno);
+            return Ok(());
+        }
+        self.wait_published(group.last_seqno)
+    }
+
+    /// Makes everything up to `seqno` visible.
+    fn publish(&self, seqno: SeqNo) {
+        let _order = lock(&self.publishing);
+        self.snapshots.publish(seqno);
+        self.published.notify_all();
+    }
+
+    /// Waits until everything up to `seqno` is visible.
+    pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
+        if self.snapshots.visible() >= seqno {
+            return Ok(());
+        }
+        let mut order = lock(&self.publishing);
+        while self.snapshots.visible() < seqno {
+            if let Some(first) = self.poisoned() {
+                return Err(Error::Poisoned { first });
+            }
+            order = crate::sync::wait(&self.published, order);
+        }
+        Ok(())
+    }
+
+    /// Runs `action` as the leader, alone: no group is in flight, and none starts meanwhile.
+    pub(crate) fn exclusively<T>(
+        &self,
+        action: impl FnOnce(&mut Leader) -> Result<T>,
+    ) -> Result<T> {
+        let member = self.queue.join(None, false);
+        // A member without a batch is never part of another's group, so its turn is to lead.
+        member.wait();
+        let _turnstile = Turnstile::new(self);
+        let mut leader = lock(&self.leader);
+        self.wait_published(leader.last_seqno)?;
+        action(&mut leader)
+    }
+
+    /// Lets `decide` look at the store while nobody writes, and writes the batch it returns.
+    /// False if it returned none.
+    pub(crate) fn write_if(
+        &self,
+        options: WriteOptions,
+        decide: impl FnOnce() -> Result<Option<SealedBatch>>,
+    ) -> Result<bool> {
+        self.check_writable()?;
+        let sync = self.wants_sync(options);
+        self.exclusively(|leader| {
+            let Some(batch) = decide()? else { return Ok(false) };
+            self.make_room(leader)?;
+            let first_seqno = leader.last_seqno + 1;
+            let member = Member::alone(batch, sync);
+            self.log_group(leader, std::slice::from_ref(&member))?;
+            let memtable = Arc::clone(&self.view.load().active.memtable);
+            let group = Group::new(memtable, 1, leader.last_seqno);
+            self.insert(&group, &member, first_seqno)?;
+            Ok(true)
+        })
+    }
+}
+
+/// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
+/// panics poisons the store first, for nobody knows how far it got.
+struct Turnstile<'a> {
+    engine: &'a Engine,
+    /// Members that leave with the leader, itself included.
+    count: usize,
+}
+
+impl<'a> Turnstile<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        Self { engine, count: 1 }
+    }
+}
+
+impl Drop for Turnstile<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.engine.poison(panicked());
+        }
+        self.engine.queue.leave(self.count);
+    }
+}
+
+/// Poisons the store if it is dropped by a panic: a member that dies between log and publication
+/// would otherwise leave the others waiting for ever.
+struct PoisonOnUnwind<'a>(&'a Engine);
+
+impl Drop for PoisonOnUnwind<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(panicked());
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::option("a thread panicked in the middle of a write")
+}

@@ -1,0 +1,143 @@
+//! Freezing the memtable, and with it its log; and making logs durable.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use trommel_memtable::Memtable;
+
+use super::commit::Leader;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::files::log_path;
+use crate::log::LogWriter;
+use crate::sync::lock;
+use crate::view::{LoggedMemtable, View};
+
+/// Logs that were rotated out and whose last bytes may not be durable yet.
+///
+/// A sync acknowledges everything before it, so it must make these durable first. Until they are,
+/// records of the current log say that an earlier log may still be torn.
+#[derive(Debug, Default)]
+pub(crate) struct RotatedLogs {
+    logs: Mutex<Vec<LogWriter>>,
+    count: AtomicUsize,
+}
+
+impl RotatedLogs {
+    /// Whether all earlier logs are durable.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn add(&self, log: LogWriter) {
+        let mut logs = lock(&self.logs);
+        logs.push(log);
+        self.count.store(logs.len(), Ordering::Release);
+    }
+
+    /// Makes all of them durable, oldest first, and forgets them.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let mut logs = lock(&self.logs);
+        for log in logs.iter_mut() {
+            log.sync()?;
+        }
+        logs.clear();
+        self.count.store(0, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Freezes the active memtable and starts a new one, with a new log. Does nothing where the
+    /// active one is empty.
+    pub(crate) fn rotate(&self, leader: &mut Leader) -> Result<()> {
+        self.wait_published(leader.last_seqno)?;
+        if self.view.load().active.memtable.is_empty() {
+            return Ok(());
+        }
+        let number = self.new_file_number();
+        if let Some(old) = &mut leader.log {
+            let fresh = self.create_log(number, self.view.load().active.log_number)?;
+            old.finish(number).map_err(|error| self.poison(error.into()))?;
+            self.rotated.add(std::mem::replace(old, fresh));
+        }
+        let active = Arc::new(LoggedMemtable {
+            memtable: Arc::new(Memtable::new(&self.arenas)),
+            log_number: number,
+        });
+        self.replace_view(|view| {
+            let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
+            frozen.push(Arc::clone(&view.active));
+            frozen.extend(view.frozen.iter().cloned());
+            View { active: Arc::clone(&active), frozen, version: Arc::clone(&view.version) }
+        });
+        self.background.wake();
+        Ok(())
+    }
+
+    /// Creates log `number`, the successor of log `previous`.
+    pub(crate) fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
+        let path = log_path(&self.dir, number);
+        let header = crate::log::FileHeader {
+            kind: crate::log::FileKind::Log,
+            number,
+            salt: crate::env::random_u64(),
+            store_id: self.store_id,
+            previous,
+        };
+        LogWriter::create(&*self.vfs, &path, &header).map_err(|error| self.poison(error.into()))
+    }
+
+    /// Makes everything in the logs durable.
+    pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
+        self.rotated.sync().map_err(|error| self.poison(error))?;
+        if let Some(log) = &mut leader.log {
+            log.set_previous_durable();
+            log.sync().map_err(|error| self.poison(error.into()))?;
+            self.counters.with(|shard| shard.log_syncs.add(1));
+        }
+        Ok(())
+    }
+
+    /// Makes every write so far durable: through the log, or by writing the memtable out where
+    /// there is none.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        if !self.options.load().log {
+            return self.flush();
+        }
+        self.exclusively(|leader| self.sync_logs(leader))
+    }
+
+    /// Writes the memtables out to tables, and waits until that is done.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        self.exclusively(|leader| self.rotate(leader))?;
+        self.wait_until(|view| view.frozen.is_empty())
+    }
+
+    /// Ends the log, durably, so that the next open knows it to be whole.
+    pub(crate) fn finish_log(&self) -> Result<()> {
+        self.exclusively(|leader| {
+            if let Some(log) = &mut leader.log {
+                log.finish(0).map_err(|error| self.poison(error.into()))?;
+            }
+            self.sync_logs(leader)?;
+            leader.log = None;
+            Ok(())
+        })
+    }
+}
+
+impl From<crate::log::Error> for Error {
+    fn from(error: crate::log::Error) -> Self {
+        match error {
+            crate::log::Error::Io { file, source } => {
+                Self::Io { file, doing: "reading or writing", source }
+            }
+            crate::log::Error::Corruption(damage) => Self::Corruption(damage),
+            crate::log::Error::Unsupported { file, what } => Self::Unsupported { file, what },
+        }
+    }
+}

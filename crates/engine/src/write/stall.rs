@@ -1,0 +1,100 @@
+//! Making room for a write: freezing a full memtable, and slowing or stopping writers while
+//! flushes and compactions lag behind.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::commit::Leader;
+use crate::compaction::pressure::{Backlog, Cause, Pressure, pressure};
+use crate::engine::Engine;
+use crate::env;
+use crate::error::Result;
+use crate::options::Options;
+use crate::view::View;
+
+/// Shortest sleep that slows a writer; smaller debts of time add up first.
+const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+/// Longest sleep of one write, so that a change of pressure is noticed.
+const LONGEST_DELAY: Duration = Duration::from_millis(20);
+
+/// How far writers are ahead of the rate they are granted.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When the bytes written so far would have been written at the granted rate.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// How long to wait before writing `bytes` more at `rate` bytes per second.
+    fn charge(&mut self, bytes: u64, rate: u64, now: Instant) -> Option<Duration> {
+        let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let due = self.due.unwrap_or(now).max(now) + cost.min(Duration::from_secs(1));
+        self.due = Some(due);
+        let ahead = due - now;
+        (ahead >= SHORTEST_DELAY).then(|| ahead.min(LONGEST_DELAY))
+    }
+}
+
+impl Engine {
+    /// Returns once the active memtable can take a group.
+    pub(super) fn make_room(&self, leader: &mut Leader) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            let options = self.options.load();
+            let view = self.view.load_full();
+            let full = view.active.memtable.memory_bytes() as u64 >= self.memtable_limit(&options);
+            match self.pressure(&view, &options) {
+                Pressure::Stop(cause) if full => {
+                    drop(options);
+                    self.stall(cause, || self.wait_for_progress(&view))?;
+                    continue;
+                }
+                Pressure::Delay { rate, cause } => self.slow_down(leader, rate, cause),
+                Pressure::Stop(_) | Pressure::None => {}
+            }
+            if !full {
+                return Ok(());
+            }
+            self.rotate(leader)?;
+            self.work_inline()?;
+        }
+    }
+
+    /// Bytes at which a memtable is full.
+    pub(crate) fn memtable_limit(&self, options: &Options) -> u64 {
+        let buffer = options.write_buffer_bytes as u64;
+        options.memory_limit.map_or(buffer, |limit| buffer.min(limit / 8))
+    }
+
+    fn pressure(&self, view: &View, options: &Options) -> Pressure {
+        let compaction = options.compaction();
+        // While compactions rest by request, waiting for them would last for ever.
+        let rests = self.compaction_rests();
+        let backlog = Backlog {
+            l0_runs: if rests { 0 } else { view.version.levels[0].len() },
+            debt: if rests { 0 } else { self.debt.load(Ordering::Relaxed) },
+            frozen_memtables: view.frozen.len(),
+            active_fill: view.active.memtable.memory_bytes() as f64
+                / self.memtable_limit(options) as f64,
+        };
+        pressure(&backlog, &compaction)
+    }
+
+    fn slow_down(&self, leader: &mut Leader, rate: u64, cause: Cause) {
+        let bytes = self.queue.group_bytes();
+        let Some(delay) = leader.pace.charge(bytes, rate, env::now()) else { return };
+        let slept: Result<()> = self.stall(cause, || {
+            env::sleep(delay);
+            Ok(())
+        });
+        debug_assert!(slept.is_ok(), "sleeping does not fail");
+    }
+
+    /// Runs `wait`, adding its time to the stall of this cause.
+    fn stall(&self, cause: Cause, wait: impl FnOnce() -> Result<()>) -> Result<()> {
+        let start = env::now();
+        let outcome = wait();
+        self.stalls.add(cause, start.elapsed());
+        outcome
+    }
+}

@@ -1,0 +1,14 @@
+//! The one thing about the machine, beside its files, that sizes depend on.
+
+/// Bytes of physical memory, where the system says.
+#[cfg(target_os = "linux")]
+pub fn memory_bytes() -> Option<u64> {
+    let info = rustix::system::sysinfo();
+    Some(u64::from(info.mem_unit).saturating_mul(u64::try_from(info.totalram).ok()?))
+}
+
+/// Bytes of physical memory, where the system says.
+#[cfg(not(target_os = "linux"))]
+pub fn memory_bytes() -> Option<u64> {
+    None
+}

@@ -47,6 +47,9 @@ const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
 /// So many neighbouring blocks come through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
 
+/// No group of any block.
+const NO_GROUP: usize = usize::MAX;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -69,6 +72,9 @@ pub struct TableCursor {
     valid: bool,
     i: usize,
     key: Vec<u8>,
+    /// The group `key` was put together in, and how many of its first bytes are its head's.
+    group: usize,
+    agreeing: usize,
     seqno: SeqNo,
     kind: EntryKind,
     /// The value, relative to the block's payload.
@@ -123,6 +129,8 @@ impl TableCursor {
             valid: false,
             i: 0,
             key: Vec::new(),
+            group: NO_GROUP,
+            agreeing: 0,
             seqno: 0,
             kind: EntryKind::Delete,
             value: 0..0,
@@ -155,6 +163,7 @@ impl TableCursor {
             return Ok(());
         }
         self.block = None;
+        self.group = NO_GROUP;
         (self.at, self.handle) = (at, handle);
         self.run = self.run.saturating_add(1);
         self.block = Some(self.load(&table.source, leaf, direction)?);
@@ -203,26 +212,34 @@ impl TableCursor {
 
     #[inline]
     fn try_stand(&mut self, i: usize) -> Result<(), Fault> {
-        const OUTSIDE: Fault = Fault::Damaged("an entry shares more than its head has");
+        const OUTSIDE: Fault = Fault::Damaged("a key shares more than its head has");
         let Some(block) = &self.block else { return Err(OUTSIDE) };
         let block = block.view();
-        let entry = block.stored(i)?;
+        let key = block.stored_key(i)?;
         (self.seqno, self.kind) = block.trailer(i)?;
-        self.value = entry.value..entry.end;
+        self.value = block.value(i)?;
         self.i = i;
-        self.key.clear();
-        if !i.is_multiple_of(GROUP_ENTRIES) {
-            self.key.extend_from_slice(block.head(i)?.get(..entry.shared).ok_or(OUTSIDE)?);
-        } else if entry.shared != 0 {
-            return Err(OUTSIDE);
+        let group = i / GROUP_ENTRIES;
+        if self.group != group || i.is_multiple_of(GROUP_ENTRIES) {
+            (self.group, self.agreeing) = (group, 0);
         }
-        self.key.extend_from_slice(entry.suffix);
+        // Going forward within a group, keys share less and less with the head: what is needed
+        // of it is nearly always still there.
+        self.key.truncate(self.agreeing.min(key.shared));
+        if key.shared > self.agreeing {
+            let head = block.head(i)?.get(self.agreeing..key.shared).ok_or(OUTSIDE)?;
+            self.key.extend_from_slice(head);
+        }
+        self.key.extend_from_slice(key.suffix);
+        self.agreeing = if i.is_multiple_of(GROUP_ENTRIES) { self.key.len() } else { key.shared };
         Ok(())
     }
 
     #[cold]
     fn fail(&mut self, fault: Fault) -> Error {
         self.valid = false;
+        // The key may be half put together.
+        self.group = NO_GROUP;
         fault.at(&self.table.source.path, self.handle.offset)
     }
 
@@ -278,7 +295,8 @@ impl TableCursor {
 
     /// As `next`, comparing the new entry with the old one.
     fn next_in_order(&mut self) -> Result<(), Error> {
-        std::mem::swap(&mut self.key, &mut self.previous);
+        self.previous.clear();
+        self.previous.extend_from_slice(&self.key);
         let seqno = self.seqno;
         self.step()?;
         let order = compare_internal(&self.previous, seqno, &self.key, self.seqno);

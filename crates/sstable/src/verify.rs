@@ -153,13 +153,13 @@ impl Walk<'_> {
     }
 
     fn block(&mut self, block: Block<'_>, leaf: &Index, slot: usize) -> Result<(), Fault> {
-        if block.offset(0) != Some(0) {
-            return Err(Fault::Damaged("the first entry does not start its block"));
+        if block.value(0)?.start != 0 {
+            return Err(Fault::Damaged("the first value does not start its block"));
         }
         // A separator is smaller than the next block's first key, unless that key's versions
         // straddle the two blocks.
-        let (prefix, first) = block.key(0)?;
-        let first = [prefix, first.suffix].concat();
+        let (prefix, suffix) = block.key(0)?;
+        let first = [prefix, suffix].concat();
         if let Some(before) = slot.checked_sub(1).map(|slot| leaf.separator(slot)) {
             let straddles = self.last.as_ref().is_some_and(|(key, _)| *key == first);
             let parted = if straddles { before == first } else { before < first };
@@ -182,9 +182,9 @@ impl Walk<'_> {
     }
 
     fn entry(&mut self, block: &Block<'_>, i: usize) -> Result<(), Fault> {
-        let (prefix, entry) = block.key(i)?;
+        let (prefix, suffix) = block.key(i)?;
         let (seqno, kind) = block.trailer(i)?;
-        let key = [prefix, entry.suffix].concat();
+        let key = [prefix, suffix].concat();
         let new_key = match &self.last {
             None => true,
             Some((last, last_seqno)) => {
@@ -207,7 +207,7 @@ impl Walk<'_> {
         self.facts.entries += 1;
         self.facts.keys += u64::from(new_key);
         self.facts.deletions += u64::from(kind == EntryKind::Delete);
-        self.facts.raw_bytes += (key.len() + entry.end - entry.value) as u64;
+        self.facts.raw_bytes += (key.len() + block.value(i)?.len()) as u64;
         self.facts.min_seqno = self.facts.min_seqno.min(seqno);
         self.facts.max_seqno = self.facts.max_seqno.max(seqno);
         self.last = Some((key, seqno));

@@ -1,4 +1,5 @@
-//! Writes one data block straight into the table's write buffer.
+//! Writes one data block: values straight into the table's write buffer, the rest beside it until
+//! the block is closed.
 
 use std::ops::Range;
 
@@ -7,18 +8,20 @@ use trommel_base::codec::{put_u16, put_u32, put_u64, put_varint};
 use super::common_prefix;
 use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, GROUP_ENTRIES, MAX_BLOCK_ENTRIES};
 
-/// What an entry takes at most beside its key, its value and its trailer: two lengths of up to 3
-/// bytes, a wide offset, a tag.
-const ENTRY_OVERHEAD_BYTES: usize = 11;
+/// Values and keys of a block with narrow offsets take at most this many bytes.
+const NARROW: usize = u16::MAX as usize;
 
-/// The columns of the block that is being written; its entries are already in the write buffer.
+/// The block that is being written; its values are already in the write buffer.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     /// Where the block starts in the write buffer.
     start: usize,
-    /// Where the current group's head lies in the write buffer.
+    keys: Vec<u8>,
+    /// Where the current group's head lies in `keys`.
     head: Range<usize>,
-    offsets: Vec<u32>,
+    value_offsets: Vec<u32>,
+    /// Relative to `keys`.
+    key_offsets: Vec<u32>,
     trailers: Vec<u64>,
     tags: Vec<u8>,
     smallest: u64,
@@ -29,8 +32,10 @@ impl Default for BlockBuilder {
     fn default() -> Self {
         Self {
             start: 0,
+            keys: Vec::new(),
             head: 0..0,
-            offsets: Vec::new(),
+            value_offsets: Vec::new(),
+            key_offsets: Vec::new(),
             trailers: Vec::new(),
             tags: Vec::new(),
             smallest: u64::MAX,
@@ -43,7 +48,9 @@ impl BlockBuilder {
     /// Starts a block at `start` of the write buffer.
     pub(crate) fn begin(&mut self, start: usize) {
         self.start = start;
-        self.offsets.clear();
+        self.keys.clear();
+        self.value_offsets.clear();
+        self.key_offsets.clear();
         self.trailers.clear();
         self.tags.clear();
         (self.smallest, self.largest) = (u64::MAX, 0);
@@ -54,20 +61,20 @@ impl BlockBuilder {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.offsets.is_empty()
+        self.tags.is_empty()
     }
 
     /// Whether the block, with one more entry of `bytes` key and value bytes, stays within
-    /// `limit` bytes and the number of entries a block can have.
+    /// `limit` bytes and the number of entries a block can have. What the key will share is not
+    /// known yet, so the answer errs on the side of the limit.
     #[inline]
     pub(crate) fn has_room(&self, out: &[u8], bytes: usize, trailer: u64, limit: usize) -> bool {
-        let count = self.offsets.len() + 1;
+        let count = self.tags.len() + 1;
         let width = trailer_width(self.smallest.min(trailer), self.largest.max(trailer));
-        // Two bytes an offset: only a block beyond 64 KiB of entries needs more, and a block with
-        // such a limit can afford the estimate.
-        let columns = count * (3 + width) + BLOCK_TAIL_BYTES;
-        count <= MAX_BLOCK_ENTRIES
-            && out.len() - self.start + bytes + ENTRY_OVERHEAD_BYTES + columns <= limit
+        let bytes = out.len() - self.start + self.keys.len() + bytes + 3;
+        let offset = if bytes > NARROW { 4 } else { 2 };
+        let columns = count * (2 * offset + width + 1) + BLOCK_TAIL_BYTES;
+        count <= MAX_BLOCK_ENTRIES && bytes + columns <= limit
     }
 
     /// Appends an entry, which must follow the last one in internal order.
@@ -80,40 +87,32 @@ impl BlockBuilder {
         tag: u8,
         value: &[u8],
     ) {
-        let position = out.len();
-        let is_head = self.offsets.len().is_multiple_of(GROUP_ENTRIES);
-        let shared = if is_head { 0 } else { common_prefix(&out[self.head.clone()], key) };
-        let suffix = &key[shared..];
-        if shared < 0x80 && suffix.len() < 0x80 {
-            out.extend_from_slice(&[shared as u8, suffix.len() as u8]);
-        } else {
-            put_varint(out, shared as u64);
-            put_varint(out, suffix.len() as u64);
-        }
-        if is_head {
-            self.head = out.len()..out.len() + key.len();
-        }
-        out.extend_from_slice(suffix);
-        out.extend_from_slice(value);
         // A block is at most its limit or one entry long, both far below 4 GiB.
-        self.offsets.push((position - self.start) as u32);
+        self.value_offsets.push((out.len() - self.start) as u32);
+        self.key_offsets.push(self.keys.len() as u32);
+        if self.tags.len().is_multiple_of(GROUP_ENTRIES) {
+            self.keys.push(0);
+            self.head = self.keys.len()..self.keys.len() + key.len();
+            self.keys.extend_from_slice(key);
+        } else {
+            let shared = common_prefix(&self.keys[self.head.clone()], key);
+            put_varint(&mut self.keys, shared as u64);
+            self.keys.extend_from_slice(&key[shared..]);
+        }
+        out.extend_from_slice(value);
         self.trailers.push(trailer);
         self.tags.push(tag);
         self.smallest = self.smallest.min(trailer);
         self.largest = self.largest.max(trailer);
     }
 
-    /// Appends the columns and the fixed part; the payload is then `out[self.start()..]`.
+    /// Appends all that lies behind the values; the payload is then `out[self.start()..]`.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
-        let wide = self.offsets.last().is_some_and(|last| *last > u32::from(u16::MAX));
-        out.reserve(self.offsets.len() * 13 + BLOCK_TAIL_BYTES);
-        for offset in &self.offsets {
-            if wide {
-                put_u32(out, *offset);
-            } else {
-                put_u16(out, *offset as u16);
-            }
-        }
+        let keys_start = out.len() - self.start;
+        out.extend_from_slice(&self.keys);
+        let wide = out.len() - self.start > NARROW;
+        put_offsets(out, &self.value_offsets, 0, wide);
+        put_offsets(out, &self.key_offsets, keys_start as u32, wide);
         let width = trailer_width(self.smallest, self.largest);
         for trailer in &self.trailers {
             let bytes = (trailer - self.smallest).to_le_bytes();
@@ -121,9 +120,19 @@ impl BlockBuilder {
         }
         out.extend_from_slice(&self.tags);
         put_u64(out, self.smallest);
-        put_u16(out, self.offsets.len() as u16);
+        put_u16(out, self.tags.len() as u16);
         out.push(width as u8);
         out.push(if wide { FLAG_WIDE_OFFSETS } else { 0 });
+    }
+}
+
+fn put_offsets(out: &mut Vec<u8>, offsets: &[u32], base: u32, wide: bool) {
+    for offset in offsets {
+        if wide {
+            put_u32(out, base + offset);
+        } else {
+            put_u16(out, (base + offset) as u16);
+        }
     }
 }
 

@@ -25,7 +25,6 @@ pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
         out.truncate(at + 1);
         out[at] += 1;
     }
-    // The last rule can only lengthen nothing: at worst it yields as many bytes as `last` has.
 }
 
 /// The separators and stored lengths of all blocks so far.
@@ -99,20 +98,28 @@ impl IndexBuilder {
         IndexBytes { leaves, top: (out.len() - top_start) as u64 }
     }
 
+    /// What separator `i` has behind a common prefix and a word.
+    fn rest_bytes(&self, i: usize, prefix: usize) -> usize {
+        self.separator(i).len().saturating_sub(prefix + 8)
+    }
+
     /// Where each leaf ends, counted in blocks.
     fn leaf_ranges(&self, leaf_bytes: usize) -> Vec<usize> {
         let mut ends = Vec::new();
-        let (mut first, mut separators) = (0, 0);
+        let (mut first, mut prefix, mut rests) = (0, usize::MAX, 0);
         for i in 0..self.len() {
-            separators += self.separator(i).len();
-            let prefix = common_prefix(self.separator(first), self.separator(i));
+            let common = common_prefix(self.separator(first), self.separator(i));
+            if common < prefix {
+                prefix = common;
+                rests = (first..=i).map(|i| self.rest_bytes(i, prefix)).sum();
+            } else {
+                rests += self.rest_bytes(i, prefix);
+            }
             let count = i + 1 - first;
-            // An upper bound: as if each separator had at most one byte in its word.
-            let rests = separators.saturating_sub(count * prefix);
-            let bytes = encoded_bytes(count, prefix, rests.saturating_sub(count * 8));
-            if bytes > leaf_bytes && count > 1 {
+            if count > 1 && encoded_bytes(count, prefix, rests) > leaf_bytes {
                 ends.push(i);
-                (first, separators) = (i, self.separator(i).len());
+                (first, prefix) = (i, self.separator(i).len());
+                rests = self.rest_bytes(i, prefix);
             }
         }
         ends.push(self.len());

@@ -24,6 +24,7 @@ pub(crate) use builder::{IndexBuilder, separator};
 pub(crate) use tree::{At, IndexTree};
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use trommel_base::{Decoder, MAX_KEY_BYTES};
 
@@ -261,7 +262,8 @@ fn lower_bound(words: &[u64], word: u64) -> usize {
     while size > 1 {
         let half = size / 2;
         let middle = base + half;
-        base = if words.get(middle - 1).is_some_and(|w| *w < word) { middle } else { base };
+        let probe = words.get(middle - 1).copied().unwrap_or(u64::MAX);
+        base = select_unpredictable(probe < word, middle, base);
         size -= half;
     }
     base + usize::from(words.get(base).is_some_and(|w| *w < word))

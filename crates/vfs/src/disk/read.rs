@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::map::map;
@@ -177,8 +176,55 @@ fn with_aligned<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// Switches `O_DIRECT` on or off; an error where the file system knows no such thing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
-    flags.set(OFlags::DIRECT, direct);
+    flags.set(rustix::fs::OFlags::DIRECT, direct);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+/// There is no `O_DIRECT` here that we know of.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn set_direct(_file: &File, _direct: bool) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Write;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+
+    use super::*;
+
+    /// Reads that are off the grid by mistake would be refused, and then quietly be buffered ones.
+    #[test]
+    fn direct_reads_at_any_offset_stay_direct() {
+        let mut file = tempfile::tempfile().expect("a place for temporary files");
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
+        file.write_all(&bytes).expect("room for it");
+        if set_direct(&file, true).is_err() {
+            return;
+        }
+        let (path, length) = (PathBuf::from("unnamed"), bytes.len() as u64);
+        let file = DirectFile { file: BufferedFile { file, path, bytes: length } };
+        for (start, end) in
+            [(0, 1), (1, 5000), (4095, 4097), (77, 2_500_000), (2_999_999, 3_000_000)]
+        {
+            let mut buffer = vec![0; end - start];
+            file.read_at(start as u64, &mut buffer).expect("inside the file");
+            assert!(buffer == bytes[start..end], "{start}..{end}");
+            let flags = fcntl_getfl(&file.file.file).expect("an open file");
+            assert!(flags.contains(OFlags::DIRECT), "{start}..{end} fell back");
+        }
+    }
+
+    #[test]
+    fn lent_buffers_lie_on_the_grid_and_stay_small() {
+        for length in [ALIGN, DIRECT_BYTES, ALIGN, 2 * ALIGN] {
+            with_aligned(length, |space| {
+                assert_eq!((space.len(), space.as_ptr().addr() % ALIGN), (length, 0));
+            });
+        }
+    }
 }

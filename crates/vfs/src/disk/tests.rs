@@ -106,7 +106,10 @@ fn a_lock_file_replaced_before_it_is_locked_is_opened_again() {
         let file = open_lock(&lock)?;
         opened += 1;
         match opened {
-            1 => fs::rename(&lock, path.join("aside"))?,
+            1 => {
+                fs::write(path.join("fresh"), b"")?;
+                fs::rename(path.join("fresh"), &lock)?;
+            }
             2 => fs::remove_file(&lock)?,
             _ => {}
         }
@@ -170,5 +173,20 @@ fn a_file_that_shrinks_behind_our_back_is_an_error_and_no_short_read() {
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{access:?} {error}");
         let error = reader.read_at(16_000, &mut [0; 10]).expect_err("gone");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{access:?} {error}");
+    }
+}
+
+/// The kernel's own files are regular ones that cannot be mapped, or read past the cache.
+#[cfg(target_os = "linux")]
+#[test]
+fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
+    let file = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let Ok(expected) = fs::read(file) else { return };
+    for access in [Access::Mapped, Access::Direct] {
+        let reader = DiskVfs.open(file, access).expect("the fallback needs no permission");
+        assert!(reader.mapped().is_none());
+        let mut buffer = vec![0; expected.len()];
+        reader.read_at(0, &mut buffer).expect("inside the file");
+        assert_eq!(buffer, expected);
     }
 }

@@ -66,7 +66,9 @@ impl Failure {
 pub struct Fault {
     failure: Failure,
     effect: Effect,
+    /// Empty for all.
     kinds: Vec<OpKind>,
+    writes_only: bool,
     name: String,
     pass: u64,
     lasting: bool,
@@ -104,6 +106,7 @@ impl Fault {
             failure,
             effect: Effect::Nothing,
             kinds: Vec::new(),
+            writes_only: false,
             name: String::new(),
             pass: 0,
             lasting: false,
@@ -121,6 +124,12 @@ impl Fault {
     /// Only calls of this kind; said more than once, of any of these kinds.
     pub fn on(mut self, kind: OpKind) -> Self {
         self.kinds.push(kind);
+        self
+    }
+
+    /// Only calls that write ([`OpKind::is_write`]): reading goes on.
+    pub fn on_writes(mut self) -> Self {
+        self.writes_only = true;
         self
     }
 
@@ -162,6 +171,7 @@ impl Fault {
             name.to_string_lossy().contains(&self.name)
         };
         let matches = (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && (kind.is_write() || !self.writes_only)
             && (named(path) || to.is_some_and(named));
         if !matches || self.spent {
             return None;

@@ -40,18 +40,10 @@ pub enum OpKind {
 impl OpKind {
     pub(super) const COUNT: usize = Self::Mark as usize + 1;
 
-    /// The kinds of call that can change what is on the disk.
-    pub const WRITES: [Self; 9] = [
-        Self::Create,
-        Self::Append,
-        Self::Sync,
-        Self::Rename,
-        Self::Remove,
-        Self::HardLink,
-        Self::CreateDir,
-        Self::SyncDir,
-        Self::Lock,
-    ];
+    /// Whether such a call can change what is on the disk, or how safe it is there.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Self::Open | Self::Read | Self::List | Self::Mark)
+    }
 }
 
 /// One operation: a call that changed something, or a mark.

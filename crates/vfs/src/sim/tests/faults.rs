@@ -65,6 +65,20 @@ fn every_kind_of_call_can_fail_and_then_does_nothing() {
 }
 
 #[test]
+fn a_disk_that_has_become_read_only_can_still_be_read() {
+    let disk = SimDisk::new();
+    write(&disk, "a", b"bytes");
+    let mut file = create(&disk, "w");
+    disk.inject(Fault::new(Failure::ReadOnly).on_writes().lasting());
+    assert_eq!(read(&disk, "a"), Some(b"bytes".to_vec()));
+    assert_eq!(names(&disk, ""), ["a", "w"]);
+    for result in [file.append(b"x"), file.sync(), disk.sync_dir(path(""))] {
+        assert_eq!(result.expect_err("planned").kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    disk.create(path("b")).expect_err("planned");
+}
+
+#[test]
 fn an_append_may_stop_half_way() {
     let disk = SimDisk::new();
     let mut file = create(&disk, "a");

@@ -493,6 +493,29 @@ fn an_image_hash_depends_on_names_and_bytes_and_on_nothing_else() {
     assert_ne!(with_dir, two.hash());
 }
 
+#[test]
+fn the_log_has_the_order_in_which_threads_did_things() {
+    let disk = SimDisk::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let disk = disk.clone();
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let name = format!("{thread}.tmp");
+                    write(&disk, &name, &bytes(thread, thread + round));
+                    // All threads replace one file: which stays depends on the order alone.
+                    disk.rename(path(&name), path("CURRENT")).expect("it is there");
+                    if round % 50 == 0 {
+                        sync_dir(&disk, "");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(disk.crash(Policy::EVERYTHING, 0).hash(), disk.hash());
+    assert!(disk.crash(Policy::SYNCED, 0).disk().used_bytes() > 0);
+}
+
 /// Measured, not asserted tightly: fifty thousand images of a store of some size must take seconds.
 #[test]
 fn images_are_cheap() {

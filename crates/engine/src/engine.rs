@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use trommel_memtable::ArenaPool;
@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::Graveyard;
 use crate::install::Manifest;
+use crate::limiter::Limiter;
 use crate::options::Options;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
@@ -35,12 +36,15 @@ pub(crate) struct Engine {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
     pub(crate) recovery: RecoveryReport,
+    /// Itself, for the files it writes.
+    pub(crate) own: Weak<Engine>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) tables: Arc<TableCache>,
     pub(crate) arenas: Arc<ArenaPool>,
     pub(crate) graveyard: Arc<Graveyard>,
     pub(crate) counters: Counters,
     pub(crate) stalls: Stalls,
+    pub(crate) limiter: Limiter,
 
     // Replaced as a whole.
     pub(crate) options: ArcSwap<Options>,

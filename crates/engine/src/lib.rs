@@ -45,6 +45,7 @@ mod filter_policy;
 mod flush;
 mod install;
 mod iter;
+mod limiter;
 mod log;
 mod maintenance;
 mod manifest;
@@ -75,3 +76,8 @@ pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, Slice};
 pub use trommel_filter::{FilterKind, FilterSpec};
 pub use trommel_vfs as vfs;
+
+/// The README's example, compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use trommel_base::EntryRef;
 use trommel_sstable::{TableBuilder, TableOptions};
-use trommel_vfs::WriteFile;
 
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::table_path;
+use crate::limiter::LimitedFile;
 use crate::version::{LEVELS, TableMeta, Version};
 
 /// A table being written.
@@ -148,43 +147,7 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
         filter: options.filters.for_level(logical, is_last),
         ..TableOptions::new(table_id)
     };
-    let file = Metered::wrap(file, options.background_bytes_per_second);
+    let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));
     let builder = TableBuilder::new(file, &path, table);
     Ok((path, Open { number, table_id, builder }))
-}
-
-/// A file whose appends take at least the time that a rate limit grants them.
-#[derive(Debug)]
-struct Metered {
-    file: Box<dyn WriteFile>,
-    bytes_per_second: u64,
-}
-
-impl Metered {
-    fn wrap(file: Box<dyn WriteFile>, limit: Option<u64>) -> Box<dyn WriteFile> {
-        match limit {
-            Some(bytes_per_second) => Box::new(Self { file, bytes_per_second }),
-            None => file,
-        }
-    }
-}
-
-impl WriteFile for Metered {
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let start = env::now();
-        self.file.append(bytes)?;
-        let granted = Duration::from_secs_f64(bytes.len() as f64 / self.bytes_per_second as f64);
-        if let Some(rest) = granted.checked_sub(start.elapsed()) {
-            env::sleep(rest);
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> std::io::Result<()> {
-        self.file.sync()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.bytes()
-    }
 }

@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::ArcSwap;
 use trommel_base::SeqNo;
@@ -115,7 +115,9 @@ impl Engine {
         };
         let plan = plan_logs(&*vfs, dir, &listing, &recovered, &options)?;
         let report = report(&recovered, &plan);
-        let engine = Arc::new(assemble(dir, options, &recovered, report, lock));
+        let engine = Arc::new_cyclic(|own| {
+            assemble(dir, options, &recovered, report, lock, Weak::clone(own))
+        });
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state)?;
         if engine.options.load().read_only {
@@ -377,6 +379,7 @@ fn assemble(
     recovered: &Recovered,
     recovery: RecoveryReport,
     held: Option<Box<dyn FileLock>>,
+    own: Weak<Engine>,
 ) -> Engine {
     let vfs = Arc::clone(&options.vfs);
     let blocks = BlockCache::new(options.cache_bytes.unwrap_or_else(default_cache_bytes));
@@ -387,7 +390,7 @@ fn assemble(
         options.read_mode.access(),
         options.max_open_files,
     ));
-    let arenas = ArenaPool::new(options.write_buffer_bytes * 2);
+    let arenas = ArenaPool::new(options.write_buffer_bytes);
     let view = View {
         active: Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&arenas)),
@@ -400,6 +403,8 @@ fn assemble(
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
         recovery,
+        own,
+        limiter: crate::limiter::Limiter::default(),
         blocks,
         tables,
         arenas,

@@ -181,7 +181,10 @@ pub fn wilson(hits: u64, trials: u64) -> (f64, f64) {
     let scale = 1.0 + z * z / n;
     let middle = (rate + z * z / (2.0 * n)) / scale;
     let half = z / scale * (rate * (1.0 - rate) / n + z * z / (4.0 * n * n)).sqrt();
-    ((middle - half).max(0.0), (middle + half).min(1.0))
+    // At the ends the interval touches them, but for rounding.
+    let low = if hits == 0 { 0.0 } else { (middle - half).max(0.0) };
+    let high = if hits == trials { 1.0 } else { (middle + half).min(1.0) };
+    (low, high)
 }
 
 impl fmt::Display for FilterReport {

@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn every_rust_range_has_its_bounds() {
         let of = |range: (Bound<&[u8]>, Bound<&[u8]>)| {
-            let bounds = Bounds::of(&range);
+            let bounds = Bounds::of::<&[u8]>(&range);
             (bounds.from, bounds.to)
         };
         use Bound::{Excluded, Included, Unbounded};

@@ -62,8 +62,10 @@ impl Engine {
             old.finish(number).map_err(|error| self.poison(error.into()))?;
             self.rotated.add(std::mem::replace(old, fresh));
         }
+        // Keys to come most likely begin as those before did.
+        let prefix = self.view.load().active.memtable.common_prefix();
         let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(&self.arenas)),
+            memtable: Arc::new(Memtable::with_common_prefix(&self.arenas, &prefix)),
             log_number: number,
         });
         self.replace_view(|view| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trommel_vfs::{MemoryVfs, Vfs};
 
 use super::recover::{DropReason, Needed, Plan, plan};
-use super::testing::{FileAtCrash, Op, Random, Recorder, at_crash, choices, disk};
+use super::testing::{Crash, Recorder, disk};
 use super::{Error, FileHeader, FileKind, LogWriter};
 
 const STORE: u64 = 4711;
@@ -17,7 +17,7 @@ type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// Batch `index`: its index, and now and then many zeros.
 fn batch(index: usize) -> Vec<u8> {
     let mut bytes = vec![index as u8 + 1];
-    bytes.resize([30, 700, 3, 400][index % 4], if index % 3 == 0 { b'x' } else { 0 });
+    bytes.resize([30, 700, 3, 400][index % 4], if index.is_multiple_of(3) { b'x' } else { 0 });
     bytes
 }
 
@@ -142,7 +142,11 @@ impl Store {
     /// The files as a killed process leaves them.
     fn killed(&self) -> Files {
         let ops = self.vfs.ops();
-        at_crash(&ops, ops.len()).into_iter().map(|(path, file)| (path, file.bytes)).collect()
+        Crash::after(&ops, ops.len())
+            .by_name()
+            .into_iter()
+            .map(|(path, file)| (path, file.bytes))
+            .collect()
     }
 
     fn now(&self) -> Moment {
@@ -211,8 +215,7 @@ fn every_power_cut_over_several_logs_leaves_a_prefix_past_the_acknowledged() {
         let ops = store.vfs.ops();
         for count in 4..=ops.len() {
             let moment = *store.moments.iter().rfind(|moment| moment.calls <= count).unwrap();
-            let files = at_crash(&ops, count);
-            for image in images_of(&files, &ops[..count]) {
+            for image in Crash::after(&ops, count).images(100) {
                 let found = recover(&image, moment.oldest)
                     .unwrap_or_else(|error| panic!("{script} after call {count}: {error}"));
                 let all = &store.batches()[moment.flushed..];
@@ -225,36 +228,6 @@ fn every_power_cut_over_several_logs_leaves_a_prefix_past_the_acknowledged() {
         }
     }
     assert!(images > 50_000 && torn > 10_000, "{torn} of {images}");
-}
-
-/// The disks that a power cut may leave: a fair number of them, all of them where few.
-fn images_of(files: &BTreeMap<PathBuf, FileAtCrash>, ops: &[Op]) -> Vec<Files> {
-    let states: Vec<usize> = files.values().flat_map(FileAtCrash::states).collect();
-    let mut random = Random(states.iter().sum::<usize>() as u64);
-    let mut all = Vec::new();
-    for choice in choices(&states, 100) {
-        for cut in [false, true] {
-            let mut rest = &choice[..];
-            let image = |(path, file): (&PathBuf, &FileAtCrash)| {
-                let (own, others) = rest.split_at(file.states().len());
-                rest = others;
-                let lengths = file.lengths();
-                let length =
-                    lengths[if cut { random.below(lengths.len()) } else { lengths.len() - 1 }];
-                (path.clone(), file.image(own, length))
-            };
-            all.push(files.iter().map(image).collect());
-        }
-    }
-    if let Some(Op::Create(path)) = ops.iter().rfind(|op| matches!(op, Op::Create(_) | Op::SyncDir))
-    {
-        let without: Vec<Files> = all.clone();
-        all.extend(without.into_iter().map(|mut files: Files| {
-            files.remove(path);
-            files
-        }));
-    }
-    all
 }
 
 #[test]

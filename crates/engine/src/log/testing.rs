@@ -181,23 +181,107 @@ impl FileAtCrash {
     }
 }
 
-/// The files after the first `count` of `ops`. Directory entries are taken as durable.
-pub(crate) fn at_crash(ops: &[Op], count: usize) -> BTreeMap<PathBuf, FileAtCrash> {
-    let mut files: BTreeMap<PathBuf, FileAtCrash> = BTreeMap::new();
-    for op in &ops[..count] {
-        match op {
-            Op::Create(path) => drop(files.insert(path.clone(), FileAtCrash::default())),
-            Op::Append(path, bytes) => files.get_mut(path).unwrap().append(bytes),
-            Op::Sync(path) => files.get_mut(path).unwrap().sync(),
-            Op::Rename(from, to) => {
-                let file = files.remove(from).unwrap();
-                files.insert(to.clone(), file);
+/// The files of a disk that loses power, and what its directory may hold.
+#[derive(Debug, Default)]
+pub(crate) struct Crash {
+    /// All files ever created.
+    pub(crate) files: Vec<FileAtCrash>,
+    /// Which names stand for which of them: one way for each set of directory changes since the
+    /// last sync of the directory that reached the disk. The last one has them all.
+    pub(crate) directories: Vec<Names>,
+}
+
+/// Names and indices into [`Crash::files`].
+pub(crate) type Names = BTreeMap<PathBuf, usize>;
+
+impl Crash {
+    /// After the first `count` of `ops`.
+    pub(crate) fn after(ops: &[Op], count: usize) -> Self {
+        let mut crash = Self::default();
+        let (mut durable, mut live) = (Names::new(), Names::new());
+        let mut pending: Vec<(Op, usize)> = Vec::new();
+        for op in &ops[..count] {
+            match op {
+                Op::Create(path) => {
+                    pending.push((op.clone(), crash.files.len()));
+                    live.insert(path.clone(), crash.files.len());
+                    crash.files.push(FileAtCrash::default());
+                }
+                Op::Rename(from, _) => {
+                    let file = live[from];
+                    pending.push((op.clone(), file));
+                    change(&mut live, op, file);
+                }
+                Op::Remove(path) => {
+                    pending.push((op.clone(), live[path]));
+                    live.remove(path);
+                }
+                Op::SyncDir => {
+                    durable = live.clone();
+                    pending.clear();
+                }
+                Op::Append(path, bytes) => crash.files[live[path]].append(bytes),
+                Op::Sync(path) => crash.files[live[path]].sync(),
             }
-            Op::Remove(path) => drop(files.remove(path)),
-            Op::SyncDir => {}
         }
+        for set in 0u32..1 << pending.len() {
+            let mut names = durable.clone();
+            for (index, (op, file)) in pending.iter().enumerate() {
+                if set & (1 << index) != 0 {
+                    change(&mut names, op, *file);
+                }
+            }
+            crash.directories.push(names);
+        }
+        crash
     }
-    files
+
+    /// The files by name, where all directory changes reached the disk.
+    pub(crate) fn by_name(&self) -> BTreeMap<PathBuf, FileAtCrash> {
+        let names = self.directories.last().unwrap().iter();
+        names.map(|(path, file)| (path.clone(), self.files[*file].clone())).collect()
+    }
+
+    /// The disks that may be left: every directory, up to `limit` states of the unsynced sectors
+    /// (all of them, where they are fewer), files whole and files cut in a few ways.
+    pub(crate) fn images(&self, limit: usize) -> Vec<BTreeMap<PathBuf, Vec<u8>>> {
+        let states: Vec<usize> = self.files.iter().flat_map(FileAtCrash::states).collect();
+        let mut random = Random(states.iter().sum::<usize>() as u64);
+        let mut all = Vec::new();
+        for choice in choices(&states, limit) {
+            for cut in [false, true, true, true] {
+                let mut rest = &choice[..];
+                let mut image = |file: &FileAtCrash| {
+                    let (own, others) = rest.split_at(file.states().len());
+                    rest = others;
+                    let lengths = file.lengths();
+                    let last = lengths.len() - 1;
+                    file.image(own, lengths[if cut { random.below(last + 1) } else { last }])
+                };
+                let contents: Vec<Vec<u8>> = self.files.iter().map(&mut image).collect();
+                all.extend(self.directories.iter().map(|names| {
+                    names
+                        .iter()
+                        .map(|(path, file)| (path.clone(), contents[*file].clone()))
+                        .collect()
+                }));
+            }
+        }
+        all
+    }
+}
+
+/// Applies a change of the directory that concerns `file`.
+fn change(names: &mut Names, op: &Op, file: usize) {
+    match op {
+        Op::Create(path) => drop(names.insert(path.clone(), file)),
+        Op::Rename(from, to) => {
+            names.remove(from);
+            names.insert(to.clone(), file);
+        }
+        Op::Remove(path) => drop(names.remove(path)),
+        Op::Append(..) | Op::Sync(_) | Op::SyncDir => {}
+    }
 }
 
 /// All ways to choose one of `states[i]` states for each i, or (if there are more than `limit`)

@@ -7,7 +7,7 @@ use trommel_vfs::{MemoryVfs, Vfs};
 use super::format::{FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
 use super::framing::{FileHeader, FileKind};
 use super::reader::{LogImage, Summary, TearReason, Verdict};
-use super::testing::{Recorder, at_crash, choices};
+use super::testing::{Crash, Recorder, choices};
 use super::writer::LogWriter;
 
 const NUMBER: u64 = 7;
@@ -186,7 +186,7 @@ fn every_power_cut_leaves_a_prefix_past_the_synced_part() {
         }
         let ops = vfs.ops();
         for count in 1..=ops.len() {
-            let file = &at_crash(&ops, count)[path()];
+            let file = &Crash::after(&ops, count).by_name()[path()];
             let synced =
                 (0..=payloads.len()).rev().find(|n| end_of(&payloads[..*n]) <= file.synced);
             for choice in choices(&file.states(), 600) {

@@ -12,3 +12,8 @@ pub(crate) mod names;
 pub(crate) mod reader;
 pub(crate) mod state;
 pub(crate) mod writer;
+
+#[cfg(test)]
+mod edit_tests;
+#[cfg(test)]
+mod tests;

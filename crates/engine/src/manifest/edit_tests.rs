@@ -1,0 +1,242 @@
+//! Edits as bytes, and what they do to a version.
+
+use std::sync::Arc;
+
+use trommel_base::codec::{put_bytes, put_varint};
+use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
+
+use super::edit::{EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, VersionEdit};
+use super::names::MAX_FILE_NUMBER;
+use super::state::{InvalidEdit, ManifestState};
+use crate::version::{TableMeta, Version};
+
+/// Table `number` with these keys and sequence numbers.
+pub(super) fn table(number: u64, keys: (&str, &str), seqnos: (u64, u64)) -> TableMeta {
+    TableMeta {
+        number,
+        table_id: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        file_bytes: 10 + number,
+        smallest: keys.0.as_bytes().into(),
+        largest: keys.1.as_bytes().into(),
+        min_seqno: seqnos.0,
+        max_seqno: seqnos.1,
+        entries: 9,
+        deletions: 2,
+        keys: 5,
+        filter_bytes: 64,
+        built_for: 1,
+        filter_sidecar: None,
+    }
+}
+
+fn sample() -> VersionEdit {
+    let with_sidecar =
+        TableMeta { filter_sidecar: Some(31), ..table(30, ("", "zzz"), (1, MAX_SEQNO)) };
+    VersionEdit {
+        added: vec![(0, with_sidecar), (6, table(MAX_FILE_NUMBER, ("a", "a"), (0, 0)))],
+        removed: vec![(0, 1), (3, 1 << 40)],
+        next_file_number: Some(MAX_FILE_NUMBER),
+        last_seqno: Some(MAX_SEQNO),
+        log_number: Some(0),
+        log_ends: vec![(5, 0), (6, u64::MAX)],
+    }
+}
+
+#[test]
+fn an_edit_comes_back() {
+    for edit in [VersionEdit::default(), sample()] {
+        assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+    }
+}
+
+#[test]
+fn any_bytes_are_an_edit_or_an_error() {
+    let good = sample().encode();
+    for length in 0..good.len() {
+        if let Ok(edit) = VersionEdit::decode(&good[..length]) {
+            assert_ne!(edit, sample());
+        }
+    }
+    for bit in 0..good.len() * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(edit) = VersionEdit::decode(&bad) {
+            assert!(edit != sample() && edit.added.len() + edit.removed.len() <= 5);
+        }
+    }
+    for byte in 0..=255 {
+        let _ = VersionEdit::decode(&[byte; 40]);
+    }
+}
+
+fn field(tag: u64, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, tag);
+    put_bytes(&mut out, body);
+    out
+}
+
+#[test]
+fn unknown_fields_are_refused_or_skipped_by_their_tag() {
+    let unsupported = |bytes: &[u8]| matches!(VersionEdit::decode(bytes), Err(EditError::Unsupported(what)) if !what.is_empty());
+    assert!(unsupported(&field(TAG_KEYSPACE, &[1])));
+    assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
+    let known = sample().encode();
+    let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();
+    assert_eq!(VersionEdit::decode(&skipped), Ok(sample()));
+
+    let described =
+        VersionEdit { added: vec![(1, table(3, ("a", "b"), (1, 2)))], ..VersionEdit::default() };
+    let encoded = described.encode();
+    let body = &encoded[2..];
+    assert_eq!(usize::from(encoded[1]), body.len(), "a one-byte length");
+    let with = |tag| field(TAG_ADDED, &[body, &field(tag, b"xyz")].concat());
+    assert!(unsupported(&with(2)));
+    assert_eq!(VersionEdit::decode(&with(FIRST_OPTIONAL_TAG)), Ok(described));
+}
+
+#[test]
+fn what_no_writer_writes_is_damage() {
+    let damaged = |edit: &VersionEdit| {
+        matches!(VersionEdit::decode(&edit.encode()), Err(EditError::Damaged(_)))
+    };
+    let good = table(3, ("a", "b"), (1, 2));
+    let long = "k".repeat(MAX_KEY_BYTES + 1);
+    for bad in [
+        TableMeta { number: 0, ..good.clone() },
+        TableMeta { number: MAX_FILE_NUMBER + 1, ..good.clone() },
+        TableMeta { built_for: 7, ..good.clone() },
+        TableMeta { entries: 1, ..good.clone() },
+        TableMeta { keys: 0, ..good.clone() },
+        TableMeta { max_seqno: MAX_SEQNO + 1, ..good.clone() },
+        TableMeta { filter_sidecar: Some(0), ..good.clone() },
+        table(3, ("b", "a"), (1, 2)),
+        table(3, ("a", "b"), (2, 1)),
+        table(3, ("a", &long), (1, 2)),
+    ] {
+        assert!(damaged(&VersionEdit { added: vec![(1, bad)], ..VersionEdit::default() }));
+    }
+    assert!(damaged(&VersionEdit { added: vec![(7, good)], ..VersionEdit::default() }));
+    assert!(damaged(&VersionEdit { removed: vec![(7, 1)], ..VersionEdit::default() }));
+    assert!(damaged(&VersionEdit { next_file_number: Some(0), ..VersionEdit::default() }));
+    let last = VersionEdit { last_seqno: Some(1), ..VersionEdit::default() }.encode();
+    let twice = [last.clone(), last].concat();
+    assert!(matches!(VersionEdit::decode(&twice), Err(EditError::Damaged(_))));
+    let long = field(4, &[1, 1]);
+    assert!(matches!(VersionEdit::decode(&long), Err(EditError::Damaged(_))));
+}
+
+pub(super) fn adding(tables: &[(u8, TableMeta)]) -> VersionEdit {
+    VersionEdit { added: tables.to_vec(), ..VersionEdit::default() }
+}
+
+fn numbers(version: &Version, level: usize) -> Vec<u64> {
+    version.levels[level].iter().map(|table| table.number).collect()
+}
+
+fn refusal<T>(result: Result<T, InvalidEdit>) -> String {
+    match result {
+        Ok(_) => panic!("an edit that should be refused was applied"),
+        Err(InvalidEdit(what)) => what,
+    }
+}
+
+#[test]
+fn tables_take_their_places() {
+    let edit = adding(&[
+        (0, table(5, ("a", "z"), (10, 19))),
+        (0, table(4, ("a", "z"), (30, 39))),
+        (0, table(6, ("a", "z"), (20, 29))),
+        (2, table(8, ("m", "p"), (1, 2))),
+        (2, table(9, ("a", "c"), (1, 2))),
+    ]);
+    let version = Version::default().apply(&edit).unwrap();
+    assert_eq!(numbers(&version, 0), [4, 6, 5], "newest first, whatever their numbers");
+    assert_eq!(numbers(&version, 2), [9, 8]);
+
+    let moved = VersionEdit {
+        removed: vec![(2, 9), (0, 6)],
+        added: vec![(3, table(9, ("a", "c"), (1, 2)))],
+        ..VersionEdit::default()
+    };
+    let next = version.apply(&moved).unwrap();
+    assert_eq!(
+        (numbers(&next, 0), numbers(&next, 2), numbers(&next, 3)),
+        (vec![4, 5], vec![8], vec![9])
+    );
+    assert!(Arc::ptr_eq(&version.levels[2][0], &next.levels[3][0]), "what was opened stays open");
+    assert_eq!(numbers(&version, 2), [9, 8], "the version before is untouched");
+}
+
+#[test]
+fn an_edit_that_breaks_a_version_is_refused() {
+    let version = Version::default()
+        .apply(&adding(&[(0, table(5, ("a", "m"), (10, 19))), (2, table(8, ("m", "p"), (1, 2)))]))
+        .unwrap();
+    let refused = |edit: &VersionEdit| refusal(version.apply(edit));
+    let one = |level, meta| adding(&[(level, meta)]);
+    assert!(refused(&one(2, table(9, ("p", "q"), (3, 4)))).contains("overlap"));
+    assert!(refused(&one(2, table(9, ("a", "m"), (3, 4)))).contains("overlap"));
+    assert!(refused(&one(2, table(9, ("n", "n"), (3, 4)))).contains("overlap"));
+    assert!(refused(&one(0, table(8, ("x", "y"), (30, 40)))).contains("already there"));
+    assert!(refused(&one(0, table(9, ("m", "n"), (19, 40)))).contains("interleave"));
+    assert!(refused(&one(0, table(9, ("a", "a"), (1, 100)))).contains("interleave"));
+    assert!(version.apply(&one(0, table(9, ("n", "z"), (15, 40)))).is_ok(), "no shared key");
+    assert!(refused(&one(7, table(9, ("n", "z"), (15, 40)))).contains("no level 7"));
+    let twice = adding(&[(3, table(9, ("a", "a"), (1, 1))), (4, table(9, ("b", "b"), (1, 1)))]);
+    assert!(refused(&twice).contains("twice"));
+    for missing in [(2, 5), (0, 8), (9, 8), (1, 1)] {
+        let edit = VersionEdit { removed: vec![missing], ..VersionEdit::default() };
+        assert!(!refused(&edit).is_empty());
+    }
+    let again = VersionEdit { removed: vec![(2, 8), (2, 8)], ..VersionEdit::default() };
+    assert!(refused(&again).contains("to remove"));
+}
+
+#[test]
+fn numbers_only_grow() {
+    let state = ManifestState::default()
+        .apply(&VersionEdit {
+            next_file_number: Some(20),
+            last_seqno: Some(100),
+            log_number: Some(10),
+            log_ends: vec![(9, 1), (10, 2), (12, 3)],
+            ..VersionEdit::default()
+        })
+        .unwrap();
+    assert_eq!(state.log_ends.keys().copied().collect::<Vec<_>>(), [10, 12]);
+    let with = |change: fn(&mut VersionEdit)| {
+        let mut edit = VersionEdit::default();
+        change(&mut edit);
+        state.apply(&edit)
+    };
+    assert!(refusal(with(|edit| edit.next_file_number = Some(19))).contains("goes down"));
+    assert!(refusal(with(|edit| edit.last_seqno = Some(99))).contains("goes down"));
+    assert!(refusal(with(|edit| edit.log_number = Some(9))).contains("goes back"));
+    assert!(refusal(with(|edit| edit.log_number = Some(20))).contains("above"));
+    let number_20 = |edit: &mut VersionEdit| edit.added = vec![(0, table(20, ("a", "b"), (1, 2)))];
+    assert!(refusal(with(number_20)).contains("above"));
+    assert_eq!(with(|edit| edit.log_number = Some(12)).unwrap().log_ends.len(), 1);
+    assert!(with(|edit| edit.log_number = Some(0)).unwrap().log_ends.is_empty());
+}
+
+#[test]
+fn a_snapshot_makes_the_same_state() {
+    let state = ManifestState::default()
+        .apply(&VersionEdit {
+            added: vec![
+                (0, table(5, ("a", "z"), (10, 19))),
+                (0, table(6, ("a", "z"), (20, 29))),
+                (3, table(9, ("a", "c"), (1, 2))),
+            ],
+            next_file_number: Some(50),
+            last_seqno: Some(29),
+            log_number: Some(40),
+            log_ends: vec![(41, 7)],
+            ..VersionEdit::default()
+        })
+        .unwrap();
+    let again = ManifestState::default().apply(&state.snapshot()).unwrap();
+    assert_eq!(again.snapshot(), state.snapshot());
+    assert_eq!(numbers(&again.version, 0), [6, 5]);
+}

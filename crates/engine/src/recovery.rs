@@ -354,6 +354,7 @@ fn plan_logs(
         oldest: recovered.state.log_number,
         ends: &recovered.state.log_ends,
         present: &present,
+        closed: recovered.closed,
         salvage: options.salvage,
     };
     Ok(recover::plan(vfs, &needed)?)

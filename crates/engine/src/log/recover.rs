@@ -18,6 +18,10 @@
 //! 6. For a log whose end the manifest records (`ends`: after a clean close, or where an earlier
 //!    recovery cut it), exactly the bytes before that end count: they must be there and whole, and
 //!    what stands behind them is nobody's.
+//! 7. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
+//!    that names no next one: that was durable before the manifest said so, and nothing was
+//!    appended since. So in a closed store no tear is legal. (A recovery that was cut down may have
+//!    left logs without content behind it.)
 //!
 //! With `salvage`, what would be `Corruption` ends the state as a tear does, and is reported with
 //! its cause; the prefix before the first damage is kept.
@@ -58,6 +62,8 @@ pub(crate) struct Needed<'a> {
     pub(crate) ends: &'a BTreeMap<u64, u64>,
     /// The logs in the directory, in any order, older ones included.
     pub(crate) present: &'a [u64],
+    /// Whether the manifest says that the store was closed.
+    pub(crate) closed: bool,
     /// Whether to keep what precedes damage instead of failing.
     pub(crate) salvage: bool,
 }
@@ -299,6 +305,8 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     let (log, later) = (&logs[index], &logs[index + 1..]);
     let keep = index + 1;
     let summary = &log.summary;
+    let is_last = |log: &Planned| log.summary.verdict == Verdict::Ended { next: 0 };
+    let was_whole = needed.closed && !logs[..index].iter().any(is_last);
     let complete = log.known_end == Some(summary.end) && summary.end == summary.file_bytes;
     let reason = match &summary.verdict {
         Verdict::Damaged(corruption) => DropReason::Damaged(corruption.clone()),
@@ -311,7 +319,13 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
             let what = "the log is not whole up to where the manifest says that it ends";
             DropReason::Damaged(Corruption::new(&log.path, summary.end, what))
         }
-        Verdict::Clean if !later.iter().any(|log| log.summary.has_content()) => return None,
+        Verdict::Clean if !was_whole && !later.iter().any(|log| log.summary.has_content()) => {
+            return None;
+        }
+        Verdict::Clean | Verdict::Torn(_) if was_whole => {
+            let what = "the log was whole when the store was closed; now its end is gone";
+            DropReason::Damaged(Corruption::new(&log.path, summary.end, what))
+        }
         Verdict::Clean => DropReason::NoEndMarker,
         Verdict::Torn(reason) => DropReason::Torn(*reason),
     };

@@ -169,16 +169,28 @@ struct Found {
     newest: u64,
 }
 
-fn recover_with(
-    files: &Files,
-    oldest: u64,
-    ends: &BTreeMap<u64, u64>,
-    salvage: bool,
-) -> Result<Found, Error> {
+static NO_ENDS: BTreeMap<u64, u64> = BTreeMap::new();
+
+fn strict(oldest: u64) -> Needed<'static> {
+    Needed {
+        dir: Path::new(""),
+        store_id: STORE,
+        oldest,
+        ends: &NO_ENDS,
+        present: &[],
+        closed: false,
+        salvage: false,
+    }
+}
+
+fn salvaging(oldest: u64) -> Needed<'static> {
+    Needed { salvage: true, ..strict(oldest) }
+}
+
+fn recover_with(files: &Files, needed: Needed<'_>) -> Result<Found, Error> {
     let vfs = on_disk(files);
     let present: Vec<u64> = files.keys().map(|path| number_of(path)).collect();
-    let needed =
-        Needed { dir: Path::new(""), store_id: STORE, oldest, ends, present: &present, salvage };
+    let needed = Needed { present: &present, ..needed };
     let plan: Plan = plan(&vfs, &needed)?;
     let dropped = plan.dropped().iter().map(|dropped| dropped.reason.clone()).collect();
     let (ends, newest, records) = (plan.ends().clone(), plan.newest(), plan.records());
@@ -192,7 +204,7 @@ fn recover_with(
 }
 
 fn recover(files: &Files, oldest: u64) -> Result<Found, Error> {
-    recover_with(files, oldest, &BTreeMap::new(), false)
+    recover_with(files, strict(oldest))
 }
 
 fn scripts() -> Vec<String> {
@@ -247,8 +259,7 @@ fn every_flipped_bit_in_every_log_is_corruption() {
                     other => panic!("{script}, {path:?} bit {bit}: {:?}", other.map(|f| f.dropped)),
                 }
                 if bit % 97 == 0 {
-                    let none = BTreeMap::new();
-                    let saved = recover_with(&bad, now.oldest, &none, true).unwrap();
+                    let saved = recover_with(&bad, salvaging(now.oldest)).unwrap();
                     assert!(all.starts_with(&saved.batches) && !saved.dropped.is_empty());
                 }
             }
@@ -333,7 +344,7 @@ fn a_missing_log_is_corruption() {
                 Err(Error::Corruption(found)) => assert_eq!(found.file, *path, "{script}"),
                 other => panic!("{script} without {path:?}: {:?}", other.map(|f| f.dropped)),
             }
-            let saved = recover_with(&bad, now.oldest, &BTreeMap::new(), true).unwrap();
+            let saved = recover_with(&bad, salvaging(now.oldest)).unwrap();
             assert!(store.batches()[now.flushed..].starts_with(&saved.batches));
             assert!(matches!(saved.dropped[0], DropReason::Damaged(_)));
         }
@@ -407,10 +418,10 @@ fn recorded_ends_outlive_the_recovery_that_made_them() {
     let mut writer = LogWriter::create(&vfs, &path(10), &header(10, first.newest)).unwrap();
     writer.set_previous_durable();
     writer.append(1000, &[b"new"]).unwrap();
-    let without = |files: &Files, ends| recover_with(files, 1, ends, false);
+    let with = |files: &Files| recover_with(files, Needed { ends: &first.ends, ..strict(1) });
     files.insert(path(10), vfs.read(&path(10), 1 << 20).unwrap());
     assert!(matches!(recover(&files, 1), Err(Error::Corruption(_))));
-    let second = without(&files, &first.ends).unwrap();
+    let second = with(&files).unwrap();
     assert!(second.dropped.is_empty());
     assert_eq!(second.batches, [&first.batches[..], &[b"new".to_vec()]].concat());
 
@@ -418,14 +429,51 @@ fn recorded_ends_outlive_the_recovery_that_made_them() {
         let intact = files[&path(*number)].clone();
         for at in 0..intact.len() {
             files.get_mut(&path(*number)).unwrap()[at] ^= 4;
-            let found = without(&files, &first.ends);
+            let found = with(&files);
             assert_eq!(found.is_ok(), at as u64 >= *end, "{number}: byte {at} of {end}");
             files.insert(path(*number), intact.clone());
         }
         for length in 0..*end {
             files.get_mut(&path(*number)).unwrap().truncate(length as usize);
-            assert!(matches!(without(&files, &first.ends), Err(Error::Corruption(_))));
+            assert!(matches!(with(&files), Err(Error::Corruption(_))));
             files.insert(path(*number), intact.clone());
+        }
+    }
+}
+
+/// In a store that was closed nothing is a tear.
+#[test]
+fn logs_of_a_closed_store_cut_or_zeroed_anywhere_are_corruption() {
+    let mut store = Store::new();
+    store.run("WWRWW");
+    store.logs.last_mut().unwrap().1.finish(0).unwrap();
+    let mut files = store.killed();
+    let closed = |files: &Files| recover_with(files, Needed { closed: true, ..strict(1) });
+    let expect_corruption = |files: &Files, path: &Path| match closed(files) {
+        Err(Error::Corruption(found)) => assert_eq!(found.file, path),
+        other => panic!("{:?}", other.map(|found| found.dropped)),
+    };
+    for extra in [None, Some(9)] {
+        if let Some(number) = extra {
+            // What a recovery of the closed store that was cut down leaves.
+            files.insert(path(number), header(number, 4).encode());
+        }
+        assert_eq!(closed(&files).unwrap().batches, store.batches());
+        for number in [1, 4] {
+            let path = path(number);
+            let good = files[&path].clone();
+            for length in 0..good.len() {
+                files.insert(path.clone(), good[..length].to_vec());
+                expect_corruption(&files, &path);
+            }
+            for sector in (0..good.len()).step_by(512) {
+                let mut bad = good.clone();
+                let end = good.len().min(sector + 512);
+                bad[sector..end].fill(0);
+                files.insert(path.clone(), bad);
+                expect_corruption(&files, &path);
+            }
+            files.insert(path, good);
         }
     }
 }
@@ -461,14 +509,6 @@ fn a_log_that_cannot_be_read_is_an_error() {
     let vfs = on_disk(&store.killed());
     vfs.remove(&path(4)).unwrap();
     vfs.create_dir(&path(4)).unwrap();
-    let ends = BTreeMap::new();
-    let needed = Needed {
-        dir: Path::new(""),
-        store_id: STORE,
-        oldest: 1,
-        ends: &ends,
-        present: &[1, 4],
-        salvage: true,
-    };
+    let needed = Needed { present: &[1, 4], ..salvaging(1) };
     assert!(matches!(plan(&vfs, &needed), Err(Error::Io { .. })));
 }

@@ -85,13 +85,15 @@ impl Engine {
                 state = lock(&self.background.state);
                 continue;
             }
-            let pause = state.retry_after.map(|(at, _)| at.saturating_duration_since(env::now()));
+            let retry = state.retry_after.filter(|_| self.poison.get().is_none());
+            let pause = retry.map(|(at, _)| at.saturating_duration_since(env::now()));
             state = match pause {
-                Some(pause) if pause > Duration::ZERO => {
+                Some(Duration::ZERO) => state,
+                Some(pause) => {
                     let outcome = self.background.changed.wait_timeout(state, pause);
                     outcome.unwrap_or_else(std::sync::PoisonError::into_inner).0
                 }
-                _ => wait(&self.background.changed, state),
+                None => wait(&self.background.changed, state),
             };
         }
     }
@@ -228,6 +230,9 @@ impl Engine {
         if let Some(first) = self.poisoned() {
             return Err(Error::Poisoned { first });
         }
+        if state.shutting_down {
+            return Err(Error::Closed);
+        }
         match &state.failure {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -314,7 +319,7 @@ struct PoisonOnPanic<'a>(&'a Engine);
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.poison(Error::option("a background job panicked"));
+            self.0.poison(Error::internal("a background job panicked"));
         }
     }
 }

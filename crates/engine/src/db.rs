@@ -310,7 +310,7 @@ impl Handle {
         self.engine.background.shut_down();
         for thread in lock(&self.threads).drain(..) {
             if thread.join().is_err() {
-                self.engine.poison(Error::option("a background thread panicked"));
+                self.engine.poison(Error::internal("a background thread panicked"));
             }
         }
         closed.and(self.engine.finish_manifest())

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::files::Graveyard;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
+use crate::memory::MemoryShares;
 use crate::options::Options;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
     pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) memory: Arc<MemoryShares>,
     pub(crate) tables: Arc<TableCache>,
     pub(crate) arenas: Arc<ArenaPool>,
     pub(crate) graveyard: Arc<Graveyard>,
@@ -126,7 +128,7 @@ impl Engine {
         let _one_at_a_time = lock(&self.view_change);
         let changed = change(&self.view.load());
         self.view.store(Arc::new(changed));
-        self.share_memory();
+        self.account_memtables();
     }
 
     /// The current version.
@@ -134,16 +136,12 @@ impl Engine {
         Arc::clone(&self.view.load().version)
     }
 
-    /// Gives the block cache what memtables and open tables leave of the memory limit.
-    pub(crate) fn share_memory(&self) {
-        let options = self.options.load();
-        let Some(limit) = options.memory_limit else { return };
+    /// Tells the memory shares what memtables may take: the full ones, a whole active one, and
+    /// what is kept for the next.
+    pub(crate) fn account_memtables(&self) {
         let view = self.view.load();
-        let taken = view.memtable_bytes() as u64
-            + self.memtable_limit(&options)
-            + self.tables.pinned_bytes()
-            + self.arenas.idle_bytes() as u64;
-        let wanted = options.cache_bytes.unwrap_or(limit);
-        self.blocks.set_capacity(limit.saturating_sub(taken).min(wanted));
+        let frozen = view.frozen.iter().map(|logged| logged.memtable.memory_bytes() as u64);
+        let active = self.memtable_limit(&self.options.load());
+        self.memory.set_memtables(frozen.sum::<u64>() + active + self.arenas.idle_bytes() as u64);
     }
 }

@@ -86,6 +86,11 @@ pub enum Error {
     ReadOnly,
     /// The store was closed.
     Closed,
+    /// Something that cannot happen, happened; the data on disk is as it was.
+    Internal {
+        /// What it is.
+        what: String,
+    },
     /// An earlier write failed, so later ones are refused; reads go on. Opening the store again
     /// clears it.
     Poisoned {
@@ -103,7 +108,7 @@ impl Error {
                 io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => ErrorKind::Usage,
                 _ => ErrorKind::Reopen,
             },
-            Self::Poisoned { .. } | Self::Closed => ErrorKind::Reopen,
+            Self::Poisoned { .. } | Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
             Self::Corruption(_) => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
@@ -119,11 +124,8 @@ impl Error {
         Self::Io { file: file.to_path_buf(), doing, source: Arc::new(source) }
     }
 
-    /// A rule of ours that does not hold, found before anything of it was written.
-    pub(crate) fn internal(dir: &Path, what: String) -> Self {
-        let what =
-            format!("a change to the list of tables breaks its rules ({what}); please report this");
-        Self::Corruption(Corruption::new(dir, 0, what))
+    pub(crate) fn internal(what: impl Into<String>) -> Self {
+        Self::Internal { what: what.into() }
     }
 
     pub(crate) fn option(what: impl Into<String>) -> Self {
@@ -181,6 +183,12 @@ impl fmt::Display for Error {
             ),
             Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store is closed"),
+            Self::Internal { what } => {
+                write!(
+                    f,
+                    "an internal error: {what} (open the store again, and please report this)"
+                )
+            }
             Self::Poisoned { first } => write!(
                 f,
                 "an earlier write failed, so writes are refused until the store is opened again \
@@ -214,7 +222,7 @@ impl From<trommel_sstable::Error> for Error {
             Table::Io { file, source } => Self::Io { file, doing: "reading or writing", source },
             Table::Corruption(damage) => Self::Corruption(damage),
             Table::Unsupported { file, what } => Self::Unsupported { file, what: what.into() },
-            rejected => Self::Corruption(Corruption::new(Path::new(""), 0, rejected.to_string())),
+            rejected => Self::internal(rejected.to_string()),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Manifest {
     /// Makes `edit` part of it, durably; returns the version that results. A manifest that has
     /// grown long is replaced by a new one.
     fn append(&mut self, engine: &Engine, edit: &VersionEdit) -> Result<Version> {
-        let state = self.state.apply(edit).map_err(|e| Error::internal(&engine.dir, e.0))?;
+        let state = self.state.apply(edit).map_err(|e| Error::internal(e.0))?;
         if self.writer.should_roll() {
             let old = self.writer.number();
             let number = engine.new_file_number();

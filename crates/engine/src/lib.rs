@@ -49,6 +49,7 @@ mod limiter;
 mod log;
 mod maintenance;
 mod manifest;
+mod memory;
 mod options;
 mod output;
 mod read;

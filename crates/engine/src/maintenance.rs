@@ -201,7 +201,7 @@ impl Engine {
 
     /// Takes over the options that can change on a live store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
-        let _one_at_a_time = lock(&self.view_change);
+        let one_at_a_time = lock(&self.view_change);
         let old = self.options.load_full();
         let wanted = change((*old).clone());
         let options = Options {
@@ -217,35 +217,34 @@ impl Engine {
             ..wanted
         };
         options.check()?;
-        if let Some(bytes) = options.cache_bytes {
-            self.blocks.set_capacity(bytes);
-        }
+        self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
         self.options.store(Arc::new(options));
-        drop(_one_at_a_time);
-        self.share_memory();
+        drop(one_at_a_time);
+        self.account_memtables();
         self.background.wake();
         Ok(())
     }
 
-    /// Ends the log and the manifest, durably. What fails here cost nothing that was acknowledged
-    /// as durable.
+    /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing
+    /// that was acknowledged as durable.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.get().is_some() {
             return Ok(());
         }
-        let outcome = self.finish_files();
-        let _ = self.closed.set(());
-        outcome
-    }
-
-    fn finish_files(&self) -> Result<()> {
-        if self.options.load().read_only {
-            return Ok(());
+        let options = self.options.load_full();
+        if options.read_only || self.poisoned().is_some() {
+            let _ = self.closed.set(());
+            return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
-        if let Some(first) = self.poisoned() {
-            return Err(Error::Poisoned { first });
-        }
-        if self.options.load().log { self.finish_log() } else { self.flush() }
+        self.exclusively(|leader| {
+            if !options.log {
+                self.rotate(leader)?;
+            }
+            // Set while nobody else leads: no write finds the store open and its log ended.
+            let _ = self.closed.set(());
+            self.finish_log(leader)
+        })?;
+        if options.log { Ok(()) } else { self.wait_until(|view| view.frozen.is_empty()) }
     }
 
     /// The last step of closing, once no background job runs any more.

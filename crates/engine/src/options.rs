@@ -13,6 +13,11 @@ use crate::filter_policy::FilterPolicy;
 
 pub use trommel_sstable::Compression;
 
+/// Largest default size of the block cache, in bytes.
+const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
+/// Its size where the machine does not say how much memory it has.
+const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
+
 /// How far a write has got when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -240,6 +245,15 @@ impl Options {
     /// Opens a store with these options; the same as [`Db::open`](crate::Db::open).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<crate::Db> {
         crate::Db::open(dir, self)
+    }
+
+    /// Bytes of the block cache, where no memory limit stands against it.
+    pub(crate) fn wanted_cache_bytes(&self) -> u64 {
+        let default = || {
+            trommel_vfs::memory_bytes()
+                .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
+        };
+        self.cache_bytes.unwrap_or_else(default)
     }
 
     /// What the compaction planner needs to know.

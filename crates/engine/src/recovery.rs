@@ -39,15 +39,13 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::names::Numbered;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
+use crate::memory::MemoryShares;
 use crate::options::Options;
 use crate::output::Outputs;
 use crate::sync::lock;
 use crate::version::TableCache;
 use crate::view::{LoggedMemtable, View};
 use crate::write::Leader;
-
-/// Largest default size of the block cache, in bytes.
-const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
 
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default)]
@@ -188,7 +186,7 @@ impl Engine {
             next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
             ..VersionEdit::default()
         };
-        *state = state.apply(&edit).map_err(|error| Error::internal(&self.dir, error.0))?;
+        *state = state.apply(&edit).map_err(|error| Error::internal(error.0))?;
         outputs.keep();
         let active = Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&self.arenas)),
@@ -369,10 +367,6 @@ fn report(recovered: &Recovered, plan: &recover::Plan) -> RecoveryReport {
     }
 }
 
-fn default_cache_bytes() -> u64 {
-    trommel_vfs::memory_bytes().map_or(64 << 20, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
-}
-
 /// An engine around a recovered state, with nothing replayed yet.
 fn assemble(
     dir: &Path,
@@ -383,13 +377,16 @@ fn assemble(
     own: Weak<Engine>,
 ) -> Engine {
     let vfs = Arc::clone(&options.vfs);
-    let blocks = BlockCache::new(options.cache_bytes.unwrap_or_else(default_cache_bytes));
+    let blocks = BlockCache::new(options.wanted_cache_bytes());
+    let memory =
+        MemoryShares::new(Arc::clone(&blocks), options.memory_limit, options.wanted_cache_bytes());
     let tables = Arc::new(TableCache::new(
         dir.to_path_buf(),
         Arc::clone(&vfs),
         Arc::clone(&blocks),
         options.read_mode.access(),
         options.max_open_files,
+        Arc::clone(&memory),
     ));
     let arenas = ArenaPool::new(options.write_buffer_bytes);
     let view = View {
@@ -407,6 +404,7 @@ fn assemble(
         own,
         limiter: crate::limiter::Limiter::default(),
         blocks,
+        memory,
         tables,
         arenas,
         graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::Guard;
@@ -19,6 +19,7 @@ use trommel_vfs::{Access, Vfs};
 use super::TableFile;
 use crate::error::{Error, Result};
 use crate::files::table_path;
+use crate::memory::MemoryShares;
 use crate::sync::lock;
 
 /// A reader for the time of one call.
@@ -38,15 +39,15 @@ impl Deref for Reader {
 pub(crate) struct OpenTable {
     table: Arc<Table>,
     bytes: u64,
-    pinned_bytes: Arc<AtomicU64>,
+    memory: Arc<MemoryShares>,
 }
 
 impl OpenTable {
-    fn new(table: Table, pinned_bytes: &Arc<AtomicU64>) -> Self {
-        let memory = table.memory_bytes();
-        let bytes = (memory.index + memory.filter + memory.other) as u64;
-        pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Self { table: Arc::new(table), bytes, pinned_bytes: Arc::clone(pinned_bytes) }
+    fn new(table: Table, memory: &Arc<MemoryShares>) -> Self {
+        let held = table.memory_bytes();
+        let bytes = (held.index + held.filter + held.other) as u64;
+        memory.add_table(bytes);
+        Self { table: Arc::new(table), bytes, memory: Arc::clone(memory) }
     }
 
     /// The table's reader.
@@ -57,7 +58,7 @@ impl OpenTable {
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
-        self.pinned_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.remove_table(self.bytes);
     }
 }
 
@@ -71,8 +72,7 @@ pub(crate) struct TableCache {
     max_open: usize,
     /// The open tables. Held while a file is opened, so no table is opened twice.
     ring: Mutex<VecDeque<Weak<TableFile>>>,
-    /// Bytes of indexes, filters and the rest of open readers, for the memory ceiling.
-    pinned_bytes: Arc<AtomicU64>,
+    memory: Arc<MemoryShares>,
     /// Filters found damaged or unknown so far, each a table that answers "maybe".
     unusable_filters: Mutex<Vec<(u64, String)>>,
 }
@@ -84,6 +84,7 @@ impl TableCache {
         blocks: Arc<BlockCache>,
         access: Access,
         max_open: usize,
+        memory: Arc<MemoryShares>,
     ) -> Self {
         Self {
             dir,
@@ -92,7 +93,7 @@ impl TableCache {
             access,
             max_open,
             ring: Mutex::default(),
-            pinned_bytes: Arc::default(),
+            memory,
             unusable_filters: Mutex::default(),
         }
     }
@@ -115,7 +116,8 @@ impl TableCache {
         if reader.is_some() {
             return Ok(Reader(reader));
         }
-        while ring.len() >= self.max_open && self.close_one(&mut ring) {}
+        let crowded = |open: usize| open >= self.max_open || self.memory.tables_are_heavy();
+        while crowded(ring.len()) && self.close_one(&mut ring) {}
         let table = match self.open_table(file) {
             Err(Error::Io { source, .. }) if out_of_handles(&source) && !ring.is_empty() => {
                 // The process is short of handles for reasons of its own: give half of ours back.
@@ -132,7 +134,7 @@ impl TableCache {
                 self.note_unusable(file.number, why);
             }
         }
-        file.reader.store(Some(Arc::new(OpenTable::new(table, &self.pinned_bytes))));
+        file.reader.store(Some(Arc::new(OpenTable::new(table, &self.memory))));
         ring.push_back(Arc::downgrade(file));
         Ok(Reader(file.reader.load()))
     }
@@ -175,11 +177,6 @@ impl TableCache {
     /// Tables whose filter cannot be used, with the reason; each was met since the store opened.
     pub(crate) fn unusable_filters(&self) -> Vec<(u64, String)> {
         lock(&self.unusable_filters).clone()
-    }
-
-    /// Bytes that open readers hold: indexes, filters, properties.
-    pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.pinned_bytes.load(Ordering::Relaxed)
     }
 
     /// Tables that are open.

@@ -90,7 +90,7 @@ impl Engine {
         let mut seqno = leader.last_seqno + 1;
         let last_seqno = leader.last_seqno + members.iter().map(operations).sum::<u64>();
         if last_seqno > MAX_SEQNO {
-            return Err(Error::option("the store has used all of its 2^56 sequence numbers"));
+            return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
         }
         if let Some(log) = &mut leader.log {
             if self.rotated.is_empty() {
@@ -169,6 +169,7 @@ impl Engine {
         // A member without a batch is never part of another's group, so its turn is to lead.
         member.wait();
         let _turnstile = Turnstile::new(self);
+        self.check_open()?;
         let mut leader = lock(&self.leader);
         self.wait_published(leader.last_seqno)?;
         action(&mut leader)
@@ -233,5 +234,5 @@ impl Drop for PoisonOnUnwind<'_> {
 }
 
 fn panicked() -> Error {
-    Error::option("a thread panicked in the middle of a write")
+    Error::internal("a thread panicked in the middle of a write")
 }

@@ -120,15 +120,13 @@ impl Engine {
     }
 
     /// Ends the log, durably, so that the next open knows it to be whole.
-    pub(crate) fn finish_log(&self) -> Result<()> {
-        self.exclusively(|leader| {
-            if let Some(log) = &mut leader.log {
-                log.finish(0).map_err(|error| self.poison(error.into()))?;
-            }
-            self.sync_logs(leader)?;
-            leader.log = None;
-            Ok(())
-        })
+    pub(crate) fn finish_log(&self, leader: &mut Leader) -> Result<()> {
+        if let Some(log) = &mut leader.log {
+            log.finish(0).map_err(|error| self.poison(error.into()))?;
+        }
+        self.sync_logs(leader)?;
+        leader.log = None;
+        Ok(())
     }
 }
 

@@ -41,7 +41,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             let options = self.options.load();
-            let view = self.view.load_full();
+            let view = self.view.load();
             let full = view.active.memtable.memory_bytes() as u64 >= self.memtable_limit(&options);
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {

@@ -4,7 +4,8 @@
 //! * [`Table`] is the reader: [`get`](Table::get), [`get_many`](Table::get_many),
 //!   [`cursor`](Table::cursor), [`verify`](Table::verify).
 //! * [`BlockCache`] keeps verified blocks in memory, shared by all tables.
-//! * [`format`](mod@format) holds every constant of the file format; `docs/format/sstable.md` describes it.
+//! * [`format`](mod@format) holds every constant of the file format, which
+//!   `docs/format/sstable.md` describes.
 //!
 //! The crate is handed one resolved [`FilterSpec`](trommel_filter::FilterSpec) per table, stores
 //! the engine's properties as opaque bytes, and knows neither levels nor other tables. Bytes from

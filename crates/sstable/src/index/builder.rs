@@ -157,3 +157,43 @@ impl IndexBuilder {
         first_offset + self.lengths[first..end].iter().map(|bytes| u64::from(*bytes)).sum::<u64>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All keys of up to three bytes over an alphabet with both ends of the byte range.
+    fn keys() -> Vec<Vec<u8>> {
+        let mut keys = vec![Vec::new()];
+        for length in 0..3 {
+            for key in keys.clone().into_iter().filter(|key| key.len() == length) {
+                keys.extend([0, 1, 2, 254, 255].map(|byte| [&*key, &[byte]].concat()));
+            }
+        }
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn a_separator_parts_two_keys_and_is_no_longer_than_the_first() {
+        let keys = keys();
+        let mut separator_bytes = Vec::new();
+        for (i, last) in keys.iter().enumerate() {
+            for next in keys.iter().skip(i) {
+                separator(last, Some(next), &mut separator_bytes);
+                assert!(*last <= separator_bytes, "{last:?} {next:?} {separator_bytes:?}");
+                assert!(separator_bytes < *next || last == next, "{last:?} {next:?}");
+                assert!(separator_bytes.len() <= last.len(), "{last:?} {next:?}");
+                assert!(last != next || separator_bytes == *last);
+            }
+            separator(last, None, &mut separator_bytes);
+            assert_eq!(separator_bytes, *last);
+        }
+        separator(b"abcdefgh", Some(b"abdzzz"), &mut separator_bytes);
+        assert_eq!(separator_bytes, b"abd");
+        separator(b"abcdefgh", Some(b"abz"), &mut separator_bytes);
+        assert_eq!(separator_bytes, b"abd");
+        separator(b"a\xff\xffbc", Some(b"b"), &mut separator_bytes);
+        assert_eq!(separator_bytes, b"a\xff\xffc");
+    }
+}

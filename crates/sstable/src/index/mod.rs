@@ -274,3 +274,84 @@ fn lower_bound(words: &[u64], word: u64) -> usize {
 fn encoded_bytes(count: usize, prefix: usize, rests: usize) -> usize {
     INDEX_HEADER_BYTES + count * INDEX_SLOT_BYTES + prefix + rests
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::unseal;
+
+    /// xorshift64*.
+    fn random(state: &mut u64) -> usize {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize
+    }
+
+    /// Keys that agree for long, are prefixes of each other, and hold zeros, so that words tie.
+    fn random_key(state: &mut u64) -> Vec<u8> {
+        let mut key = b"pre".to_vec();
+        key.resize(3 + random(state) % 14, 0);
+        for _ in 0..random(state) % 4 {
+            let at = 3 + random(state) % 14;
+            if let Some(byte) = key.get_mut(at) {
+                *byte = (random(state) % 3) as u8;
+            }
+        }
+        key
+    }
+
+    fn decoded(separators: &[Vec<u8>]) -> Index {
+        let mut builder = IndexBuilder::default();
+        for separator in separators {
+            builder.push(separator, 10);
+        }
+        let mut out = Vec::new();
+        builder.finish(&mut out, 1, 0, usize::MAX);
+        let (payload, _) = unseal(&out, 1, 0, crate::format::BlockKind::IndexTop).unwrap();
+        Index::decode(payload, 10 * separators.len() as u64).unwrap()
+    }
+
+    #[test]
+    fn find_agrees_with_a_search_over_whole_separators() {
+        let state = &mut 99;
+        for round in 0..400 {
+            let mut separators: Vec<Vec<u8>> =
+                (0..1 + random(state) % 60).map(|_| random_key(state)).collect();
+            separators.sort();
+            if round % 2 == 0 {
+                separators.dedup();
+            }
+            let index = decoded(&separators);
+            for (i, separator) in separators.iter().enumerate() {
+                assert_eq!(index.separator(i), *separator);
+                assert!(index.separator_is(i, separator));
+                let handle = Handle { offset: 10 * i as u64, bytes: 10 };
+                assert_eq!(index.handle(i), Some(handle));
+            }
+            let mut probes: Vec<Vec<u8>> = (0..60).map(|_| random_key(state)).collect();
+            probes.extend(separators.iter().cloned());
+            probes
+                .extend([&b""[..], b"pr", b"pre", b"prd", b"prf", b"pre\xff"].map(<[u8]>::to_vec));
+            for key in probes {
+                let want = separators.partition_point(|separator| *separator < key);
+                assert_eq!(index.find(&key), want, "{key:?} in {separators:?}");
+                if let Some(separator) = separators.get(want) {
+                    assert_eq!(index.separator_is(want, &key), *separator == key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn separators_out_of_order_are_refused() {
+        let mut builder = IndexBuilder::default();
+        for separator in [&b"abcdefghij"[..], b"abcdefghii"] {
+            builder.push(separator, 10);
+        }
+        let mut out = Vec::new();
+        builder.finish(&mut out, 1, 0, usize::MAX);
+        let (payload, _) = unseal(&out, 1, 0, crate::format::BlockKind::IndexTop).unwrap();
+        assert!(Index::decode(payload, 20).is_err());
+    }
+}

@@ -280,6 +280,86 @@ fn hostile_bytes_with_right_checksums_are_survived() {
     assert!(sound > 0 && sound < tables.len() * rounds * 3 / 4, "{sound}");
 }
 
+/// Entries out of order under right checksums: point reads may be wrong, but what copies entries
+/// into another table must notice.
+#[test]
+fn entries_out_of_order_are_found_by_verify_and_by_ordered_scans() {
+    let entries: Vec<Entry> = (0..9).map(|i| put(format!("key{i}"), 1, b"value")).collect();
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let mut bytes = table.bytes();
+    let blocks = blocks_of(&bytes);
+    let at = bytes.windows(6).position(|six| six == b"\x034\x035\x036").unwrap();
+    bytes[at + 1] = b'5';
+    bytes[at + 3] = b'4';
+    reseal(&mut bytes, &blocks);
+    let opened = InMemory::of_bytes(&bytes).open().unwrap();
+    assert!(opened.verify().is_err());
+    let mut cursor = opened.cursor(ScanOptions { check_order: true, ..ScanOptions::default() });
+    cursor.seek_to_first().unwrap();
+    for _ in 0..4 {
+        cursor.next().unwrap();
+    }
+    assert_eq!(cursor.entry().unwrap().key, b"key5");
+    assert!(cursor.next().unwrap_err().to_string().contains("out of order"));
+    assert!(cursor.entry().is_none());
+}
+
+/// Must be refused by the number alone, before memory is taken for it.
+#[test]
+fn a_compressed_block_that_declares_too_much_is_refused() {
+    let entries: Vec<Entry> = (0..9).map(|i| put(format!("key{i}"), 1, [b'x'; 300])).collect();
+    let table = InMemory::new(options(4096, Compression::Lz4, "none"), &entries);
+    let bytes = table.bytes();
+    let blocks = blocks_of(&bytes);
+    let packed = blocks[0].1 as u32 - 9;
+    for (declared, what) in [
+        (packed * 255 + 1, "impossible length"),
+        ((64 << 20) + 1, "impossible length"),
+        (u32::MAX, "impossible length"),
+        (packed * 255, "does not decompress"),
+        (3, "does not decompress"),
+    ] {
+        let mut changed = bytes.clone();
+        changed[..4].copy_from_slice(&declared.to_le_bytes());
+        reseal(&mut changed, &blocks);
+        let error = InMemory::of_bytes(&changed).open().unwrap().verify().unwrap_err();
+        assert!(error.to_string().contains(what), "{declared}: {error}");
+    }
+}
+
+/// Kinds, flags and features of later versions are refused by name, never guessed at.
+#[test]
+fn what_a_later_version_may_write_is_unsupported() {
+    let entries = [put(b"a", 0, b"")];
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let bytes = table.bytes();
+    let blocks = blocks_of(&bytes);
+    let (start, length, _) = blocks[0];
+    let tail = start + length - 5 - 12;
+    let footer = bytes.len() - FOOTER_BYTES;
+    let changes: [(&str, usize, &[u8]); 6] = [
+        ("range delete", tail, &[2]),
+        ("merge", tail, &[3]),
+        ("block flag", tail + 11, &[2]),
+        ("compression", start + length - 5, &[9]),
+        ("feature", footer + 63, &[1]),
+        ("version", footer + 68, &[2, 0, 0xfd, 0xff]),
+    ];
+    for (what, at, by) in changes {
+        let mut changed = bytes.clone();
+        changed[at..at + by.len()].copy_from_slice(by);
+        reseal(&mut changed, &blocks);
+        let result = InMemory::of_bytes(&changed).open().and_then(|table| {
+            let mut stats = ReadStats::default();
+            table.get(b"a", trommel_filter::hash(b"a"), MAX_SEQNO, &mut stats)?;
+            Ok(())
+        });
+        let error = result.expect_err(what);
+        assert!(matches!(error, Error::Unsupported { .. }), "{what}: {error}");
+        names_file(&error);
+    }
+}
+
 #[test]
 fn random_garbage_is_refused() {
     let mut random = Random(13);

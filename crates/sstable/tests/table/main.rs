@@ -4,4 +4,8 @@
 
 mod common;
 mod damage;
+mod format_page;
+mod golden;
+mod limits;
+mod reading;
 mod round_trip;

@@ -96,7 +96,8 @@ fn check_walk(
 fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
     let mut stats = ReadStats::default();
     let some_seqno = entries.get(random.below(entries.len().max(1))).map_or(0, |e| e.seqno);
-    for seqno in [MAX_SEQNO, some_seqno, some_seqno.saturating_sub(1), 0] {
+    let seqnos = [MAX_SEQNO, some_seqno, some_seqno.saturating_sub(1), some_seqno / 256, 0];
+    for seqno in seqnos {
         let model = model_at(entries, seqno);
         let mut keys: Vec<Vec<u8>> = entries.iter().map(|entry| entry.key.clone()).collect();
         keys.extend((0..50).map(|_| random_key(random)));

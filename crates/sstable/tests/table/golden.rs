@@ -1,0 +1,106 @@
+//! Tables written by earlier versions, opened for ever.
+//!
+//! `tests/golden/NAME.sst` is a table, `NAME.txt` what it holds. They are never written again: a
+//! new version of the format gets new files beside them. To make a missing one, run the test with
+//! `TROMMEL_WRITE_GOLDEN=1`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
+use trommel_sstable::{
+    BlockCache, Compression, FilterState, ReadStats, ScanOptions, Table, TableOptions,
+};
+use trommel_vfs::{Access, DiskVfs, Vfs};
+
+use crate::common::*;
+
+/// Name, filter, compression, block limit, leaf limit.
+const GOLDEN: [(&str, &str, Compression, usize, usize); 4] = [
+    ("v1-plain-one-level", "none", Compression::None, 512, 32 << 10),
+    ("v1-standard-two-level", "standard:10", Compression::None, 128, 128),
+    ("v1-blocked-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
+    ("v1-paired-lz4-two-level", "paired:16", Compression::Lz4, 256, 128),
+];
+
+fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Every shape of entry the format tells apart.
+fn golden_entries() -> Vec<Entry> {
+    let mut entries = vec![put(b"", 40, b"the empty key"), put(b"", 12, b"")];
+    entries
+        .extend((0..30).map(|i| put(format!("user:{:04}", i * 7), 100 + i, format!("name {i}"))));
+    entries.extend((0..20).map(|i| put(b"versions", 1000 - i, format!("version {i}"))));
+    for (i, key) in [&b"\x00"[..], b"\x00\x00", b"\xff", b"\xff\xff\xff"].into_iter().enumerate() {
+        let kind = EntryKind::Delete;
+        entries.push(Entry { key: key.to_vec(), seqno: i as u64, kind, value: Vec::new() });
+    }
+    entries.push(put(b"large", 7, b"0123456789".repeat(90)));
+    entries.push(put(b"long key ".repeat(30), MAX_SEQNO, b"newest"));
+    sorted(entries)
+}
+
+/// A table as text: its properties, then its entries.
+fn transcript(table: &std::sync::Arc<Table>) -> String {
+    let mut text = format!("{:#?}\n", table.properties());
+    let mut cursor = table.cursor(ScanOptions::default());
+    cursor.seek_to_first().unwrap();
+    while let Some(entry) = cursor.entry() {
+        let (key, value) = (entry.key.escape_ascii(), entry.value.escape_ascii());
+        writeln!(text, "\"{key}\" {} {:?} \"{value}\"", entry.seqno, entry.kind).unwrap();
+        cursor.next().unwrap();
+    }
+    text
+}
+
+fn golden_options(index: usize) -> TableOptions {
+    let (_, filter, compression, block, leaf) = GOLDEN[index];
+    TableOptions { index_leaf_bytes: leaf, ..options(block, compression, filter) }
+}
+
+fn write_missing(index: usize) {
+    let name = GOLDEN[index].0;
+    let path = golden_path(&format!("{name}.sst"));
+    if std::env::var_os("TROMMEL_WRITE_GOLDEN").is_none() || path.exists() {
+        return;
+    }
+    build(&DiskVfs, &path, golden_options(index), &golden_entries());
+    let table = open(&DiskVfs, &path, Access::Buffered, &BlockCache::new(0)).unwrap();
+    std::fs::write(path.with_extension("txt"), transcript(&table)).unwrap();
+}
+
+#[test]
+fn tables_of_earlier_versions_hold_what_they_held() {
+    for (index, (name, filter, ..)) in GOLDEN.into_iter().enumerate() {
+        write_missing(index);
+        let path = golden_path(&format!("{name}.sst"));
+        let expected = std::fs::read_to_string(path.with_extension("txt")).unwrap();
+        for access in [Access::Buffered, Access::Mapped, Access::Direct] {
+            let table = open(&DiskVfs, &path, access, &BlockCache::new(0)).unwrap();
+            assert_eq!(transcript(&table), expected, "{name}");
+            table.verify().unwrap();
+            let state = table.filter_state();
+            let unfiltered = filter == "none";
+            let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };
+            assert_eq!(*state, wanted, "{name}");
+            let mut stats = ReadStats::default();
+            for entry in golden_entries() {
+                let hash = trommel_filter::hash(&entry.key);
+                let found = table.get(&entry.key, hash, entry.seqno, &mut stats).unwrap();
+                assert_eq!(found.unwrap().value, entry.value);
+                assert!(table.filter().is_none_or(|filter| filter.may_contain(&entry.key)));
+            }
+        }
+    }
+}
+
+/// A change of the format that was not meant shows here first. (A change of the filters' or of
+/// the compressor's choices is not one, so those tables are left out.)
+#[test]
+fn todays_builder_writes_the_same_bytes() {
+    let golden = DiskVfs.read(&golden_path("v1-plain-one-level.sst"), 1 << 20).unwrap();
+    let today = InMemory::new(golden_options(0), &golden_entries()).bytes();
+    assert!(today == golden, "the format has changed: give it a new version");
+}

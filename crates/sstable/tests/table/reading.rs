@@ -1,0 +1,313 @@
+//! How reads behave: what they cost, what they share, and what becomes of a failed one.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
+use trommel_sstable::{
+    BlockCache, Compression, Error, Expected, ReadStats, Request, ScanOptions, Table, TableBuilder,
+    TableConfig, TableOptions,
+};
+use trommel_vfs::{Access, ReadFile, Vfs, WriteFile};
+
+use crate::common::*;
+
+fn numbered(count: u64) -> Vec<Entry> {
+    (0..count).map(|i| put(format!("key{i:06}"), i + 1, format!("value {i:060}"))).collect()
+}
+
+fn get(table: &Table, entry: &Entry, stats: &mut ReadStats) -> Option<Vec<u8>> {
+    let hash = trommel_filter::hash(&entry.key);
+    table.get(&entry.key, hash, MAX_SEQNO, stats).unwrap().map(|found| found.value.to_vec())
+}
+
+#[test]
+fn a_block_is_read_once_and_then_found_in_the_cache() {
+    let entries = numbered(2000);
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let opened = table.open().unwrap();
+    let mut stats = ReadStats::default();
+    get(&opened, &entries[7], &mut stats);
+    assert_eq!((stats.block_reads, stats.cache_hits), (1, 0));
+    assert!(stats.block_bytes > 3000 && stats.block_bytes <= 4096);
+    get(&opened, &entries[8], &mut stats);
+    assert_eq!((stats.block_reads, stats.cache_hits), (1, 1));
+
+    let mut stats = ReadStats::default();
+    let requests: Vec<Request<'_>> = entries
+        .iter()
+        .map(|e| Request { key: &e.key, hash: trommel_filter::hash(&e.key), seqno: MAX_SEQNO })
+        .collect();
+    let found = table.open().unwrap().get_many(&requests, &mut stats).unwrap();
+    assert!(found.iter().zip(&entries).all(|(f, e)| f.as_ref().unwrap().value == e.value));
+    assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.blocks, 0));
+}
+
+#[test]
+fn values_are_windows_on_one_block_and_outlive_the_cache_and_the_table() {
+    let entries = numbered(500);
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let cache = BlockCache::new(1 << 20);
+    let opened = open(&table.vfs, &table.path, Access::Buffered, &cache).unwrap();
+    let hash = trommel_filter::hash(&entries[3].key);
+    let mut stats = ReadStats::default();
+    let mut read = || opened.get(&entries[3].key, hash, MAX_SEQNO, &mut stats).unwrap().unwrap();
+    let (one, two) = (read().value, read().value);
+    assert_eq!(one.as_ptr(), two.as_ptr(), "not copied");
+    assert!(cache.stats().blocks > 0);
+    opened.evict();
+    assert_eq!(cache.stats().blocks, 0);
+    drop((opened, cache, table));
+    assert_eq!(one, entries[3].value);
+}
+
+#[test]
+fn values_of_a_scan_stay_what_they_were_while_the_scan_goes_on() {
+    let entries = numbered(3000);
+    for compression in [Compression::None, Compression::Lz4] {
+        let table = InMemory::new(options(4096, compression, "none"), &entries);
+        for fill_cache in [true, false] {
+            let options = ScanOptions { fill_cache, read_ahead_bytes: 20_000, check_order: false };
+            let mut cursor = table.open().unwrap().cursor(options);
+            let mut values = Vec::new();
+            cursor.seek_to_first().unwrap();
+            while cursor.entry().is_some() {
+                values.push(cursor.value());
+                cursor.next().unwrap();
+            }
+            assert!(values.iter().zip(&entries).all(|(value, entry)| *value == entry.value));
+        }
+    }
+}
+
+/// Two files may claim the same id: a copy of a table that was damaged or changed since.
+#[test]
+fn tables_with_one_id_never_answer_for_each_other() {
+    let (mut entries, cache) = (numbered(100), BlockCache::new(1 << 20));
+    let one = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    entries.iter_mut().for_each(|entry| entry.value.reverse());
+    let other = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let mut stats = ReadStats::default();
+    let one = open(&one.vfs, &one.path, Access::Buffered, &cache).unwrap();
+    let other = open(&other.vfs, &other.path, Access::Buffered, &cache).unwrap();
+    for entry in &entries {
+        assert_ne!(get(&one, entry, &mut stats).as_ref(), Some(&entry.value));
+        assert_eq!(get(&other, entry, &mut stats).as_ref(), Some(&entry.value));
+    }
+}
+
+#[test]
+fn the_cache_keeps_to_its_capacity() {
+    let entries = numbered(20_000);
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let cache = BlockCache::new(300_000);
+    let opened = open(&table.vfs, &table.path, Access::Buffered, &cache).unwrap();
+    let mut stats = ReadStats::default();
+    for entry in &entries {
+        assert!(get(&opened, entry, &mut stats).is_some());
+        assert!(cache.stats().used_bytes <= 310_000, "{:?}", cache.stats());
+    }
+    assert!(cache.stats().used_bytes > 200_000, "{:?}", cache.stats());
+    cache.set_capacity(50_000);
+    assert!(cache.stats().used_bytes <= 60_000, "{:?}", cache.stats());
+    cache.set_capacity(0);
+    assert!(get(&opened, &entries[0], &mut stats).is_some());
+}
+
+#[test]
+fn long_scans_read_ahead_and_leave_the_cache_alone() {
+    let entries = numbered(20_000);
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    for fill_cache in [true, false] {
+        let (file, calls) = Counted::open(&table, u64::MAX);
+        let cache = BlockCache::new(1 << 30);
+        let opened = open_file(file, &table, &cache).unwrap();
+        let before = calls.load(Ordering::Relaxed);
+        let mut cursor = opened.cursor(ScanOptions { fill_cache, ..ScanOptions::default() });
+        for forward in [true, false] {
+            let mut count = 0;
+            if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
+            while cursor.entry().is_some() {
+                count += 1;
+                if forward { cursor.next() } else { cursor.prev() }.unwrap();
+            }
+            assert_eq!(count, entries.len());
+        }
+        let reads = calls.load(Ordering::Relaxed) - before;
+        let blocks = table.summary.blocks;
+        assert!(reads < blocks / 8, "{reads} reads for twice {blocks} blocks");
+        assert!(cursor.stats().block_reads >= blocks);
+        let positioned = if fill_cache { 1..=4 } else { 0..=0 };
+        assert!(positioned.contains(&cache.stats().blocks), "{:?}", cache.stats());
+    }
+}
+
+#[test]
+fn index_leaves_are_loaded_at_first_use() {
+    let entries = numbered(5000);
+    let mut options = options(256, Compression::None, "none");
+    options.index_leaf_bytes = 1024;
+    let table = InMemory::new(options, &entries);
+    let opened = table.open().unwrap();
+    let before = opened.memory_bytes().index;
+    let mut stats = ReadStats::default();
+    get(&opened, &entries[2500], &mut stats);
+    get(&opened, &entries[2500], &mut stats);
+    assert_eq!(stats.index_reads, 1);
+    let one = opened.memory_bytes().index - before;
+    assert!(one > 500 && one < 4000, "{one}");
+    for entry in &entries {
+        get(&opened, entry, &mut stats);
+    }
+    assert!(opened.memory_bytes().index > before + 10 * one);
+}
+
+#[test]
+fn threads_share_a_table() {
+    let entries = numbered(3000);
+    let mut options = options(512, Compression::Lz4, "blocked:10");
+    options.index_leaf_bytes = 512;
+    let table = InMemory::new(options, &entries);
+    let cache = BlockCache::new(20_000);
+    let opened = open(&table.vfs, &table.path, Access::Buffered, &cache).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (opened, entries) = (&opened, &entries);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                let mut stats = ReadStats::default();
+                let mut cursor = opened.cursor(ScanOptions::default());
+                for _ in 0..5000 {
+                    let entry = &entries[random.below(entries.len())];
+                    assert_eq!(get(opened, entry, &mut stats).as_ref(), Some(&entry.value));
+                    cursor.seek(&entry.key, MAX_SEQNO).unwrap();
+                    assert_eq!(cursor.entry().unwrap().key, entry.key);
+                }
+            });
+        }
+    });
+}
+
+/// A file whose calls are counted, and fail from the `limit`-th on.
+#[derive(Debug)]
+struct Counted {
+    file: Arc<dyn ReadFile>,
+    calls: Arc<AtomicU64>,
+    limit: u64,
+}
+
+impl Counted {
+    fn open(table: &InMemory, limit: u64) -> (Arc<dyn ReadFile>, Arc<AtomicU64>) {
+        let calls = Arc::new(AtomicU64::new(0));
+        let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+        (Arc::new(Self { file, calls: Arc::clone(&calls), limit }), calls)
+    }
+}
+
+impl ReadFile for Counted {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            return Err(io::Error::other("the disk is on fire"));
+        }
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+fn open_file(
+    file: Arc<dyn ReadFile>,
+    table: &InMemory,
+    cache: &Arc<BlockCache>,
+) -> Result<Arc<Table>, Error> {
+    let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
+    let config = TableConfig { cache: Arc::clone(cache), access: Access::Buffered };
+    Table::open(file, &table.path, expected, &config).map(Arc::new)
+}
+
+/// A read error is never "no more entries" and never "not found".
+#[test]
+fn a_failed_read_is_an_error_wherever_it_strikes() {
+    let entries = numbered(300);
+    let mut options = options(512, Compression::None, "none");
+    options.index_leaf_bytes = 200;
+    let table = InMemory::new(options, &entries);
+    let mut whole_scans = 0;
+    for limit in 0..150 {
+        let (file, calls) = Counted::open(&table, limit);
+        let opened = match open_file(file, &table, &BlockCache::new(0)) {
+            Ok(opened) => opened,
+            Err(error) => {
+                assert!(matches!(error, Error::Io { .. }) && limit < 2, "{error}");
+                continue;
+            }
+        };
+        let options = ScanOptions { read_ahead_bytes: 0, ..ScanOptions::default() };
+        let mut cursor = opened.cursor(options);
+        let mut seen = 0;
+        let mut result = cursor.seek_to_first();
+        while result.is_ok() && cursor.entry().is_some() {
+            seen += 1;
+            result = cursor.next();
+        }
+        assert_eq!(result.is_ok(), seen == entries.len(), "a scan that ends early says so");
+        assert!(cursor.entry().is_none());
+        whole_scans += usize::from(result.is_ok());
+        let (entry, mut stats) = (&entries[150], ReadStats::default());
+        let hash = trommel_filter::hash(&entry.key);
+        if let Ok(found) = opened.get(&entry.key, hash, MAX_SEQNO, &mut stats) {
+            assert_eq!(found.unwrap().value, entry.value);
+        }
+        assert!(opened.verify().is_err() || calls.load(Ordering::Relaxed) <= limit);
+    }
+    assert!(whole_scans > 0 && whole_scans < 140);
+}
+
+/// A file that fails to be written.
+#[derive(Debug)]
+struct Failing {
+    appends: u64,
+    sync: bool,
+    bytes: u64,
+}
+
+impl WriteFile for Failing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.appends = self.appends.checked_sub(1).ok_or_else(|| io::Error::other("full"))?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.sync { Ok(()) } else { Err(io::Error::other("not synced")) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[test]
+fn a_failed_write_or_sync_fails_the_table() {
+    let build = |appends, sync| {
+        let file = Box::new(Failing { appends, sync, bytes: 0 });
+        let options =
+            TableOptions { compression: Compression::None, ..TableOptions::new(TABLE_ID) };
+        let mut builder = TableBuilder::new(file, Path::new("/full.sst"), options);
+        for i in 0..30_000 {
+            builder.add(format!("{i:08}").as_bytes(), i, EntryKind::Put, &[1; 100])?;
+        }
+        builder.finish(b"")
+    };
+    let mut errors = 0;
+    while let Err(error) = build(errors, true) {
+        assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("full.sst"));
+        errors += 1;
+    }
+    assert!((4..10).contains(&errors), "appended in pieces of a MiB, not {errors}");
+    assert!(build(100, false).unwrap_err().to_string().contains("not synced"));
+}

@@ -132,12 +132,7 @@ impl Engine {
         }
         self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
-        let state = ManifestState {
-            next_file_number: number + 1,
-            log_number: 0,
-            log_ends: Default::default(),
-            ..state
-        };
+        let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state };
         create_manifest(self, dir, number, crate::env::random_u64(), &state)?.finish()?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));

@@ -209,7 +209,6 @@ impl Engine {
         let has_log = self.options.load().log;
         let log = if has_log { Some(self.create_log(log_number, newest_log)?) } else { None };
         state.log_number = if has_log { log_number } else { 0 };
-        state.log_ends.clear();
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
         let manifest = Manifest::create(self, manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
@@ -350,7 +349,6 @@ fn plan_logs(
         dir,
         store_id: recovered.store_id,
         oldest: recovered.state.log_number,
-        ends: &recovered.state.log_ends,
         present: &present,
         closed: recovered.closed,
         salvage: options.salvage,

@@ -15,10 +15,7 @@
 //!    `Corruption`.
 //! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one.
 //! 5. Sequence numbers increase strictly over all replayed logs.
-//! 6. For a log whose end the manifest records (`ends`: after a clean close, or where an earlier
-//!    recovery cut it), exactly the bytes before that end count: they must be there and whole, and
-//!    what stands behind them is nobody's.
-//! 7. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
+//! 6. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
 //!    that names no next one: that was durable before the manifest said so, and nothing was
 //!    appended since. So in a closed store no tear is legal. (A recovery that was cut down may have
 //!    left logs without content behind it.)
@@ -28,11 +25,10 @@
 //!
 //! The same logs give the same plan however often recovery is started and cut down, because it
 //! writes nothing. The caller must see to it that no record is appended to a new log while the
-//! manifest still needs one that was cut: either the replayed records are in tables and the
-//! manifest needs newer logs only, or it records where each old log ends. That is what
-//! [`Plan::ends`] is for.
+//! manifest still needs one of these: what was replayed is in tables by then, and the manifest needs
+//! newer logs only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -58,8 +54,6 @@ pub(crate) struct Needed<'a> {
     /// The oldest log that holds something no table holds; 0 where there is none, and all logs are
     /// left alone.
     pub(crate) oldest: u64,
-    /// Logs that are known to end at this length.
-    pub(crate) ends: &'a BTreeMap<u64, u64>,
     /// The logs in the directory, in any order, older ones included.
     pub(crate) present: &'a [u64],
     /// Whether the manifest says that the store was closed.
@@ -129,7 +123,6 @@ impl fmt::Display for Dropped {
 pub(crate) struct Plan {
     replayed: Vec<Planned>,
     dropped: Vec<Dropped>,
-    ends: BTreeMap<u64, u64>,
     newest: u64,
 }
 
@@ -139,8 +132,6 @@ struct Planned {
     number: u64,
     path: PathBuf,
     summary: Summary,
-    /// The manifest's word on where the log ends.
-    known_end: Option<u64>,
     /// The log itself, if it was kept.
     image: Option<LogImage>,
 }
@@ -156,12 +147,8 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
         }
         Some(found) => (found.keep, dropped(&logs, &found)),
     };
-    let end = |(index, log): (usize, &Planned)| {
-        (log.number, if index < keep { log.summary.end } else { 0 })
-    };
-    let ends = logs.iter().enumerate().map(end).collect();
     logs.truncate(keep);
-    Ok(Plan { replayed: logs, dropped, ends, newest })
+    Ok(Plan { replayed: logs, dropped, newest })
 }
 
 impl Plan {
@@ -174,7 +161,7 @@ impl Plan {
         for log in self.replayed {
             let image = match log.image {
                 Some(image) => image,
-                None => read_log(vfs, &log.path, log.number, log.known_end)?,
+                None => read_log(vfs, &log.path, log.number)?,
             };
             if *image.summary() != log.summary {
                 let what = "the log changed while it was being recovered";
@@ -190,12 +177,6 @@ impl Plan {
     /// What is left out, oldest first. Empty for a store that lost nothing.
     pub(crate) fn dropped(&self) -> &[Dropped] {
         &self.dropped
-    }
-
-    /// Where each needed log ends from now on, 0 for one that is dropped whole: what the manifest
-    /// must record if it goes on needing these logs.
-    pub(crate) fn ends(&self) -> &BTreeMap<u64, u64> {
-        &self.ends
     }
 
     /// The newest log, replayed or not, which the next one names as its predecessor.
@@ -215,27 +196,17 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
     let mut kept = 0;
     let read = |number| {
         let path = needed.dir.join(names::log(number));
-        let known_end = needed.ends.get(&number).copied();
-        let image = read_log(vfs, &path, number, known_end)?;
+        let image = read_log(vfs, &path, number)?;
         let summary = image.summary().clone();
         kept += summary.file_bytes;
         let image = (kept <= KEPT_BYTES).then_some(image);
-        Ok(Planned { number, path, summary, known_end, image })
+        Ok(Planned { number, path, summary, image })
     };
     numbers.into_iter().map(read).collect()
 }
 
-fn read_log(
-    vfs: &dyn Vfs,
-    path: &Path,
-    number: u64,
-    known_end: Option<u64>,
-) -> Result<LogImage, Error> {
-    let mut bytes = read_whole(vfs, path)?;
-    if let Some(end) = known_end.and_then(|end| usize::try_from(end).ok()) {
-        bytes.truncate(end);
-    }
-    LogImage::decode(bytes, path, FileKind::Log, number)
+fn read_log(vfs: &dyn Vfs, path: &Path, number: u64) -> Result<LogImage, Error> {
+    LogImage::decode(read_whole(vfs, path)?, path, FileKind::Log, number)
 }
 
 /// Where the replayed state ends before the last byte of the last log.
@@ -307,17 +278,11 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     let summary = &log.summary;
     let is_last = |log: &Planned| log.summary.verdict == Verdict::Ended { next: 0 };
     let was_whole = needed.closed && !logs[..index].iter().any(is_last);
-    let complete = log.known_end == Some(summary.end) && summary.end == summary.file_bytes;
     let reason = match &summary.verdict {
         Verdict::Damaged(corruption) => DropReason::Damaged(corruption.clone()),
         Verdict::Ended { next } => {
             let found = *next == 0 || later.first().is_some_and(|log| log.number == *next);
             return if found { None } else { Break::damaged(keep, missing(needed.dir, *next)) };
-        }
-        _ if log.known_end == Some(0) || complete => return None,
-        _ if log.known_end.is_some() => {
-            let what = "the log is not whole up to where the manifest says that it ends";
-            DropReason::Damaged(Corruption::new(&log.path, summary.end, what))
         }
         Verdict::Clean if !was_whole && !later.iter().any(|log| log.summary.has_content()) => {
             return None;

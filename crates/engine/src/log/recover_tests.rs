@@ -165,18 +165,14 @@ fn number_of(path: &Path) -> u64 {
 struct Found {
     batches: Batches,
     dropped: Vec<DropReason>,
-    ends: BTreeMap<u64, u64>,
     newest: u64,
 }
-
-static NO_ENDS: BTreeMap<u64, u64> = BTreeMap::new();
 
 fn strict(oldest: u64) -> Needed<'static> {
     Needed {
         dir: Path::new(""),
         store_id: STORE,
         oldest,
-        ends: &NO_ENDS,
         present: &[],
         closed: false,
         salvage: false,
@@ -193,14 +189,14 @@ fn recover_with(files: &Files, needed: Needed<'_>) -> Result<Found, Error> {
     let needed = Needed { present: &present, ..needed };
     let plan: Plan = plan(&vfs, &needed)?;
     let dropped = plan.dropped().iter().map(|dropped| dropped.reason.clone()).collect();
-    let (ends, newest, records) = (plan.ends().clone(), plan.newest(), plan.records());
+    let (newest, records) = (plan.newest(), plan.records());
     let mut batches = Batches::new();
     plan.replay(&vfs, |_, record| {
         batches.push(record.payload.to_vec());
         Ok::<_, Error>(())
     })?;
     assert_eq!(batches.len() as u64, records);
-    Ok(Found { batches, dropped, ends, newest })
+    Ok(Found { batches, dropped, newest })
 }
 
 fn recover(files: &Files, oldest: u64) -> Result<Found, Error> {
@@ -393,52 +389,6 @@ fn no_log_is_read_where_none_is_needed() {
     let found = recover(&files, 0).unwrap();
     assert!(found.batches.is_empty() && found.dropped.is_empty() && found.newest == 0);
     assert!(matches!(recover(&Files::new(), 5), Err(Error::Corruption(_))));
-}
-
-/// A store that recovered goes on while the manifest still needs the logs it recovered: what it
-/// left out must stay out, and what it kept must stay whole.
-#[test]
-fn recorded_ends_outlive_the_recovery_that_made_them() {
-    let mut store = Store::new();
-    store.run("WWRWWRW");
-    let mut files = store.killed();
-    let torn = files.get_mut(&path(4)).unwrap();
-    let length = torn.len();
-    torn[length - 200..].fill(0);
-    torn.truncate(length - 100);
-    let first = recover(&files, 1).unwrap();
-    assert_eq!(first.batches, store.batches()[..3]);
-    assert_eq!(first.dropped.len(), 2);
-    assert_eq!((first.newest, first.ends[&7]), (7, 0));
-
-    let again = recover(&files, 1).unwrap();
-    assert_eq!((again.batches, again.ends), (first.batches.clone(), first.ends.clone()));
-
-    let vfs = MemoryVfs::new();
-    let mut writer = LogWriter::create(&vfs, &path(10), &header(10, first.newest)).unwrap();
-    writer.set_previous_durable();
-    writer.append(1000, &[b"new"]).unwrap();
-    let with = |files: &Files| recover_with(files, Needed { ends: &first.ends, ..strict(1) });
-    files.insert(path(10), vfs.read(&path(10), 1 << 20).unwrap());
-    assert!(matches!(recover(&files, 1), Err(Error::Corruption(_))));
-    let second = with(&files).unwrap();
-    assert!(second.dropped.is_empty());
-    assert_eq!(second.batches, [&first.batches[..], &[b"new".to_vec()]].concat());
-
-    for (number, end) in &first.ends {
-        let intact = files[&path(*number)].clone();
-        for at in 0..intact.len() {
-            files.get_mut(&path(*number)).unwrap()[at] ^= 4;
-            let found = with(&files);
-            assert_eq!(found.is_ok(), at as u64 >= *end, "{number}: byte {at} of {end}");
-            files.insert(path(*number), intact.clone());
-        }
-        for length in 0..*end {
-            files.get_mut(&path(*number)).unwrap().truncate(length as usize);
-            assert!(matches!(with(&files), Err(Error::Corruption(_))));
-            files.insert(path(*number), intact.clone());
-        }
-    }
 }
 
 /// In a store that was closed nothing is a tear.

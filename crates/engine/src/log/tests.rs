@@ -248,12 +248,11 @@ fn nothing_is_claimed_before_earlier_logs_are_durable() {
     writer.append(10, &[b"a"]).unwrap();
     writer.sync().unwrap();
     writer.append(20, &[b"b"]).unwrap();
-    assert_eq!((writer.durable_to(), writer.previous_durable()), (0, false));
+    assert_eq!(writer.durable_to(), 0);
     let (_, summary) = read(&vfs.read(path(), 1 << 20).unwrap());
     assert!(!summary.claims_durable);
     writer.set_previous_durable();
     assert_eq!(writer.durable_to(), end_of(&[b"a".to_vec()]) as u64);
-    assert_eq!(writer.durable_to(), writer.synced_bytes());
     writer.append(30, &[b"c"]).unwrap();
     let (_, summary) = read(&vfs.read(path(), 1 << 20).unwrap());
     assert!(summary.claims_durable);
@@ -350,7 +349,6 @@ fn a_group_is_one_append() {
     writer.sync().unwrap();
     writer.sync().unwrap();
     assert_eq!(vfs.ops().len(), before + 2, "what is synced is not synced again");
-    assert!(!writer.is_empty());
 }
 
 /// Guards against a failed sync that is tried again and "succeeds".
@@ -368,7 +366,6 @@ fn after_a_failure_nothing_is_written_or_synced() {
         failures += usize::from(writer.finish(0).is_err());
         assert_eq!(vfs.ops().len(), fail_at + 1, "no call reached the file after the failed one");
         assert_eq!(failures, 7 - (fail_at - 4));
-        assert_eq!(writer.path(), path());
         assert_eq!(writer.push(99, &[]).unwrap_err().to_string(), "planted failure");
     }
 }

@@ -21,9 +21,7 @@ use std::path::{Path, PathBuf};
 use trommel_vfs::{Vfs, WriteFile};
 
 use super::Error;
-use super::format::{
-    FILE_HEADER_BYTES, KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_TRAILER,
-};
+use super::format::{KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_TRAILER};
 use super::framing::{Binding, FileHeader, RecordHeader};
 use super::mask::mask_if_needed;
 
@@ -84,11 +82,6 @@ impl LogWriter {
     /// about what is durable, this file's own bytes included.
     pub(crate) fn set_previous_durable(&mut self) {
         self.previous_durable = true;
-    }
-
-    /// Whether [`LogWriter::set_previous_durable`] was called.
-    pub(crate) fn previous_durable(&self) -> bool {
-        self.previous_durable
     }
 
     /// Adds a record with the concatenation of `parts` to the group.
@@ -176,21 +169,6 @@ impl LogWriter {
     /// Length of the file and the pending group, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.file.bytes() + self.group.len() as u64
-    }
-
-    /// Length of the file that is known to be durable, in bytes.
-    pub(crate) fn synced_bytes(&self) -> u64 {
-        self.synced
-    }
-
-    /// Whether no record was pushed yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes() <= FILE_HEADER_BYTES as u64
-    }
-
-    /// Where the file is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 //!
 //! An edit is a run of fields, each `tag | length | bytes` with varint tag and length. A tag below
 //! 128 must be understood: one that is not gives a typed error, never a guess. A tag from 128 on
-//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED`,
-//! `REMOVED` and `LOG_END` repeat, the others stand at most once. The description of a table ends
+//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED` and
+//! `REMOVED` repeat, the others stand at most once. The description of a table ends
 //! in fields of its own, under the same rule.
 //!
 //! Decoding is total: any bytes give an edit or an error, and memory is bounded by the bytes. The
@@ -27,7 +27,7 @@ pub(crate) const TAG_NEXT_FILE_NUMBER: u64 = 3;
 pub(crate) const TAG_LAST_SEQNO: u64 = 4;
 /// The oldest log still needed, 0 for none.
 pub(crate) const TAG_LOG_NUMBER: u64 = 5;
-/// A log that ends at a known length: number, bytes.
+/// Reserved: a log that ends at a known length.
 pub(crate) const TAG_LOG_END: u64 = 6;
 /// Reserved: the keyspace that the edit concerns. Without it: the only one there is, 0.
 pub(crate) const TAG_KEYSPACE: u64 = 7;
@@ -48,8 +48,6 @@ pub(crate) struct VersionEdit {
     pub(crate) last_seqno: Option<u64>,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: Option<u64>,
-    /// Lengths at which needed logs are known to end.
-    pub(crate) log_ends: Vec<(u64, u64)>,
 }
 
 /// Why bytes are not an edit.
@@ -76,11 +74,6 @@ impl VersionEdit {
                 put_varint(&mut body, number);
                 put_field(&mut out, tag, &mut body);
             }
-        }
-        for (number, bytes) in &self.log_ends {
-            put_varint(&mut body, *number);
-            put_varint(&mut body, *bytes);
-            put_field(&mut out, TAG_LOG_END, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -128,15 +121,17 @@ impl VersionEdit {
                 let number = field.varint().filter(|number| *number <= MAX_FILE_NUMBER);
                 set_once(&mut self.log_number, number.ok_or(short)?)?;
             }
-            TAG_LOG_END => {
-                let end = file_number(field).zip(field.varint()).ok_or(short)?;
-                self.log_ends.push(end);
-            }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
-            _ => return Err(EditError::Unsupported(format!("the edit has a field {tag}"))),
+            TAG_LOG_END => return Err(unsupported("the end of a log")),
+            TAG_KEYSPACE => return Err(unsupported("a keyspace")),
+            _ => return Err(unsupported(&format!("a field {tag}"))),
         }
         Ok(())
     }
+}
+
+fn unsupported(what: &str) -> EditError {
+    EditError::Unsupported(format!("a version edit names {what}"))
 }
 
 fn put_field(out: &mut Vec<u8>, tag: u64, body: &mut Vec<u8>) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
 
-use super::edit::{EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, VersionEdit};
+use super::edit::{
+    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, VersionEdit,
+};
 use super::names::MAX_FILE_NUMBER;
 use super::state::{InvalidEdit, ManifestState};
 use crate::version::{TableMeta, Version};
@@ -38,7 +40,6 @@ fn sample() -> VersionEdit {
         next_file_number: Some(MAX_FILE_NUMBER),
         last_seqno: Some(MAX_SEQNO),
         log_number: Some(0),
-        log_ends: vec![(5, 0), (6, u64::MAX)],
     }
 }
 
@@ -80,6 +81,7 @@ fn field(tag: u64, body: &[u8]) -> Vec<u8> {
 fn unknown_fields_are_refused_or_skipped_by_their_tag() {
     let unsupported = |bytes: &[u8]| matches!(VersionEdit::decode(bytes), Err(EditError::Unsupported(what)) if !what.is_empty());
     assert!(unsupported(&field(TAG_KEYSPACE, &[1])));
+    assert!(unsupported(&field(TAG_LOG_END, &[7, 99])));
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();
@@ -200,11 +202,9 @@ fn numbers_only_grow() {
             next_file_number: Some(20),
             last_seqno: Some(100),
             log_number: Some(10),
-            log_ends: vec![(9, 1), (10, 2), (12, 3)],
             ..VersionEdit::default()
         })
         .unwrap();
-    assert_eq!(state.log_ends.keys().copied().collect::<Vec<_>>(), [10, 12]);
     let with = |change: fn(&mut VersionEdit)| {
         let mut edit = VersionEdit::default();
         change(&mut edit);
@@ -216,8 +216,8 @@ fn numbers_only_grow() {
     assert!(refusal(with(|edit| edit.log_number = Some(20))).contains("above"));
     let number_20 = |edit: &mut VersionEdit| edit.added = vec![(0, table(20, ("a", "b"), (1, 2)))];
     assert!(refusal(with(number_20)).contains("above"));
-    assert_eq!(with(|edit| edit.log_number = Some(12)).unwrap().log_ends.len(), 1);
-    assert!(with(|edit| edit.log_number = Some(0)).unwrap().log_ends.is_empty());
+    assert_eq!(with(|edit| edit.log_number = Some(12)).unwrap().log_number, 12);
+    assert_eq!(with(|edit| edit.log_number = Some(0)).unwrap().log_number, 0);
 }
 
 #[test]
@@ -232,7 +232,6 @@ fn a_snapshot_makes_the_same_state() {
             next_file_number: Some(50),
             last_seqno: Some(29),
             log_number: Some(40),
-            log_ends: vec![(41, 7)],
             ..VersionEdit::default()
         })
         .unwrap();

@@ -4,7 +4,7 @@
 //! [`Version`]. An edit read from a manifest that does not is damage; one that the engine is about
 //! to write is a fault of the engine, found before a byte of it is on disk.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::edit::VersionEdit;
@@ -25,8 +25,6 @@ pub(crate) struct ManifestState {
     pub(crate) last_seqno: u64,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: u64,
-    /// Lengths at which needed logs are known to end.
-    pub(crate) log_ends: BTreeMap<u64, u64>,
 }
 
 impl ManifestState {
@@ -51,11 +49,8 @@ impl ManifestState {
         if let Some(number) = numbers.chain([log_number]).find(|n| *n >= next_file_number.max(1)) {
             return Err(invalid(&format!("file {number} is above the next file number")));
         }
-        let mut log_ends = self.log_ends.clone();
-        log_ends.extend(edit.log_ends.iter().copied());
-        log_ends.retain(|number, _| log_number != 0 && *number >= log_number);
         let version = self.version.apply(edit)?;
-        Ok(Self { version, next_file_number, last_seqno, log_number, log_ends })
+        Ok(Self { version, next_file_number, last_seqno, log_number })
     }
 
     /// The one edit that makes this state of nothing.
@@ -67,7 +62,6 @@ impl ManifestState {
             next_file_number: Some(self.next_file_number),
             last_seqno: Some(self.last_seqno),
             log_number: Some(self.log_number),
-            log_ends: self.log_ends.iter().map(|(number, bytes)| (*number, *bytes)).collect(),
         }
     }
 }

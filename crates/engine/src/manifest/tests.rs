@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_vfs::{Access, MemoryVfs, Vfs};
 
 use super::current::{self, Current};
 use super::edit::VersionEdit;
@@ -401,9 +401,9 @@ fn a_manifest_rolls_over_when_it_has_grown() {
         state = state.apply(&edit(steps)).unwrap();
         steps += 1;
     }
-    assert!(writer.bytes() > 1 << 20);
-    let rolled = create(&vfs, 2, &state).unwrap();
-    assert!(!rolled.should_roll() && rolled.bytes() < writer.bytes());
+    let bytes = |number| vfs.open(&manifest(number), Access::Buffered).unwrap().bytes();
+    assert!(bytes(1) > 1 << 20);
+    assert!(!create(&vfs, 2, &state).unwrap().should_roll() && bytes(2) < bytes(1));
     assert_eq!(
         current::find(&vfs, Path::new(DIR), &vfs.list(Path::new(DIR)).unwrap()).unwrap(),
         Current::Manifest(2)

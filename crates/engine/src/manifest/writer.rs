@@ -78,9 +78,4 @@ impl ManifestWriter {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
-
-    /// Its length, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.log.bytes()
-    }
 }

@@ -7,11 +7,11 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::control::Control;
 use crate::error::Error;
 use crate::keys::KeySpace;
+use crate::map_store::MapStore;
 use crate::measure::{Load, measure};
 use crate::measured::Measured;
 use crate::store::{Level, Opener, Store, StoreError};
@@ -60,18 +60,9 @@ pub fn bench(
     let store = opener.open(!plan.existing)?;
     write_header(plan, opener, out)?;
     let mut run = Run { plan, opener, control, out, store, untouched: true };
-    for (nth, workload) in plan.workloads.iter().enumerate() {
-        run.workload(*workload, nth as u64)?;
-        run.out.flush()?;
-        if control.stop.is_set() {
-            return Err(Error::Interrupted);
-        }
-    }
-    let store = run.store;
-    control.progress.begin("closing", 0);
-    let closed = control.stop.unless_set(move || store.close());
-    control.progress.end();
-    Ok(closed.ok_or(Error::Interrupted)??)
+    let result = run.workloads();
+    let closed = control.close(run.store);
+    result.and(closed)
 }
 
 fn write_header(plan: &Plan, opener: &dyn Opener, out: &mut dyn Write) -> Result<(), Error> {
@@ -114,6 +105,17 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn workloads(&mut self) -> Result<(), Error> {
+        for (nth, workload) in self.plan.workloads.iter().enumerate() {
+            self.workload(*workload, nth as u64)?;
+            self.out.flush()?;
+            if self.control.stop.is_set() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
     fn workload(&mut self, workload: Workload, nth: u64) -> Result<(), Error> {
         if workload.wants_fresh_store() && !self.make_fresh(workload)? {
             return Ok(());
@@ -121,8 +123,8 @@ impl Run<'_> {
         self.untouched = false;
         match workload {
             Workload::WaitForCompaction => self.wait(),
-            Workload::Flush => self.step(workload, |store| store.flush()),
-            Workload::Compact => self.step(workload, |store| store.compact()),
+            Workload::Flush => self.step(workload, Store::flush),
+            Workload::Compact => self.step(workload, Store::compact),
             Workload::Verify => self.verify(),
             Workload::LevelStats => self.print(&level_stats(&self.store.levels())),
             Workload::FilterStats => self.print(&self.store.filter_stats()),
@@ -142,6 +144,9 @@ impl Run<'_> {
             return Ok(false);
         }
         if !self.untouched {
+            // The old store must be closed before its directory can hold another.
+            let placeholder: Arc<dyn Store> = Arc::new(MapStore::default());
+            self.control.close(std::mem::replace(&mut self.store, placeholder))?;
             self.store = self.opener.open(true)?;
         }
         Ok(true)
@@ -179,27 +184,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A call into the store that may take long, timed; none if it was left because of a stop.
-    fn call<T: Send + 'static>(
-        &self,
-        what: &str,
-        task: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<(Option<T>, Duration), Error> {
-        let store = Arc::clone(&self.store);
-        self.control.progress.begin(what, 0);
-        let start = Instant::now();
-        let result = self.control.stop.unless_set(move || task(&*store));
-        let time = start.elapsed();
-        self.control.progress.end();
-        Ok((result.transpose()?, time))
-    }
-
     fn step(
         &mut self,
         workload: Workload,
-        task: impl FnOnce(&dyn Store) -> Result<(), StoreError> + Send + 'static,
+        task: impl FnOnce(&(dyn Store + 'static)) -> Result<(), StoreError> + Send + 'static,
     ) -> Result<(), Error> {
-        let (done, time) = self.call(workload.name(), task)?;
+        let (done, time) = self.control.call(&self.store, workload.name(), task)?;
         let measured = Measured {
             operations: u64::from(done.is_some()),
             thread_time: time,
@@ -214,13 +204,13 @@ impl Run<'_> {
         let name = self.opener.name();
         writeln!(self.out, "waitforcompaction({name}): started")?;
         self.out.flush()?;
-        let (done, _) = self.call("waitforcompaction", |store| store.settle())?;
+        let (done, _) = self.control.call(&self.store, "waitforcompaction", Store::settle)?;
         let status = if done.is_some() { "OK" } else { "interrupted" };
         Ok(writeln!(self.out, "waitforcompaction({name}): finished with status ({status})")?)
     }
 
     fn verify(&mut self) -> Result<(), Error> {
-        let (checked, time) = self.call("verify", |store| store.verify())?;
+        let (checked, time) = self.control.call(&self.store, "verify", Store::verify)?;
         let seconds = time.as_secs_f64();
         match checked {
             Some(checked) => writeln!(self.out, "verify       : OK, {checked} ({seconds:.3} s)")?,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::store::{Store, StoreError};
 
 /// A request to stop, shared by whoever makes it and all loops that heed it.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +88,33 @@ pub struct Control<'a> {
     pub stop: &'a Stop,
     /// Told how far the run is.
     pub progress: &'a dyn Progress,
+}
+
+impl Control<'_> {
+    /// A call into the store that may take long, timed; no result if it was left to itself
+    /// because of a stop.
+    pub(crate) fn call<S: Store + ?Sized + 'static, T: Send + 'static>(
+        self,
+        store: &Arc<S>,
+        what: &str,
+        task: impl FnOnce(&S) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<(Option<T>, Duration), Error> {
+        let store = Arc::clone(store);
+        self.progress.begin(what, 0);
+        let start = Instant::now();
+        let result = self.stop.unless_set(move || task(&store));
+        let time = start.elapsed();
+        self.progress.end();
+        Ok((result.transpose()?, time))
+    }
+
+    /// Closes the store; after a stop in the background, as closing may take a while.
+    pub(crate) fn close<S: Store + ?Sized + 'static>(self, store: Arc<S>) -> Result<(), Error> {
+        self.progress.begin("closing", 0);
+        let closed = self.stop.unless_set(move || store.close());
+        self.progress.end();
+        Ok(closed.ok_or(Error::Interrupted)??)
+    }
 }
 
 #[cfg(test)]

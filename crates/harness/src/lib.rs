@@ -15,24 +15,29 @@
 
 pub mod bench;
 mod control;
+pub mod demo;
+mod engine_store;
 mod error;
 mod histogram;
 mod keys;
 mod map_store;
 mod measure;
 mod measured;
+mod scratch;
 mod store;
 pub mod units;
 mod values;
 mod workload;
 
 pub use control::{Control, Progress, Silent, Stop};
+pub use engine_store::{EngineOpener, EngineStore};
 pub use error::Error;
 pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace};
 pub use map_store::{MapOpener, MapStore};
 pub use measure::{Load, measure};
 pub use measured::Measured;
+pub use scratch::ScratchDir;
 pub use store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
 pub use values::Values;
 pub use workload::{UnknownWorkload, Workload};

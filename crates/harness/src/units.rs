@@ -95,10 +95,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of bytes in the unit that suits it.
+/// A number of bytes in the unit that suits it, to a tenth.
 ///
 /// ```
 /// assert_eq!(trommel_harness::units::bytes(3 << 19), "1.5 MiB");
+/// assert_eq!(trommel_harness::units::bytes(4 << 20), "4 MiB");
 /// ```
 pub fn bytes(number: u64) -> String {
     let mut value = number as f64;
@@ -114,7 +115,8 @@ pub fn bytes(number: u64) -> String {
         value /= 1024.0;
         unit = larger;
     }
-    format!("{value:.1} {unit}")
+    let text = format!("{value:.1}");
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 /// A duration in seconds, or in minutes and seconds.
@@ -178,7 +180,7 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
         for (number, text) in
-            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), ((1 << 20) - 1, "1.0 MiB")]
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), ((1 << 20) - 1, "1 MiB")]
         {
             assert_eq!(bytes(number), text);
         }

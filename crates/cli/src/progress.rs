@@ -1,0 +1,68 @@
+//! A progress bar on standard error, if that is a terminal.
+
+use std::io::{IsTerminal as _, stderr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use trommel_harness::{Progress, Silent};
+
+/// A bar if someone can see it.
+pub(crate) fn on_terminal() -> Box<dyn Progress> {
+    if stderr().is_terminal() {
+        Box::new(Bar { bar: Mutex::new(ProgressBar::hidden()) })
+    } else {
+        Box::new(Silent)
+    }
+}
+
+struct Bar {
+    bar: Mutex<ProgressBar>,
+}
+
+impl Bar {
+    fn with(&self, act: impl FnOnce(&mut ProgressBar)) {
+        act(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates below are well formed")
+}
+
+impl Progress for Bar {
+    fn begin(&self, what: &str, operations: u64) {
+        let bar = match operations {
+            0 => ProgressBar::new_spinner().with_style(style("{msg} {spinner} {elapsed}")),
+            _ => ProgressBar::new(operations).with_style(style(
+                "{msg:17} {wide_bar} {percent:>3}% {human_pos} of {human_len}, {per_sec}, {eta} left",
+            )),
+        };
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        self.with(|shown| *shown = bar);
+    }
+
+    fn advance(&self, operations: u64) {
+        self.with(|bar| bar.inc(operations));
+    }
+
+    fn end(&self) {
+        self.with(|bar| bar.finish_and_clear());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_well_formed() {
+        let bar = Bar { bar: Mutex::new(ProgressBar::hidden()) };
+        for operations in [0, 100] {
+            bar.begin("step", operations);
+            bar.advance(10);
+            bar.end();
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the main job says before it starts, and the table it ends in.
+
+use std::io::Write;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::trial::Trial;
+use super::{Plan, Tree};
+use crate::error::Error;
+use crate::measured::Measured;
+use crate::units::{bytes, grouped};
+
+/// Says what will be done, where, and how much disk it takes.
+pub(super) fn introduce(
+    plan: &Plan,
+    dir: &Path,
+    free: Option<u64>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let keys = grouped(plan.keys.len());
+    let source = match &plan.keys_file {
+        Some(file) => format!("the {keys} distinct lines of {}", file.display()),
+        None => format!("{keys} of {:.0} bytes each", plan.keys.key_bytes()),
+    };
+    let names: Vec<String> = plan.policies.iter().map(ToString::to_string).collect();
+    let threads = match plan.threads {
+        1 => "1 thread".into(),
+        many => format!("{many} threads"),
+    };
+    let free = free.map_or(String::new(), |free| format!("; {} are free there", bytes(free)));
+    let Tree { write_buffer_bytes, base_level_bytes, table_bytes, cache_bytes, read_mode } =
+        plan.tree;
+    writeln!(
+        out,
+        "What filters save: for each of {}, in a fresh store,\n\
+         1. write {} values of {} bytes to keys drawn with replacement from {source}\n\
+         2. wait until compaction is done (the writer does it, so that all trees come out alike)\n\
+         3. look up {} keys drawn the same way, on {threads}\n\
+         4. look up {} keys that are not there, no two alike, from between the others, on {threads}\n\
+         Tree:  small, so that there are several levels: write buffer {}, base level {}, tables {},\n\
+         {:7}block cache {}, read mode {}, no compression\n\
+         Where: {}, removed at the end, also after Ctrl-C\n\
+         Disk:  at most about {}, one store at a time{free}\n\
+         Seed:  {}",
+        names.join(", "),
+        grouped(plan.writes),
+        plan.values.value_bytes(),
+        grouped(plan.reads),
+        grouped(plan.missing),
+        bytes(write_buffer_bytes),
+        bytes(base_level_bytes),
+        bytes(table_bytes),
+        "",
+        bytes(cache_bytes),
+        format!("{read_mode:?}").to_lowercase(),
+        dir.display(),
+        bytes(plan.disk_bytes()),
+        plan.seed
+    )?;
+    Ok(out.flush()?)
+}
+
+/// A row of the table: its title and how to fill a cell.
+type Row = (&'static str, fn(&Trial) -> String);
+
+const ROWS: [Row; 18] = [
+    ("**Missing keys**", |_| String::new()),
+    ("false positives per lookup, measured", |trial| rate(trial.measured_rate())),
+    ("... 95% interval", |trial| {
+        let (low, high) = trial.interval();
+        format!("{} - {}", rate(low), rate(high))
+    }),
+    ("... expected in theory", |trial| rate(trial.expected_rate())),
+    ("... counted", |trial| grouped(trial.false_positives())),
+    ("filters asked per lookup", |trial| format!("{:.2}", trial.probes())),
+    ("filters asked per false positive", |trial| trial.one_in().map_or("-".into(), grouped)),
+    ("data blocks needed per lookup", |trial| rate(trial.missing.blocks())),
+    ("... read from files", |trial| rate(trial.missing.blocks_from_files())),
+    ("microseconds per lookup", |trial| micros(&trial.missing.measured)),
+    ("**Drawn keys**", |_| String::new()),
+    ("found", |trial| match trial.present.measured.found {
+        Some((found, asked)) => format!("{:.1}%", found as f64 * 100.0 / asked.max(1) as f64),
+        None => "-".into(),
+    }),
+    ("data blocks needed per lookup", |trial| format!("{:.4}", trial.present.blocks())),
+    ("... read from files", |trial| format!("{:.4}", trial.present.blocks_from_files())),
+    ("microseconds per lookup", |trial| micros(&trial.present.measured)),
+    ("**Cost**", |_| String::new()),
+    ("filter memory (bits per key stored)", |trial| {
+        let kib = trial.filter_bytes() as f64 / 1024.0;
+        format!("{kib:.0} KiB ({:.2})", trial.bits_per_key())
+    }),
+    ("microseconds per write, compaction included", |trial| micros(&trial.fill)),
+];
+
+fn rate(rate: f64) -> String {
+    if rate == 0.0 { "0".into() } else { format!("{rate:.2e}") }
+}
+
+fn micros(measured: &Measured) -> String {
+    format!("{:.3}", measured.micros_per_operation())
+}
+
+/// Sets all filters side by side.
+pub(super) fn compare(plan: &Plan, trials: &[Trial], out: &mut dyn Write) -> Result<(), Error> {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let names = trials.iter().map(|trial| trial.policy.clone());
+    table.set_header([String::new()].into_iter().chain(names));
+    for (title, cell) in ROWS {
+        table.add_row([title.to_owned()].into_iter().chain(trials.iter().map(cell)));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    writeln!(out, "\n{table}")?;
+    if plan.threads > 1 {
+        writeln!(out, "\nMicroseconds per lookup are those of each of {} threads.", plan.threads)?;
+    }
+    Ok(out.flush()?)
+}

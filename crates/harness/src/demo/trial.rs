@@ -1,0 +1,250 @@
+//! One filter policy's part of the main job.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::{Compression, FilterPolicy, FilterReport, Options};
+
+use super::Plan;
+use crate::control::Control;
+use crate::engine_store::{EngineOpener, EngineStore};
+use crate::error::Error;
+use crate::measure::{Load, measure};
+use crate::measured::Measured;
+use crate::store::{Level, Lookups, Store};
+use crate::units;
+use crate::workload::Workload;
+
+/// What one filter policy came to.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) policy: String,
+    pub(super) fill: Measured,
+    pub(super) present: Phase,
+    pub(super) missing: Phase,
+    /// The filters' counts over the missing lookups alone.
+    pub(super) report: FilterReport,
+}
+
+/// Lookups of one sort.
+#[derive(Debug)]
+pub(super) struct Phase {
+    pub(super) measured: Measured,
+    pub(super) lookups: Lookups,
+}
+
+impl Phase {
+    /// Data blocks looked into, per lookup.
+    pub(super) fn blocks(&self) -> f64 {
+        self.blocks_from_files() + self.lookups.cache_hits as f64 / self.operations()
+    }
+
+    /// Data blocks read from files, per lookup.
+    pub(super) fn blocks_from_files(&self) -> f64 {
+        self.lookups.block_reads as f64 / self.operations()
+    }
+
+    fn operations(&self) -> f64 {
+        self.measured.operations.max(1) as f64
+    }
+}
+
+impl Trial {
+    /// Bytes of all filters.
+    pub(super) fn filter_bytes(&self) -> u64 {
+        self.report.levels.iter().map(|level| level.filter_bytes).sum()
+    }
+
+    /// Bits a key of all filters, over the keys of all tables.
+    pub(super) fn bits_per_key(&self) -> f64 {
+        let keys: u64 = self.report.levels.iter().map(|level| level.keys).sum();
+        self.filter_bytes() as f64 * 8.0 / keys.max(1) as f64
+    }
+
+    /// How often a filter said maybe, of all missing lookups.
+    pub(super) fn false_positives(&self) -> u64 {
+        self.report.levels.iter().map(|level| level.false_positives).sum()
+    }
+
+    /// False positives a missing lookup.
+    pub(super) fn measured_rate(&self) -> f64 {
+        self.false_positives() as f64 / self.missing.operations()
+    }
+
+    /// The range that holds the true rate with 95% probability.
+    pub(super) fn interval(&self) -> (f64, f64) {
+        let (low, high) = poisson_interval(self.false_positives());
+        (low / self.missing.operations(), high / self.missing.operations())
+    }
+
+    /// One in how many filters that were asked for a missing key said maybe.
+    pub(super) fn one_in(&self) -> Option<u64> {
+        let one_in = self.probes() * self.missing.operations() / self.false_positives() as f64;
+        one_in.is_finite().then_some(one_in.round() as u64)
+    }
+
+    /// False positives a missing lookup that theory expects of the filters that were asked.
+    pub(super) fn expected_rate(&self) -> f64 {
+        let expected: f64 = self
+            .report
+            .levels
+            .iter()
+            .filter_map(|level| {
+                let asked = level.negatives + level.false_positives;
+                level.expected_rate.map(|rate| rate * asked as f64)
+            })
+            .sum();
+        expected / self.missing.operations()
+    }
+
+    /// Filters asked, per missing lookup.
+    pub(super) fn probes(&self) -> f64 {
+        let probes: u64 = self.report.levels.iter().map(|level| level.probes).sum();
+        probes as f64 / self.missing.operations()
+    }
+}
+
+/// The 95% interval of the mean of a Poisson variable of which `count` was drawn (Byar's
+/// approximation of the exact one; within 1% of it from 2 up).
+fn poisson_interval(count: u64) -> (f64, f64) {
+    const Z: f64 = 1.959_964;
+    let bound = |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).powi(3);
+    let count = count as f64;
+    let low = if count == 0.0 { 0.0 } else { bound(count, -Z) };
+    (low, bound(count + 1.0, Z))
+}
+
+/// Fills a store in `dir` under `policy`, and looks keys up in it.
+pub(super) fn run(
+    plan: &Plan,
+    policy: &FilterPolicy,
+    dir: &Path,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<Trial, Error> {
+    let tree = plan.tree;
+    let options = Options::default()
+        .filters(policy.clone())
+        .compression(Compression::None)
+        .write_buffer_bytes(usize::try_from(tree.write_buffer_bytes).unwrap_or(usize::MAX))
+        .base_level_bytes(tree.base_level_bytes)
+        .table_bytes(tree.table_bytes)
+        .cache_bytes(tree.cache_bytes)
+        .read_mode(tree.read_mode)
+        // The writer flushes and compacts, so that the trees of all trials come out alike.
+        .background_threads(0);
+    let store = Arc::new(EngineOpener::new(dir, options, Vec::new()).open_engine(true)?);
+    let result = Steps { plan, policy, store: &store, control, out }.all();
+    let closed = control.close(store);
+    let trial = result?;
+    closed?;
+    Ok(trial)
+}
+
+/// A trial under way.
+struct Steps<'a> {
+    plan: &'a Plan,
+    policy: &'a FilterPolicy,
+    store: &'a Arc<EngineStore>,
+    control: Control<'a>,
+    out: &'a mut dyn Write,
+}
+
+impl Steps<'_> {
+    fn all(&mut self) -> Result<Trial, Error> {
+        let plan = self.plan;
+        let fill = self.operations(Workload::FillRandom, plan.writes, 1)?;
+        self.settle()?;
+        let present = self.lookups(Workload::ReadRandom, plan.reads)?;
+        let missing = self.lookups(Workload::ReadMissing, plan.missing)?;
+        let report = self.store.db().filter_report();
+        writeln!(self.out, "{}", report.to_string().trim_end())?;
+        self.out.flush()?;
+        Ok(Trial { policy: self.policy.to_string(), fill, present, missing, report })
+    }
+
+    /// Waits for compaction to be done, and says what the tree is then.
+    fn settle(&mut self) -> Result<(), Error> {
+        let (done, time) = self.control.call(self.store, "settle", |store| store.settle())?;
+        done.ok_or(Error::Interrupted)?;
+        let levels = self.store.levels();
+        writeln!(self.out, "settled in {}: {}", units::duration(time), describe(&levels))?;
+        Ok(self.out.flush()?)
+    }
+
+    fn lookups(&mut self, workload: Workload, operations: u64) -> Result<Phase, Error> {
+        self.store.reset_stats();
+        let measured = self.operations(workload, operations, self.plan.threads)?;
+        Ok(Phase { measured, lookups: self.store.lookups() })
+    }
+
+    fn operations(
+        &mut self,
+        workload: Workload,
+        operations: u64,
+        threads: usize,
+    ) -> Result<Measured, Error> {
+        let load = Load {
+            keys: &self.plan.keys,
+            values: &self.plan.values,
+            threads,
+            operations: operations.div_ceil(threads as u64),
+            seed: self.plan.seed,
+            stream: workload as u64,
+            batch: 1,
+            seek_nexts: 0,
+            tail_bytes: 8,
+            latencies: false,
+        };
+        self.control.progress.begin(workload.name(), operations);
+        let measured = measure(&**self.store, workload, &load, self.control);
+        self.control.progress.end();
+        let measured = measured?;
+        writeln!(self.out, "{}", measured.line(workload.name()))?;
+        self.out.flush()?;
+        if measured.interrupted {
+            return Err(Error::Interrupted);
+        }
+        Ok(measured)
+    }
+}
+
+fn describe(levels: &[Level]) -> String {
+    let texts: Vec<String> = levels
+        .iter()
+        .filter(|level| level.files > 0)
+        .map(|level| {
+            let tables = if level.files == 1 { "table" } else { "tables" };
+            format!("L{} {} {tables} {}", level.level, level.files, units::bytes(level.bytes))
+        })
+        .collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poisson_intervals_are_those_of_the_tables() {
+        // Exact bounds (Garwood): 0: 0 to 3.689; 1: 0.025 to 5.572; 10: 4.795 to 18.390;
+        // 100: 81.364 to 121.627.
+        for (count, low, high) in
+            [(0, 0.0, 3.689), (1, 0.025, 5.572), (10, 4.795, 18.390), (100, 81.364, 121.627)]
+        {
+            let (got_low, got_high) = poisson_interval(count);
+            assert!((got_low - low).abs() <= 0.01 * high, "{count}: {got_low}");
+            assert!((got_high - high).abs() <= 0.01 * high, "{count}: {got_high}");
+        }
+    }
+
+    #[test]
+    fn a_tree_is_described_by_its_levels() {
+        let level = |level, files, bytes| Level { level, files, bytes };
+        assert_eq!(
+            describe(&[level(0, 1, 3 << 20), level(1, 0, 0), level(2, 9, 70 << 20)]),
+            "L0 1 table 3 MiB, L2 9 tables 70 MiB"
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! Trommel itself as a [`Store`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use trommel::{Db, Options, VerifyReport, WriteBatch};
+
+use crate::error::Error;
+use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
+use crate::units;
+
+/// A Trommel store that can be driven.
+pub struct EngineStore {
+    db: Db,
+}
+
+impl EngineStore {
+    /// Drives `db`.
+    pub fn new(db: Db) -> Self {
+        Self { db }
+    }
+
+    /// The store driven.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+}
+
+impl Store for EngineStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::new();
+        for operation in operations {
+            match *operation {
+                Operation::Put { key, value } => batch.put(key, value),
+                Operation::Delete { key } => batch.delete(key),
+            };
+        }
+        Ok(self.db.write(batch)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.delete(key)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        Ok(self.db.get(key)?.map(|value| found(&value)).is_some())
+    }
+
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        for (at, value) in self.db.multi_get(keys)?.iter().enumerate() {
+            if let Some(value) = value {
+                found(at, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        start: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut entries = match (start, direction) {
+            (None, _) => self.db.range::<&[u8]>(..),
+            (Some(start), Direction::Forward) => self.db.range(start..),
+            (Some(start), Direction::Backward) => self.db.range(..=start),
+        };
+        let mut next = || match direction {
+            Direction::Forward => entries.next(),
+            Direction::Backward => entries.next_back(),
+        };
+        while let Some(entry) = next() {
+            let (key, value) = entry?;
+            if !visit(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(self.db.wait_idle()?)
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        Ok(self.db.compact_range::<&[u8]>(..)?)
+    }
+
+    fn verify(&self) -> Result<String, StoreError> {
+        let VerifyReport { tables, logs, bytes, entries, keys, .. } = self.db.verify()?;
+        Ok(format!(
+            "{tables} tables with {entries} entries of {keys} keys, {logs} logs and manifests, {}",
+            units::bytes(bytes)
+        ))
+    }
+
+    fn close(self: Arc<Self>) -> Result<(), StoreError> {
+        match Arc::into_inner(self) {
+            Some(store) => Ok(store.db.close()?),
+            None => Ok(()),
+        }
+    }
+
+    fn lookups(&self) -> Lookups {
+        let stats = self.db.stats();
+        Lookups { block_reads: stats.block_reads, cache_hits: stats.cache_hits }
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        let levels = self.db.stats().levels;
+        levels
+            .iter()
+            .map(|level| Level { level: level.level, files: level.tables, bytes: level.bytes })
+            .collect()
+    }
+
+    fn filter_stats(&self) -> String {
+        self.db.filter_report().to_string()
+    }
+
+    fn stats(&self) -> String {
+        self.db.stats().to_string()
+    }
+
+    fn reset_stats(&self) {
+        self.db.reset_stats();
+    }
+}
+
+/// Opens Trommel stores in one directory.
+///
+/// A directory that holds anything is never emptied, unless this opener filled it.
+pub struct EngineOpener {
+    dir: PathBuf,
+    options: Options,
+    settings: Vec<(&'static str, String)>,
+    owns_content: AtomicBool,
+}
+
+impl EngineOpener {
+    /// Stores in `dir`, opened with `options`; `settings` describe these to readers of results.
+    pub fn new(
+        dir: impl Into<PathBuf>,
+        options: Options,
+        settings: Vec<(&'static str, String)>,
+    ) -> Self {
+        Self { dir: dir.into(), options, settings, owns_content: AtomicBool::new(false) }
+    }
+
+    /// Opens the store and keeps its own type.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    pub fn open_engine(&self, fresh: bool) -> Result<EngineStore, Error> {
+        if fresh {
+            self.make_room()?;
+        }
+        let options = self.options.clone().create_if_missing(fresh);
+        let db = Db::open(&self.dir, options).map_err(|error| Error::Store(error.into()))?;
+        Ok(EngineStore::new(db))
+    }
+
+    /// Leaves the directory missing or empty, or fails without touching it.
+    fn make_room(&self) -> Result<(), Error> {
+        if self.owns_content.load(Relaxed) {
+            match fs::remove_dir_all(&self.dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(&self.dir, "removing", error));
+                }
+                _ => return Ok(()),
+            }
+        }
+        if !is_absent_or_empty(&self.dir)? {
+            return Err(Error::Usage(format!(
+                "{} is not empty, and a fresh store would replace what is there: give a directory \
+                 that is new or empty, or --use-existing-db to work on the store in it",
+                self.dir.display()
+            )));
+        }
+        self.owns_content.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+fn is_absent_or_empty(dir: &Path) -> Result<bool, Error> {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(Error::io(dir, "reading directory", error)),
+    }
+}
+
+impl Opener for EngineOpener {
+    fn open(&self, fresh: bool) -> Result<Arc<dyn Store>, Error> {
+        Ok(Arc::new(self.open_engine(fresh)?))
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("DB path", format!("[{}]", self.dir.display()))];
+        settings.extend(self.settings.iter().cloned());
+        settings
+    }
+
+    fn name(&self) -> String {
+        self.dir.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::ScratchDir;
+
+    fn opener(dir: &Path) -> EngineOpener {
+        EngineOpener::new(dir, Options::default(), Vec::new())
+    }
+
+    #[test]
+    fn the_engine_is_a_store() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let store = opener(&scratch.path().join("db")).open(true).unwrap();
+        crate::store::conformance::check(store);
+    }
+
+    #[test]
+    fn a_fresh_store_replaces_only_what_the_opener_made() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let dir = scratch.path().join("db");
+        let ours = opener(&dir);
+        let store = ours.open(true).unwrap();
+        store.put(b"k", b"v").unwrap();
+        store.close().unwrap();
+        let store = ours.open(true).unwrap();
+        assert!(!store.get(b"k", &mut |_| {}).unwrap(), "the second store starts empty");
+        store.put(b"k", b"v").unwrap();
+        store.close().unwrap();
+
+        let theirs = opener(&dir);
+        assert!(matches!(theirs.open(true), Err(Error::Usage(what)) if what.contains("not empty")));
+        let store = theirs.open(false).unwrap();
+        assert!(store.get(b"k", &mut |_| {}).unwrap(), "it was left as it was");
+        store.close().unwrap();
+    }
+
+    #[test]
+    fn an_existing_store_must_exist() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let dir = scratch.path().join("db");
+        assert!(matches!(opener(&dir).open(false), Err(Error::Store(_))));
+        assert!(!dir.exists(), "a failed open creates nothing");
+    }
+}

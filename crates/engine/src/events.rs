@@ -23,6 +23,7 @@ pub(crate) fn flushed(bytes: u64, took: Duration) {
 pub(crate) fn compacted(plan: &Plan, written: u64, took: Duration) {
     tell!(
         info,
+        reason = ?plan.reason,
         from = plan.level,
         to = plan.output_level,
         read = plan.input_bytes(),
@@ -30,7 +31,7 @@ pub(crate) fn compacted(plan: &Plan, written: u64, took: Duration) {
         ?took,
         "compacted"
     );
-    let _ = (plan, written, took);
+    let _ = (plan.reason, written, took);
 }
 
 /// A job found the disk full and will be tried again.

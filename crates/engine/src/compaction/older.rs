@@ -71,3 +71,70 @@ impl OlderData {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::key_range::KeyRange;
+    use super::super::plan::Reason;
+    use super::super::tests::tree;
+    use super::*;
+
+    /// A plan for these tables, sound or not.
+    fn plan(version: &Version, numbers: &[u64], level: usize, output_level: usize) -> Plan {
+        let tables = version.tables().map(|(_, table)| table);
+        let upper: Vec<_> = tables.filter(|t| numbers.contains(&t.number)).cloned().collect();
+        Plan {
+            level,
+            range: KeyRange::hull(&upper).unwrap(),
+            upper,
+            output_level,
+            lower: Vec::new(),
+            trivial_move: false,
+            reason: Reason::Runs,
+            grandparents: Vec::new(),
+        }
+    }
+
+    fn held(version: &Version, plan: &Plan) -> String {
+        let mut older = OlderData::new(version, plan);
+        ('a'..='z').filter(|key| older.may_exist(&[*key as u8], |_| true)).collect()
+    }
+
+    #[test]
+    fn every_place_that_could_be_older_is_asked() {
+        let version = tree(&[
+            (0, 9, "a", "z"),
+            (0, 8, "a", "y"),
+            (0, 7, "b", "d"),
+            (0, 6, "d", "e"),
+            (1, 5, "g", "h"),
+            (3, 4, "a", "b"),
+            (3, 3, "k", "l"),
+            (6, 2, "n", "p"),
+            (6, 1, "z", "z"),
+        ]);
+        assert_eq!(held(&version, &plan(&version, &[8], 0, 6)), "abcdeghklnop");
+        assert_eq!(held(&version, &plan(&version, &[8, 7], 0, 6)), "abdeghklnop");
+        assert_eq!(held(&version, &plan(&version, &[8, 7, 6, 5], 0, 1)), "abklnop");
+        assert_eq!(
+            held(&version, &plan(&version, &[4, 3, 2], 3, 6)),
+            "",
+            "newer runs do not count"
+        );
+        assert_eq!(
+            held(&version, &plan(&version, &[4, 3], 3, 4)),
+            "",
+            "all beyond its range is not asked"
+        );
+    }
+
+    #[test]
+    fn a_filter_may_rule_a_table_out() {
+        let version = tree(&[(0, 9, "a", "z"), (5, 2, "c", "e"), (6, 1, "d", "f")]);
+        let mut older = OlderData::new(&version, &plan(&version, &[9], 0, 4));
+        assert!(!older.may_exist(b"b", |_| panic!("no table holds it")));
+        assert!(!older.may_exist(b"d", |_| false));
+        assert!(older.may_exist(b"d", |table| table.number == 1), "each table is asked");
+        assert!(!older.may_exist(b"f", |table| table.number == 2));
+    }
+}

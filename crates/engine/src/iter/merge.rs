@@ -71,11 +71,6 @@ where
         Self { sources, heads, tree, direction: Direction::Forward, failed: None }
     }
 
-    /// The sources, in the order they were given.
-    pub(crate) fn sources(&self) -> &[C] {
-        &self.sources
-    }
-
     /// The source that stands on the current entry.
     fn winner(&self) -> Option<usize> {
         let winner = *self.tree.first()?;

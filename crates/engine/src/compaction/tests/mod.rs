@@ -1,6 +1,8 @@
 //! The planner by transcripts, and the whole of compaction by random simulation.
 
+mod simulator;
 mod transcripts;
+mod write_cost;
 
 use std::sync::Arc;
 
@@ -25,6 +27,16 @@ fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> Table
         built_for: 0,
         filter_sidecar: None,
     }
+}
+
+/// A version of tables given as (level, number, smallest, largest), level 0 newest first.
+pub(super) fn tree(tables: &[(usize, u64, &str, &str)]) -> Version {
+    let mut version = Version::default();
+    for (level, number, smallest, largest) in tables {
+        let meta = table(*number, smallest.as_bytes(), largest.as_bytes(), 10);
+        version.levels[*level].push(Arc::new(TableFile::new(meta)));
+    }
+    version
 }
 
 /// `version` with the inputs of `plan` replaced by `outputs`.

@@ -206,13 +206,17 @@ fn an_error_is_never_the_end_and_stays_until_the_next_seek() {
         let walk = |merge: &mut MergeCursor<ListCursor>, backward: bool| {
             let mut seen = Vec::new();
             if backward {
-                merge.seek_to_last()?
+                merge.seek_to_last()?;
             } else {
-                merge.seek_to_first()?
+                merge.seek_to_first()?;
             }
             while let Some(entry) = merge.entry() {
                 seen.push((entry.key.to_vec(), entry.seqno));
-                if backward { merge.prev()? } else { merge.next()? }
+                if backward {
+                    merge.prev()?;
+                } else {
+                    merge.next()?;
+                }
             }
             Ok::<_, &'static str>(seen)
         };

@@ -81,7 +81,7 @@ impl Engine {
         while !state.shutting_down {
             if let Some(job) = self.next_job(&mut state) {
                 drop(state);
-                let _ = self.run_job(job);
+                let _ = self.run_job(&job);
                 state = lock(&self.background.state);
                 continue;
             }
@@ -110,7 +110,7 @@ impl Engine {
                 self.next_job(&mut state)
             };
             let Some(job) = job else { return Ok(()) };
-            self.run_job(job)?;
+            self.run_job(&job)?;
         }
     }
 
@@ -165,9 +165,9 @@ impl Engine {
         plan(&view.version, &state.busy, &options.compaction()).map(Box::new)
     }
 
-    fn run_job(&self, job: Job) -> Result<()> {
+    fn run_job(&self, job: &Job) -> Result<()> {
         let unwinding = PoisonOnPanic(self);
-        let outcome = match &job {
+        let outcome = match job {
             Job::Flush(memtable) => self.run_flush(memtable),
             Job::Compact(plan, id) => {
                 let outcome = self.run_compaction(plan, *id);

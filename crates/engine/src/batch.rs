@@ -183,11 +183,6 @@ impl<'a> Operations<'a> {
         Some(Self { rest, left })
     }
 
-    /// Operations not yet read, by the batch's own count.
-    pub(crate) fn left(&self) -> u32 {
-        self.left
-    }
-
     fn operation(&mut self) -> Option<Operation<'a>> {
         let kind = EntryKind::from_u8(self.rest.u8()?)?;
         let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
@@ -225,7 +220,9 @@ impl<'a> Iterator for Operations<'a> {
 mod tests {
     use super::*;
 
-    fn decode(bytes: &[u8]) -> Option<Vec<(EntryKind, Vec<u8>, Vec<u8>)>> {
+    type Owned = (EntryKind, Vec<u8>, Vec<u8>);
+
+    fn decode(bytes: &[u8]) -> Option<Vec<Owned>> {
         Operations::decode(bytes)?
             .map(|op| op.map(|op| (op.kind, op.key.to_vec(), op.value.to_vec())))
             .collect()
@@ -242,7 +239,7 @@ mod tests {
             (EntryKind::Delete, b"gone".to_vec(), vec![]),
         ];
         assert_eq!(decode(sealed.encoded()), Some(expected));
-        assert_eq!(sealed.operations().left(), 3);
+        assert_eq!(sealed.count(), 3);
         for len in 0..sealed.encoded().len() {
             assert_eq!(decode(&sealed.encoded()[..len]), None, "cut to {len}");
         }

@@ -4,7 +4,7 @@
 #[cfg(target_os = "linux")]
 pub fn memory_bytes() -> Option<u64> {
     let info = rustix::system::sysinfo();
-    Some(u64::from(info.mem_unit).saturating_mul(u64::try_from(info.totalram).ok()?))
+    Some(u64::from(info.mem_unit).saturating_mul(info.totalram))
 }
 
 /// Bytes of physical memory, where the system says.

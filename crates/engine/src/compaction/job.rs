@@ -12,7 +12,7 @@ use super::merge::{DropRule, Verdict};
 use super::older::OlderData;
 use super::plan::Plan;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::level::LevelCursor;
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
@@ -52,8 +52,10 @@ impl Engine {
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options);
         let mut merged = MergeCursor::new(self.inputs(plan)?);
         merged.seek_to_first()?;
+        let mut read = 0;
         while let Some(entry) = merged.entry() {
-            let older_exists = || older.may_exist(entry.key, |_| true);
+            read += 1;
+            let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
             if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
                 if cut {
@@ -62,6 +64,12 @@ impl Engine {
                 outputs.add(entry)?;
             }
             merged.next()?;
+        }
+        // An input that ended early would otherwise be data lost without a word.
+        let stated: u64 = plan.tables().map(|table| table.entries).sum();
+        if read != stated {
+            let what = format!("a compaction read {read} entries of tables that hold {stated}");
+            return Err(Error::internal(what));
         }
         Ok(())
     }
@@ -89,6 +97,12 @@ impl Engine {
         }
         Ok(sources)
     }
+}
+
+/// Whether `table` may hold `key`, as far as is known without opening it.
+fn may_hold(table: &TableFile, key: &[u8]) -> bool {
+    let Some(open) = table.open_reader() else { return true };
+    open.table().filter().is_none_or(|filter| filter.may_contain(key))
 }
 
 fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {

@@ -31,16 +31,6 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
     }
 
-    /// Bytes of the tables in `level`.
-    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
-        self.levels[level].iter().map(|table| table.file_bytes).sum()
-    }
-
-    /// The deepest level that holds a table.
-    pub(crate) fn deepest_level(&self) -> Option<usize> {
-        (0..LEVELS).rev().find(|level| !self.levels[*level].is_empty())
-    }
-
     /// The tables of `level` whose key range meets `smallest..=largest`, in the level's order.
     pub(crate) fn overlapping(
         &self,

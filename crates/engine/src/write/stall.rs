@@ -49,8 +49,12 @@ impl Engine {
                     self.stall(cause, || self.wait_for_progress(&view))?;
                     continue;
                 }
+                // As slow as it gets, rather than fast up to the moment at which all stands still.
+                Pressure::Stop(cause) => {
+                    self.slow_down(leader, options.compaction().slowest_rate, cause);
+                }
                 Pressure::Delay { rate, cause } => self.slow_down(leader, rate, cause),
-                Pressure::Stop(_) | Pressure::None => {}
+                Pressure::None => {}
             }
             if !full {
                 return Ok(());

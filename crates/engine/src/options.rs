@@ -179,8 +179,8 @@ impl Options {
         /// Default: false, damage is an error.
         salvage: bool;
         /// Whether writes go to a log before they are acknowledged. Without one, writes since
-        /// the last [`Db::flush`](crate::Db::flush) or close are lost when the process dies.
-        /// Default: true.
+        /// the last [`Db::flush`](crate::Db::flush) or close are lost when the process dies, and a
+        /// write with [`Durability::Sync`] writes a table. Default: true.
         log: bool;
         /// How far a write has got when it returns, unless the write says otherwise.
         /// Default: [`Durability::Os`].

@@ -46,10 +46,16 @@ impl Engine {
         let sync = self.wants_sync(options);
         let member = self.queue.join(Some(batch), sync);
         match member.wait() {
-            Turn::Insert(group, first_seqno) => self.insert(&group, &member, first_seqno),
-            Turn::Failed(error) => Err(error),
-            Turn::Lead | Turn::Wait => self.lead(),
+            Turn::Insert(group, first_seqno) => self.insert(&group, &member, first_seqno)?,
+            Turn::Failed(error) => return Err(error),
+            Turn::Lead | Turn::Wait => self.lead()?,
         }
+        if sync { self.sync_without_log() } else { Ok(()) }
+    }
+
+    /// Where there is no log, a table is what makes a write durable.
+    fn sync_without_log(&self) -> Result<()> {
+        if self.options.load().log { Ok(()) } else { self.flush() }
     }
 
     fn wants_sync(&self, options: WriteOptions) -> bool {
@@ -184,7 +190,7 @@ impl Engine {
     ) -> Result<bool> {
         self.check_writable()?;
         let sync = self.wants_sync(options);
-        self.exclusively(|leader| {
+        let written = self.exclusively(|leader| {
             let Some(batch) = decide()? else { return Ok(false) };
             self.make_room(leader)?;
             let first_seqno = leader.last_seqno + 1;
@@ -194,7 +200,11 @@ impl Engine {
             let group = Group::new(memtable, 1, leader.last_seqno);
             self.insert(&group, &member, first_seqno)?;
             Ok(true)
-        })
+        })?;
+        if written && sync {
+            self.sync_without_log()?;
+        }
+        Ok(written)
     }
 }
 

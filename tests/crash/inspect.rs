@@ -1,0 +1,176 @@
+//! A store is opened and compared with the oracle.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use trommel::vfs::{Image, Policy, SimDisk, Vfs};
+use trommel::{Db, Options, Result as StoreResult, Slice};
+
+use crate::oracle::{Bounds, Checkpoint, History, State, digest};
+use crate::workload::{DIR, checkpoint_dir};
+
+/// What an inspection says: the digest of the state found, or what is wrong in words.
+pub(crate) type Verdict<T> = Result<T, String>;
+
+/// For `map_err`: says what failed.
+pub(crate) fn failed(what: &str) -> impl FnOnce(trommel::Error) -> String + '_ {
+    move |error| format!("{what} failed: {error}")
+}
+
+/// All entries of the store, from first to last.
+pub(crate) fn scan(db: &Db) -> Verdict<State> {
+    collect(db.iter()).map(|entries| entries.into_iter().collect())
+}
+
+fn collect(
+    entries: impl Iterator<Item = StoreResult<(Slice, Slice)>>,
+) -> Verdict<Vec<(Vec<u8>, Vec<u8>)>> {
+    let entries = entries.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
+    entries.collect::<StoreResult<_>>().map_err(failed("a scan"))
+}
+
+/// Compares all other ways to read the store with `state`.
+pub(crate) fn compare_reads(db: &Db, state: &State) -> Verdict<()> {
+    let mut backwards = collect(db.iter().rev())?;
+    backwards.reverse();
+    if backwards.into_iter().collect::<State>() != *state {
+        return Err("the scan backwards differs from the scan forwards".to_owned());
+    }
+    let mut keys: Vec<Vec<u8>> = state.keys().cloned().collect();
+    let beside = keys.iter().flat_map(|key| [[key, &b"\0"[..]].concat(), before(key)]);
+    let beside: Vec<_> = beside.collect();
+    keys.extend(beside);
+    let many = db.multi_get(&keys).map_err(failed("a multi_get"))?;
+    for (key, found_by_many) in keys.iter().zip(many) {
+        let found = db.get(key).map_err(failed("a get"))?;
+        let wanted = state.get(key).map(Vec::as_slice);
+        if found.as_deref() != wanted || found_by_many.as_deref() != wanted {
+            return Err(format!("gets of {key:?} differ from the scan"));
+        }
+    }
+    if let Some(key) = keys.first() {
+        let range = (Bound::Excluded(key.clone()), Bound::Unbounded);
+        let above = collect(db.range::<Vec<u8>>(range.clone()))?;
+        let wanted: Vec<_> = state.range::<Vec<u8>, _>(range).collect();
+        if !above.iter().map(|(key, value)| (key, value)).eq(wanted) {
+            return Err(format!("the range above {key:?} differs from the scan"));
+        }
+    }
+    Ok(())
+}
+
+/// A key just below `key`, as far as a short one can be.
+fn before(key: &[u8]) -> Vec<u8> {
+    match key.split_last() {
+        Some((0, rest)) => rest.to_vec(),
+        Some((last, rest)) => [rest, &[last - 1]].concat(),
+        None => Vec::new(),
+    }
+}
+
+/// What is done with a store that was opened on an image.
+#[derive(Debug)]
+pub(crate) struct Inspection<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) low: usize,
+    pub(crate) high: usize,
+    /// Decides about all that is done only now and then.
+    pub(crate) rng: Rng,
+}
+
+impl Inspection<'_> {
+    /// Opens the store on `image`, checks that its state is legal, and that it lasts. Returns its
+    /// digest.
+    pub(crate) fn inspect(
+        &mut self,
+        image: &Image,
+        options: impl Fn(Arc<dyn Vfs>) -> Options,
+    ) -> Verdict<u64> {
+        let disk = image.disk();
+        let open = |disk: &SimDisk| Db::open(DIR, options(Arc::new(disk.clone())));
+        let db = open(&disk).map_err(failed("opening"))?;
+        let state = scan(&db)?;
+        let found = digest(&state);
+        let Some(count) = self.history.prefix(found, self.low, self.high) else {
+            return Err(self.history.explain(&state, self.low, self.high));
+        };
+        if self.rng.u8(..8) == 0 {
+            compare_reads(&db, &state)?;
+        }
+        db.verify().map_err(failed("verifying"))?;
+        match self.rng.u8(..4) {
+            0 => self.write_on(&disk, &db, &open)?,
+            // What was recovered must not be taken by a second crash, at once.
+            1 => {
+                let again = disk.crash(Policy::SYNCED, 0).disk();
+                same(&open(&again).map_err(failed("opening after a second crash"))?, found)?;
+            }
+            2 => {
+                db.close().map_err(failed("closing"))?;
+                let db = open(&disk).map_err(failed("opening a second time"))?;
+                same(&db, found)?;
+                db.verify().map_err(failed("verifying a second time"))?;
+            }
+            _ => {
+                let policy = Policy::ALL[self.rng.usize(..Policy::ALL.len())];
+                let again = disk.crash(policy, self.rng.u64(..)).disk();
+                let db = open(&again).map_err(failed("opening after a second crash"))?;
+                same(&db, found).map_err(|what| format!("{what} (second crash: {policy})"))?;
+            }
+        }
+        debug_assert!(count <= self.high);
+        Ok(found)
+    }
+
+    /// Life goes on: a write that is synced survives the next crash, whatever that takes.
+    fn write_on(
+        &mut self,
+        disk: &SimDisk,
+        db: &Db,
+        open: &impl Fn(&SimDisk) -> StoreResult<Db>,
+    ) -> Verdict<()> {
+        let mut state = scan(db)?;
+        let options = trommel::WriteOptions::sync();
+        db.put_with("afterwards", "synced", options).map_err(failed("writing"))?;
+        state.insert(b"afterwards".to_vec(), b"synced".to_vec());
+        let policy = Policy::ALL[self.rng.usize(..Policy::ALL.len())];
+        let again = disk.crash(policy, self.rng.u64(..)).disk();
+        let db = open(&again).map_err(failed("opening after a write and a crash"))?;
+        same(&db, digest(&state)).map_err(|what| format!("{what} (after a synced write, {policy})"))
+    }
+}
+
+/// Whether the state of the store has this digest.
+pub(crate) fn same(db: &Db, wanted: u64) -> Verdict<()> {
+    let state = scan(db)?;
+    match digest(&state) == wanted {
+        true => Ok(()),
+        false => Err(format!("the state is another one now: {} entries", state.len())),
+    }
+}
+
+/// Whether each checkpoint holds what the store held when it was made, or is not there yet.
+pub(crate) fn inspect_checkpoints(
+    image: &Image,
+    history: &History,
+    bounds: &Bounds,
+    options: impl Fn(Arc<dyn Vfs>) -> Options,
+) -> Verdict<()> {
+    for &Checkpoint { id, count, done } in &bounds.checkpoints {
+        let disk: Arc<dyn Vfs> = Arc::new(image.disk());
+        let dir = checkpoint_dir(id);
+        match Db::open(Path::new(&dir), options(disk).create_if_missing(false)) {
+            Ok(db) => {
+                if history.prefix(digest(&scan(&db)?), count, count).is_none() {
+                    return Err(format!("checkpoint {id} is not the state after {count} batches"));
+                }
+                db.verify().map_err(failed("verifying a checkpoint"))?;
+            }
+            Err(error) if done => return Err(format!("opening checkpoint {id} failed: {error}")),
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}

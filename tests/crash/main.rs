@@ -1,0 +1,23 @@
+//! The store after a crash, a failing disk, a killed process, a second owner.
+//!
+//! * [`oracle`]: what was written and acknowledged, and which states that allows.
+//! * [`workload`]: seeded histories on a simulated disk, every acknowledgement noted in its
+//!   operation log.
+//! * [`inspect`]: a store is opened and compared with the oracle.
+//! * [`images`]: what a power cut may leave at every boundary between two operations.
+//!
+//! A failure prints one line that runs its image again. `TROMMEL_CRASH_SCALE=20` makes the lanes
+//! twenty times as large, `TROMMEL_CRASH_SEED=n` starts them from another seed.
+
+#[cfg(test)]
+mod images;
+#[cfg(test)]
+mod inspect;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod settings;
+#[cfg(test)]
+mod watchdog;
+#[cfg(test)]
+mod workload;

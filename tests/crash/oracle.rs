@@ -1,0 +1,203 @@
+//! What was written, how far it was acknowledged, and which states that allows after a crash.
+//!
+//! A history is a list of batches in the order in which they were issued, by one writer. After a
+//! crash the state must be that after its first `k` batches, for some `k` within [`Bounds`].
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The entries of a store.
+pub(crate) type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One operation: a value, or none for a deletion.
+pub(crate) type Operation = (Vec<u8>, Option<Vec<u8>>);
+
+/// Batches in the order of their issue, and the state after each.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    batches: Vec<Vec<Operation>>,
+    state: State,
+    /// Digest of the state after the first `k` batches, at place `k`.
+    digests: Vec<u64>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { batches: Vec::new(), state: State::new(), digests: vec![0] }
+    }
+}
+
+impl History {
+    /// How many batches there are.
+    pub(crate) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(crate) fn push(&mut self, batch: Vec<Operation>) {
+        let mut digest = self.digests[self.len()];
+        for (key, value) in &batch {
+            let old = match value {
+                Some(value) => self.state.insert(key.clone(), value.clone()),
+                None => self.state.remove(key),
+            };
+            digest = digest.wrapping_sub(old.map_or(0, |old| digest_entry(key, &old)));
+            digest = digest.wrapping_add(value.as_ref().map_or(0, |v| digest_entry(key, v)));
+        }
+        self.batches.push(batch);
+        self.digests.push(digest);
+    }
+
+    /// Forgets all but the first `count` batches: a crash took the others.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        let mut shorter = Self::default();
+        for batch in self.batches.drain(..count) {
+            shorter.push(batch);
+        }
+        *self = shorter;
+    }
+
+    /// The state after the first `count` batches.
+    pub(crate) fn state_after(&self, count: usize) -> State {
+        let mut history = self.clone();
+        history.truncate(count);
+        history.state
+    }
+
+    /// The longest prefix within `low..=high` whose state has this digest.
+    pub(crate) fn prefix(&self, digest: u64, low: usize, high: usize) -> Option<usize> {
+        (low..=high).rev().find(|&count| self.digests.get(count) == Some(&digest))
+    }
+
+    /// In words, what is wrong with a state that is no prefix within `low..=high`.
+    pub(crate) fn explain(&self, found: &State, low: usize, high: usize) -> String {
+        if let Some(count) = self.prefix(digest(found), 0, self.len()) {
+            let verb = if count < low { "acknowledged batches are lost" } else { "never issued" };
+            return format!("the state is that after {count} batches, not {low}..={high}: {verb}");
+        }
+        let differences = |count: &usize| differences(&self.state_after(*count), found);
+        let closest = (low..=high).min_by_key(|count| differences(count).len()).unwrap_or(low);
+        let mut text = format!(
+            "the state is no prefix of the batches; closest within {low}..={high} is {closest}:"
+        );
+        for difference in differences(&closest).iter().take(8) {
+            text.push_str("\n    ");
+            text.push_str(difference);
+        }
+        text
+    }
+}
+
+fn differences(wanted: &State, found: &State) -> Vec<String> {
+    let keys = wanted.keys().chain(found.keys().filter(|key| !wanted.contains_key(*key)));
+    let short = |value: Option<&Vec<u8>>| match value {
+        None => "nothing".to_owned(),
+        Some(value) => format!("{:?}", String::from_utf8_lossy(&value[..value.len().min(24)])),
+    };
+    keys.filter(|key| wanted.get(*key) != found.get(*key))
+        .map(|key| {
+            let (wanted, found) = (short(wanted.get(key)), short(found.get(key)));
+            format!("{:?}: wanted {wanted}, found {found}", String::from_utf8_lossy(key))
+        })
+        .collect()
+}
+
+/// A digest of a state: equal for equal states, and in practice only for those.
+pub(crate) fn digest(state: &State) -> u64 {
+    state.iter().fold(0, |sum, (key, value)| sum.wrapping_add(digest_entry(key, value)))
+}
+
+fn digest_entry(key: &[u8], value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A remark in the operation log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// So many batches have been issued.
+    Issued(usize),
+    /// So many batches are acknowledged: they survive the death of the process.
+    Written(usize),
+    /// So many batches are acknowledged as durable: they survive a power cut.
+    Durable(usize),
+    /// Checkpoint `.0` was asked for, with so many batches written.
+    CheckpointBegun(usize, usize),
+    /// Checkpoint `.0` is done.
+    CheckpointDone(usize),
+}
+
+const KIND_BITS: u32 = 60;
+const COUNT_BITS: u32 = 32;
+
+impl Mark {
+    pub(crate) fn encode(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Issued(count) => (0, count),
+            Self::Written(count) => (1, count),
+            Self::Durable(count) => (2, count),
+            Self::CheckpointBegun(id, count) => (3, id << COUNT_BITS | count),
+            Self::CheckpointDone(id) => (4, id),
+        };
+        kind << KIND_BITS | number as u64
+    }
+
+    fn decode(word: u64) -> Self {
+        let number = (word & ((1 << KIND_BITS) - 1)) as usize;
+        match word >> KIND_BITS {
+            0 => Self::Issued(number),
+            1 => Self::Written(number),
+            2 => Self::Durable(number),
+            3 => Self::CheckpointBegun(number >> COUNT_BITS, number & ((1 << COUNT_BITS) - 1)),
+            _ => Self::CheckpointDone(number),
+        }
+    }
+}
+
+/// A copy of the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Checkpoint {
+    pub(crate) id: usize,
+    /// The batches it holds.
+    pub(crate) count: usize,
+    /// Whether it was reported to be there.
+    pub(crate) done: bool,
+}
+
+/// Which prefixes of a history are legal at a moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bounds {
+    /// Batches that a power cut must not take.
+    pub(crate) durable: usize,
+    /// Batches that the death of the process must not take.
+    pub(crate) written: usize,
+    /// Batches issued.
+    pub(crate) issued: usize,
+    pub(crate) checkpoints: Vec<Checkpoint>,
+}
+
+impl Bounds {
+    /// On a disk that starts with so many batches, all durable.
+    pub(crate) fn starting_with(batches: usize) -> Self {
+        Self { durable: batches, written: batches, issued: batches, checkpoints: Vec::new() }
+    }
+
+    /// Takes note of a mark.
+    pub(crate) fn pass(&mut self, mark: u64) {
+        match Mark::decode(mark) {
+            Mark::Issued(count) => self.issued = count,
+            Mark::Written(count) => self.written = count,
+            Mark::Durable(count) => {
+                self.written = self.written.max(count);
+                self.durable = count;
+            }
+            Mark::CheckpointBegun(id, count) => {
+                self.checkpoints.push(Checkpoint { id, count, done: false });
+            }
+            Mark::CheckpointDone(id) => {
+                let same = self.checkpoints.iter_mut().filter(|checkpoint| checkpoint.id == id);
+                same.for_each(|checkpoint| checkpoint.done = true);
+            }
+        }
+    }
+}

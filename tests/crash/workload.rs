@@ -1,0 +1,236 @@
+//! Seeded histories: what a program does with a store, from its first open to the moment at which
+//! the log of the disk ends.
+//!
+//! The same seed gives the same actions. Without background threads it gives the same operations on
+//! the disk, too, but for the random salts and ids within the files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use trommel::vfs::{SimDisk, Vfs};
+use trommel::{Compression, Db, Options, WriteBatch, WriteOptions};
+
+use crate::oracle::{History, Mark, Operation};
+
+/// Where the store lies on a simulated disk.
+pub(crate) const DIR: &str = "db";
+
+/// What a program does.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    Write { batch: Vec<Operation>, sync: bool },
+    Sync,
+    Flush,
+    CompactAll,
+    CompactRange(Vec<u8>, Vec<u8>),
+    Checkpoint,
+    Reopen { close: bool },
+}
+
+/// How a store is opened, and what is done with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) seed: u64,
+    /// How often the store crashed before.
+    pub(crate) life: u64,
+    pub(crate) actions: usize,
+    pub(crate) threads: usize,
+    pub(crate) log: bool,
+}
+
+impl Profile {
+    /// A short life, without threads, with a log.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, life: 0, actions: 100, threads: 0, log: true }
+    }
+
+    fn life_seed(&self) -> u64 {
+        self.seed.wrapping_add(self.life << 32)
+    }
+
+    pub(crate) fn options(&self, vfs: Arc<dyn Vfs>) -> Options {
+        options(self.life_seed(), vfs).background_threads(self.threads).log(self.log)
+    }
+
+    pub(crate) fn actions(&self) -> Vec<Action> {
+        let mut rng = Rng::with_seed(self.life_seed());
+        let keys = keys(&mut rng);
+        // How often a write is synced is itself up to the seed: never, now and then, always.
+        let sync = [0.0, 0.05, 0.3, 1.0][rng.usize(..4)];
+        (0..self.actions).map(|number| action(&mut rng, &keys, sync, number)).collect()
+    }
+}
+
+/// Options for the store of a seed: everything tiny, so that flushes, compactions and rotations
+/// come by the dozen; no waiting.
+pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
+    let mut rng = Rng::with_seed(seed ^ 0x0b7_1045);
+    let filters = ["paired:16", "standard:10", "L0=none,L1-=blocked:12", "none"];
+    Options::default()
+        .vfs(vfs)
+        .write_buffer_bytes([4 << 10, 6 << 10, 8 << 10, 16 << 10][rng.usize(..4)])
+        .block_bytes([64, 256, 1024][rng.usize(..3)])
+        .table_bytes([1 << 10, 3 << 10, 16 << 10][rng.usize(..3)])
+        .base_level_bytes([1 << 10, 4 << 10, 32 << 10][rng.usize(..3)])
+        .level_ratio([2, 4, 10][rng.usize(..3)])
+        .l0_trigger(rng.usize(1..5))
+        .l0_slowdown(1000)
+        .l0_stop(1001)
+        .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
+        .filters(filters[rng.usize(..4)].parse().expect("a filter policy"))
+        .cache_bytes(64 << 10)
+        .max_open_files([16, 1000][rng.usize(..2)])
+}
+
+fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
+    let count = [4, 12, 40][rng.usize(..3)];
+    let mut keys: Vec<Vec<u8>> = (0..count)
+        .map(|number| match rng.u8(..10) {
+            0 => vec![b'k'; number + 1],
+            1 => vec![0xff; number % 5 + 1],
+            2 => format!("{}{number}", "long/".repeat(number % 40)).into_bytes(),
+            _ => format!("key{number:03}").into_bytes(),
+        })
+        .collect();
+    keys.push(Vec::new());
+    keys
+}
+
+fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
+    match rng.u32(..1000) {
+        0..880 => {
+            let length = if rng.u8(..3) == 0 { rng.usize(2..9) } else { 1 };
+            let batch = (0..length).map(|at| operation(rng, keys, number, at)).collect();
+            Action::Write { batch, sync: rng.f64() < sync }
+        }
+        880..905 => Action::Sync,
+        905..940 => Action::Flush,
+        940..950 => Action::CompactAll,
+        950..965 => {
+            let mut ends = [rng.choice(keys), rng.choice(keys)].map(|key| key.cloned().unwrap());
+            ends.sort();
+            let [from, to] = ends;
+            Action::CompactRange(from, to)
+        }
+        965..970 => Action::Checkpoint,
+        _ => Action::Reopen { close: rng.bool() },
+    }
+}
+
+/// A value names its batch, so that no two states are alike by chance.
+fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Operation {
+    let key = rng.choice(keys).cloned().unwrap();
+    if rng.u8(..5) == 0 {
+        return (key, None);
+    }
+    let mut value = format!("{number}.{at}.").into_bytes();
+    match rng.u8(..40) {
+        // Zeros, which a log must not mistake for sectors that a power cut has taken.
+        0 => value.resize(rng.usize(600..3000), 0),
+        1..4 => value.extend((0..rng.usize(500..2500)).map(|_| rng.u8(..))),
+        4..8 => value.clear(),
+        _ => value.extend((0..rng.usize(..120)).map(|_| rng.u8(b'a'..=b'z'))),
+    }
+    (key, Some(value))
+}
+
+/// A disk on which a program has run, and what it did.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) disk: SimDisk,
+    pub(crate) history: History,
+    /// The number of the next checkpoint.
+    next_checkpoint: usize,
+}
+
+impl Run {
+    /// Before anything was done in this life of the store.
+    pub(crate) fn on(disk: SimDisk, history: History, life: u64) -> Self {
+        Self { disk, history, next_checkpoint: life as usize * 1000 }
+    }
+
+    /// Carries out all of `actions` on a store of this profile, and drops it.
+    pub(crate) fn all(&mut self, profile: &Profile, actions: &[Action]) -> trommel::Result<()> {
+        let open = || Db::open(DIR, profile.options(Arc::new(self.disk.clone())));
+        let mut db = open()?;
+        for action in actions {
+            if let Action::Reopen { close } = action {
+                if *close {
+                    db.close()?;
+                } else {
+                    drop(db);
+                }
+                self.disk.mark(Mark::Durable(self.history.len()).encode());
+                db = Db::open(DIR, profile.options(Arc::new(self.disk.clone())))?;
+            } else {
+                self.one(profile, &db, action)?;
+            }
+        }
+        if profile.threads > 0 {
+            db.wait_idle()?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, profile: &Profile, db: &Db, action: &Action) -> trommel::Result<()> {
+        let all = self.history.len();
+        match action {
+            Action::Write { batch, sync } => {
+                self.history.push(batch.clone());
+                self.disk.mark(Mark::Issued(all + 1).encode());
+                write(db, batch, *sync)?;
+                let done = match (profile.log, *sync) {
+                    (_, true) => Mark::Durable(all + 1),
+                    (true, false) => Mark::Written(all + 1),
+                    // Without a log nothing else survives but what was flushed.
+                    (false, false) => return Ok(()),
+                };
+                self.disk.mark(done.encode());
+                return Ok(());
+            }
+            Action::Sync => db.sync()?,
+            Action::Flush => db.flush()?,
+            Action::CompactAll => db.compact_all()?,
+            Action::CompactRange(from, to) => db.compact_range(from.as_slice()..=to.as_slice())?,
+            Action::Checkpoint => return self.checkpoint(db),
+            Action::Reopen { .. } => {}
+        }
+        self.disk.mark(Mark::Durable(all).encode());
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, db: &Db) -> trommel::Result<()> {
+        let (id, all) = (self.next_checkpoint, self.history.len());
+        self.next_checkpoint += 1;
+        self.disk.mark(Mark::CheckpointBegun(id, all).encode());
+        db.checkpoint(checkpoint_dir(id))?;
+        self.disk.mark(Mark::CheckpointDone(id).encode());
+        self.disk.mark(Mark::Durable(all).encode());
+        Ok(())
+    }
+}
+
+/// Where checkpoint `id` of the store lies.
+pub(crate) fn checkpoint_dir(id: usize) -> PathBuf {
+    Path::new("checkpoints").with_extension(id.to_string())
+}
+
+/// Writes a batch, through the shorter calls where it has but one operation.
+pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result<()> {
+    let options = if sync { WriteOptions::sync() } else { WriteOptions::os() };
+    match batch {
+        [(key, Some(value))] => db.put_with(key, value, options),
+        [(key, None)] => db.delete_with(key, options),
+        operations => {
+            let mut batch = WriteBatch::new();
+            for (key, value) in operations {
+                match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                };
+            }
+            db.write_with(batch, options)
+        }
+    }
+}

@@ -30,8 +30,8 @@
 use std::hint::black_box;
 
 use crate::block::{BLOCK_BITS, Block};
-use crate::mix::{position, scale, seeds, state};
-use crate::probe::hits;
+use crate::mix::{Golden, Scheme, remix, scale};
+use crate::probe::{hits, set};
 use crate::theory;
 
 /// Questions whose cache misses overlap in [`contains_many`].
@@ -55,14 +55,10 @@ pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item
     let count = blocks.len() as u64;
     let (first, second) = halves(probes);
     for hash in hashes {
-        let (seed_0, seed_1) = seeds(hash);
+        let (seed_0, seed_1) = Golden::seeds(remix(hash));
         let block = &mut blocks[scale(hash, count) as usize];
-        for i in 0..first {
-            block.set(position::<0>(state(seed_0, i)));
-        }
-        for i in 0..second {
-            block.set(position::<0>(state(seed_1, i)));
-        }
+        set::<Golden, 0>(block, seed_0, first);
+        set::<Golden, 0>(block, seed_1, second);
     }
 }
 
@@ -72,13 +68,13 @@ pub(crate) fn contains(blocks: &[Block], probes: u32, hash: u64) -> bool {
     let Some(block) = blocks.get(scale(hash, blocks.len() as u64) as usize) else {
         return false;
     };
-    block_contains(block, probes, seeds(hash))
+    block_contains(block, probes, Golden::seeds(remix(hash)))
 }
 
 #[inline]
 fn block_contains(block: &Block, probes: u32, (seed_0, seed_1): (u32, u32)) -> bool {
     let (first, second) = halves(probes);
-    hits::<0>(block, seed_0, first) && hits::<0>(block, seed_1, second)
+    hits::<Golden, 0>(block, seed_0, first) && hits::<Golden, 0>(block, seed_1, second)
 }
 
 /// [`contains`] for many hashes, in two stages: all blocks are asked for, then all are tested.
@@ -93,8 +89,9 @@ pub(crate) fn contains_many(blocks: &[Block], probes: u32, hashes: &[u64], answe
         }
         black_box(touched);
         for ((answer, &hash), &place) in answers.iter_mut().zip(hashes).zip(&places) {
-            *answer =
-                blocks.get(place).is_some_and(|block| block_contains(block, probes, seeds(hash)));
+            *answer = blocks
+                .get(place)
+                .is_some_and(|block| block_contains(block, probes, Golden::seeds(remix(hash))));
         }
     }
 }

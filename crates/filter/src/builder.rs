@@ -15,6 +15,7 @@
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
+use crate::mix::Golden;
 use crate::spec::{FilterKind, FilterSpec};
 use crate::{blocked, paired, standard, theory};
 
@@ -30,7 +31,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The plan for a filter of `keys` keys, of a kind that has blocks. Without keys it has none.
-    fn new(spec: FilterSpec, keys: u64) -> Self {
+    pub(crate) fn new(spec: FilterSpec, keys: u64) -> Self {
         if keys == 0 {
             return Self { blocks: 0, probes: 2 };
         }
@@ -164,7 +165,7 @@ impl FilterBuilder {
             FilterKind::None | FilterKind::Ribbon => return Vec::new(),
             FilterKind::Standard => standard::fill(&mut blocks, probes, hashes),
             FilterKind::Blocked => blocked::fill(&mut blocks, probes, hashes),
-            FilterKind::Paired => paired::fill(&mut blocks, probes, hashes),
+            FilterKind::Paired => paired::fill::<Golden>(&mut blocks, probes, hashes),
         }
         let header = Header {
             kind,

@@ -5,6 +5,7 @@
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, DecodeError, Header};
+use crate::mix::Golden;
 use crate::spec::FilterKind;
 use crate::{blocked, paired, standard};
 
@@ -65,7 +66,7 @@ impl Filter {
         match self.header.kind {
             FilterKind::Standard => standard::contains(&self.blocks, probes, hash),
             FilterKind::Blocked => blocked::contains(&self.blocks, probes, hash),
-            FilterKind::Paired => paired::contains(&self.blocks, probes, hash),
+            FilterKind::Paired => paired::contains::<Golden>(&self.blocks, probes, hash),
             FilterKind::None | FilterKind::Ribbon => true,
         }
     }
@@ -81,7 +82,9 @@ impl Filter {
         let probes = self.header.probes;
         match self.header.kind {
             FilterKind::Blocked => blocked::contains_many(&self.blocks, probes, hashes, answers),
-            FilterKind::Paired => paired::contains_many(&self.blocks, probes, hashes, answers),
+            FilterKind::Paired => {
+                paired::contains_many::<Golden>(&self.blocks, probes, hashes, answers);
+            }
             _ => {
                 for (answer, &hash) in answers.iter_mut().zip(hashes) {
                     *answer = self.may_contain_hash(hash);

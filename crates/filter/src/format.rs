@@ -196,3 +196,130 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, Vec<Block>), DecodeError> 
     }
     Ok((header, blocks.iter().map(Block::from_le_bytes).collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Filter;
+
+    fn filter() -> Vec<u8> {
+        let mut builder = crate::FilterSpec::new(FilterKind::Paired, 10.0).unwrap().builder();
+        (0..500_u32).for_each(|n| builder.add(&n.to_le_bytes()));
+        builder.finish()
+    }
+
+    /// A filter that someone changed and then gave the right checksum.
+    fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Result<Filter, DecodeError> {
+        reforged(filter(), change)
+    }
+
+    fn reforged(
+        mut bytes: Vec<u8>,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Filter, DecodeError> {
+        change(&mut bytes);
+        let sum = checksum(&bytes[..CHECKSUM_AT], &bytes[HEADER_BYTES..]);
+        bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+        Filter::decode(bytes)
+    }
+
+    fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+        bytes[at..at + value.len()].copy_from_slice(value);
+    }
+
+    #[test]
+    fn what_a_later_version_writes_is_unknown_not_damaged() {
+        assert!(forged(|_| ()).is_ok());
+        for (at, value) in [(4, 4), (4, 0), (4, 255), (5, 2), (5, 0), (6, 5), (8, 1), (9, 128)]
+            .into_iter()
+            .chain((10..12).chain(40..56).map(|at| (at, 1)))
+        {
+            let error = forged(|bytes| bytes[at] = value).unwrap_err();
+            assert!(matches!(error, DecodeError::Unknown { .. }), "byte {at}: {error}");
+        }
+        let error = forged(|bytes| put(bytes, 4, &[9, 3, 7, 8, 1, 2])).unwrap_err();
+        assert_eq!(error, DecodeError::Unknown { family: 9, version: 3, flags: 0x0201 });
+        assert_eq!(
+            error.to_string(),
+            "the filter is of a kind this version does not know (family 9, version 3, flags 0x0201)"
+        );
+    }
+
+    #[test]
+    fn what_no_builder_writes_is_damaged_whatever_its_checksum_says() {
+        let cases: [(usize, &[u8], &str); 15] = [
+            (0, b"X", "start"),
+            (7, &[0], "probes"),
+            (7, &[65], "probes"),
+            (7, &[7], "odd"),
+            (12, &[0; 4], "bits per key"),
+            (12, &[0xff; 4], "bits per key"),
+            (16, &[0; 8], "contradict"),
+            (16, &[9], "odd"),
+            (16, &[8], "length"),
+            (16, &[12], "length"),
+            (16, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "length"),
+            (24, &[0; 8], "contradict"),
+            (32, &f64::NAN.to_bits().to_le_bytes(), "probability"),
+            (32, &(-0.5_f64).to_bits().to_le_bytes(), "probability"),
+            (32, &1.5_f64.to_bits().to_le_bytes(), "probability"),
+        ];
+        for (at, value, what) in cases {
+            let error = forged(|bytes| put(bytes, at, value)).unwrap_err();
+            assert!(matches!(error, DecodeError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains(what), "bytes at {at}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_pair_is_damage() {
+        let blocks = (filter().len() - HEADER_BYTES) / BLOCK_BYTES;
+        assert_eq!(blocks, 10);
+        for block in 0..blocks {
+            let at = HEADER_BYTES + block * BLOCK_BYTES;
+            for partner in 0..128 {
+                let known = filter()[at] & 127;
+                let answer = forged(|bytes| bytes[at] = bytes[at] & 128 | partner);
+                assert_eq!(answer.is_ok(), partner == known, "block {block}, partner {partner}");
+            }
+        }
+        // A block that is its own partner; and pairs that form a ring.
+        let alone = |bytes: &mut Vec<u8>| bytes[HEADER_BYTES] &= 128;
+        assert!(forged(alone).is_err());
+        let ring = |bytes: &mut Vec<u8>| {
+            for block in 0..blocks {
+                let at = HEADER_BYTES + block * BLOCK_BYTES;
+                bytes[at] = bytes[at] & 128 | ((block + 1) % blocks) as u8;
+            }
+        };
+        assert!(forged(ring).is_err());
+    }
+
+    #[test]
+    fn random_bytes_with_a_right_checksum_never_panic() {
+        let mut word = 1_u64;
+        let mut random = || {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (word >> 33) as u32
+        };
+        let (whole, mut opened) = (filter(), 0);
+        for _ in 0..200_000 {
+            let answer = reforged(whole.clone(), |bytes| {
+                for _ in 0..1 + random() % 3 {
+                    let at = 4 + random() as usize % 60;
+                    bytes[at] = random() as u8;
+                }
+                if random() % 4 == 0 {
+                    bytes.truncate(HEADER_BYTES + random() as usize % 640);
+                }
+            });
+            if let Ok(filter) = answer {
+                opened += 1;
+                for _ in 0..4 {
+                    filter.may_contain_hash(u64::from(random()) << 32 | u64::from(random()));
+                }
+            }
+        }
+        assert!(opened > 100, "some changes leave a filter");
+    }
+}

@@ -1,5 +1,92 @@
-//! Bloom-type filters: a set of keys that answers "certainly not" or "maybe", and never denies a
-//! key it holds.
+//! Bloom filters that say exactly how often they err.
+//!
+//! A filter stands for a set of keys. Asked for a key, it says "certainly not" or "maybe": it never
+//! denies a key that was added, and says "maybe" to a key that was not with a small probability,
+//! its *rate* of false positives. It takes a few bits per key, whatever the size of the keys. A
+//! store that keeps one in memory for each of its files need not open a file that says no.
+//!
+//! ```
+//! use trommel_filter::{Filter, FilterSpec};
+//!
+//! let spec: FilterSpec = "paired:16".parse()?; // which kind, and 16 bits per key
+//! let mut builder = spec.builder();
+//! for n in 0..50_000 {
+//!     builder.add(format!("user:{n}").as_bytes());
+//! }
+//! let bytes = builder.finish(); // self-describing, with a checksum: store it anywhere
+//!
+//! let filter = Filter::decode(bytes)?; // any bytes give a filter or an error
+//! assert!(filter.may_contain(b"user:31415"));
+//!
+//! let absent = 1_000_000;
+//! let mistaken =
+//!     (0..absent).filter(|n| filter.may_contain(format!("item:{n}").as_bytes())).count();
+//! let expected = filter.expected_fpr() * absent as f64; // about 531
+//! assert!((0.8..1.2).contains(&(mistaken as f64 / expected)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which kind
+//!
+//! | bits per key | standard | blocked | paired |
+//! |---|---|---|---|
+//! | 10 | 1/122 | 1/103 | 1/110 |
+//! | 16 | 1/2,180 | 1/1,185 | 1/1,869 |
+//! | 23.4 | 1/76,300 | 1/15,600 | 1/59,700 |
+//! | 28 | 1/694,000 | 1/62,400 | 1/496,000 |
+//! | cache lines, absent key | 2 on average | 1 | hardly more than 1 |
+//! | cache lines, present key | one per probe | 1 | 2 |
+//!
+//! [`FilterKind::Paired`] is the one to take unless most questions are for keys that are there, or
+//! fewer than ten bits per key are to be spent; then it is [`FilterKind::Blocked`].
+//! [`FilterKind::Standard`] is there for comparison. Up to about a hundred keys, all are rounded up
+//! to the same few cache lines.
+//!
+//! The table is what [`theory`] computes:
+//!
+//! ```
+//! use trommel_filter::{FilterKind, theory::best_fpr};
+//!
+//! let rate = |kind, bits| format!("{:.3e}", best_fpr(kind, bits));
+//! assert_eq!(rate(FilterKind::Standard, 23.4), "1.311e-5");
+//! assert_eq!(rate(FilterKind::Blocked, 28.0), "1.603e-5");
+//! assert_eq!(rate(FilterKind::Paired, 23.4), "1.674e-5");
+//! ```
+//!
+//! How each kind works is told at the head of its source file, with its sources.
+//!
+//! # Hashes
+//!
+//! A filter sees a key only as its 64-bit [`hash`]. Who asks many filters for one key hashes once
+//! and uses [`Filter::may_contain_hash`]; who has many keys for one filter uses
+//! [`Filter::may_contain_many`], which overlaps their cache misses:
+//!
+//! ```
+//! # use trommel_filter::{Filter, FilterSpec, hash};
+//! # let spec: FilterSpec = "paired:fpr=1e-6".parse()?;
+//! let mut builder = spec.builder();
+//! builder.add_hash(hash(b"amber"));
+//! builder.add_hash(hash(b"basalt"));
+//! let filter = Filter::decode(builder.finish())?;
+//!
+//! let hashes = [hash(b"amber"), hash(b"chalk"), hash(b"basalt")];
+//! let mut answers = [false; 3];
+//! filter.may_contain_many(&hashes, &mut answers);
+//! assert_eq!(answers, [true, false, true]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The hash has no secret: who can choose keys can choose keys that a filter takes for others. That
+//! costs time, never a wrong answer from a store that looks when a filter says "maybe".
+//!
+//! # Trust
+//!
+//! [`Filter::decode`] takes any bytes. It checks the checksum, every field and, for the paired kind,
+//! the pair table; what fails is a [`DecodeError`], and allocates nothing. The expected rate in the
+//! header is exact to the floating-point digits of the machine that built the filter.
+//!
+//! This crate knows no files and no levels, starts no thread, has no unsafe code, and depends on
+//! nothing but the hash.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +98,8 @@ mod format;
 mod mix;
 mod paired;
 mod probe;
+#[cfg(test)]
+mod rate_tests;
 mod spec;
 mod standard;
 pub mod theory;

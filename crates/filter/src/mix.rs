@@ -7,7 +7,7 @@
 //!    bit flips every output bit with probability one half. Within one block's interval the hash's
 //!    high bits are all alike, the remixed ones are not, so place and probes are independent for
 //!    all that a test can see.
-//! 3. The remixed word's halves are two independent 32-bit [`seeds`] of two probe chains.
+//! 3. The remixed word's halves are two independent 32-bit seeds of two probe chains.
 //! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), whose *high* bits are used: the
 //!    powers are a table, so probes do not wait for each other.
 //!
@@ -54,18 +54,29 @@ pub(crate) fn remix(hash: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The seeds of a key's two probe chains.
-#[inline]
-pub(crate) fn seeds(hash: u64) -> (u32, u32) {
-    let mixed = remix(hash);
-    (mixed as u32, (mixed >> 32) as u32)
+/// How a hash becomes probes. One scheme is shipped, [`Golden`]; that it is a parameter lets the
+/// tests plant the classic faults in the shipped code and show that the rate tests see them.
+pub(crate) trait Scheme {
+    /// Blocks of a full batch of the paired filter.
+    const BATCH: usize = 128;
+
+    /// The seeds of the two probe chains of a key whose remixed hash is `mixed`.
+    #[inline]
+    fn seeds(mixed: u64) -> (u32, u32) {
+        (mixed as u32, (mixed >> 32) as u32)
+    }
+
+    /// State `i` of the chain that starts at `seed`; its high bits choose the position.
+    #[inline]
+    fn state(seed: u32, i: usize) -> u32 {
+        seed.wrapping_mul(POWERS[i & (MAX_CHAIN - 1)])
+    }
 }
 
-/// State `i` of the chain that starts at `seed`; its high bits choose the position.
-#[inline]
-pub(crate) fn state(seed: u32, i: usize) -> u32 {
-    seed.wrapping_mul(POWERS[i & (MAX_CHAIN - 1)])
-}
+/// The scheme of all filters on disk.
+pub(crate) struct Golden;
+
+impl Scheme for Golden {}
 
 /// The bit position, in `RESERVED..512`, that a chain's state chooses.
 ///

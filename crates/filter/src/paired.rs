@@ -48,16 +48,14 @@ use std::hint::black_box;
 
 use crate::block::{BLOCK_BITS, Block};
 use crate::blocked::GROUP;
-use crate::mix::{position, scale, seeds, state};
-use crate::probe::hits;
+use crate::mix::{Golden, Scheme, remix, scale};
+use crate::probe::{hits, set};
 use crate::theory;
 
 /// Blocks of a full batch.
-pub(crate) const BATCH: usize = 128;
+pub(crate) const BATCH: usize = Golden::BATCH;
 /// Bits of a block that name its partner.
 pub(crate) const RESERVED: u32 = 7;
-/// The bits of a batch's size; what they mask is the index within the batch.
-const INDEX_MASK: usize = BATCH - 1;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
@@ -70,28 +68,29 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
 }
 
 /// Pairs the blocks and sets the bits of every hash. `hashes` is walked twice.
-pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item = u64> + Clone) {
+pub(crate) fn fill<S: Scheme>(
+    blocks: &mut [Block],
+    probes: u32,
+    hashes: impl Iterator<Item = u64> + Clone,
+) {
     let count = blocks.len() as u64;
     let mut keys = vec![0_u32; blocks.len()];
     for hash in hashes.clone() {
         let keys = &mut keys[scale(hash, count) as usize];
         *keys = keys.saturating_add(1);
     }
-    for (blocks, keys) in blocks.chunks_mut(BATCH).zip(keys.chunks(BATCH)) {
+    for (blocks, keys) in blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
         pair_batch(blocks, keys);
     }
     drop(keys);
     let half = probes as usize / 2;
     for hash in hashes {
-        let (seed_0, seed_1) = seeds(hash);
+        let (seed_0, seed_1) = S::seeds(remix(hash));
         let primary = scale(hash, count) as usize;
-        for i in 0..half {
-            blocks[primary].set(position::<RESERVED>(state(seed_0, i)));
-        }
-        let partner = partner(primary, &blocks[primary]);
-        for i in 0..half {
-            blocks[partner].set(position::<RESERVED>(state(seed_1, i)));
-        }
+        let block = &mut blocks[primary];
+        set::<S, RESERVED>(block, seed_0, half);
+        let partner = partner::<S>(primary, block);
+        set::<S, RESERVED>(&mut blocks[partner], seed_1, half);
     }
 }
 
@@ -110,50 +109,57 @@ fn pair_batch(blocks: &mut [Block], keys: &[u32]) {
 
 /// The place of the partner of the block at `primary`.
 #[inline]
-fn partner(primary: usize, block: &Block) -> usize {
-    primary & !INDEX_MASK | block.0[0] as usize & INDEX_MASK
+pub(crate) fn partner<S: Scheme>(primary: usize, block: &Block) -> usize {
+    let mask = S::BATCH - 1;
+    primary & !mask | block.0[0] as usize & mask
 }
 
 /// Whether every block's partner lies in its batch, is another one (unless there is but one), and
 /// names it in turn.
 pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
     blocks.iter().enumerate().all(|(place, block)| {
-        let other = partner(place, block);
+        let other = partner::<Golden>(place, block);
         (other != place || blocks.len() == 1)
-            && blocks.get(other).is_some_and(|block| partner(other, block) == place)
+            && blocks.get(other).is_some_and(|block| partner::<Golden>(other, block) == place)
     })
 }
 
 /// Whether every bit of `hash` is set. False for a filter without blocks.
 #[inline]
-pub(crate) fn contains(blocks: &[Block], probes: u32, hash: u64) -> bool {
+pub(crate) fn contains<S: Scheme>(blocks: &[Block], probes: u32, hash: u64) -> bool {
     let primary = scale(hash, blocks.len() as u64) as usize;
     let Some(block) = blocks.get(primary) else {
         return false;
     };
     let half = probes as usize / 2;
-    let (seed_0, seed_1) = seeds(hash);
-    hits::<RESERVED>(block, seed_0, half)
+    let (seed_0, seed_1) = S::seeds(remix(hash));
+    hits::<S, RESERVED>(block, seed_0, half)
         && blocks
-            .get(partner(primary, block))
-            .is_some_and(|block| hits::<RESERVED>(block, seed_1, half))
+            .get(partner::<S>(primary, block))
+            .is_some_and(|block| hits::<S, RESERVED>(block, seed_1, half))
 }
 
 /// [`contains`] for many hashes, in three stages: all primaries are asked for, then tested, and the
 /// partners of those that pass asked for, then tested.
-pub(crate) fn contains_many(blocks: &[Block], probes: u32, hashes: &[u64], answers: &mut [bool]) {
+pub(crate) fn contains_many<S: Scheme>(
+    blocks: &[Block],
+    probes: u32,
+    hashes: &[u64],
+    answers: &mut [bool],
+) {
     let count = blocks.len() as u64;
     let half = probes as usize / 2;
     for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
         let mut partners = [0_usize; GROUP];
         for (place, &hash) in partners.iter_mut().zip(hashes) {
             let primary = scale(hash, count) as usize;
-            *place = blocks.get(primary).map_or(0, |block| partner(primary, block));
+            *place = blocks.get(primary).map_or(0, |block| partner::<S>(primary, block));
         }
         let mut touched = 0;
         for ((answer, &hash), &place) in answers.iter_mut().zip(hashes).zip(&partners) {
             let primary = blocks.get(scale(hash, count) as usize);
-            *answer = primary.is_some_and(|block| hits::<RESERVED>(block, seeds(hash).0, half));
+            *answer = primary
+                .is_some_and(|block| hits::<S, RESERVED>(block, S::seeds(remix(hash)).0, half));
             if *answer {
                 touched |= blocks.get(place).map_or(0, |block| block.0[0]);
             }
@@ -163,7 +169,7 @@ pub(crate) fn contains_many(blocks: &[Block], probes: u32, hashes: &[u64], answe
             *answer = *answer
                 && blocks
                     .get(place)
-                    .is_some_and(|block| hits::<RESERVED>(block, seeds(hash).1, half));
+                    .is_some_and(|block| hits::<S, RESERVED>(block, S::seeds(remix(hash)).1, half));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Testing the bits that one probe chain names in one block.
+//! Setting and testing the bits that one probe chain names in one block.
 
 use crate::block::Block;
-use crate::mix::{position, state};
+use crate::mix::{Scheme, position};
 
 /// Whether the first `count` positions of the chain from `seed` are all set in `block`.
 ///
 /// Four bits are tested between two branches: in a half-full block three of four negative answers
 /// fall on the first branch, and a positive one takes a quarter of the branches.
 #[inline]
-pub(crate) fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
+pub(crate) fn hits<S: Scheme, const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let mut i = 0;
     while i + 4 <= count {
-        let bit = |j| block.bit(position::<RESERVED>(state(seed, i + j)));
+        let bit = |j| block.bit(position::<RESERVED>(S::state(seed, i + j)));
         if bit(0) & bit(1) & bit(2) & bit(3) & 1 == 0 {
             return false;
         }
@@ -19,8 +19,16 @@ pub(crate) fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) 
     }
     let mut all = 1;
     while i < count {
-        all &= block.bit(position::<RESERVED>(state(seed, i)));
+        all &= block.bit(position::<RESERVED>(S::state(seed, i)));
         i += 1;
     }
     all & 1 == 1
+}
+
+/// Sets the first `count` positions of the chain from `seed` in `block`.
+#[inline]
+pub(crate) fn set<S: Scheme, const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
+    for i in 0..count {
+        block.set(position::<RESERVED>(S::state(seed, i)));
+    }
 }

@@ -349,3 +349,134 @@ impl fmt::Display for ParseSpecError {
 }
 
 impl std::error::Error for ParseSpecError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> FilterSpec {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refused(text: &str) -> String {
+        match text.parse::<FilterSpec>() {
+            Ok(spec) => panic!("`{text}` is taken for {spec}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_printed_can_be_parsed() {
+        for (text, printed) in [
+            ("none", "none"),
+            ("standard:10", "standard:10"),
+            ("blocked:12.5", "blocked:12.5"),
+            ("paired:23.4", "paired:23.4"),
+            ("paired:23.4004", "paired:23.4"),
+            ("paired:0.5", "paired:0.5"),
+            ("paired:64", "paired:64"),
+            ("blocked:1e1", "blocked:10"),
+            ("bloom:10", "blocked:10"),
+            ("rocksdb.BloomFilter:10", "blocked:10"),
+            ("speedb.PairedBloomFilter:23.4", "paired:23.4"),
+            ("standard:fpr=0.01", "standard:fpr=1e-2"),
+            ("paired:fpr=1e-5", "paired:fpr=1e-5"),
+            ("speedb.PairedBloomFilter:fpr=0.00015", "paired:fpr=1.5e-4"),
+        ] {
+            let spec = parsed(text);
+            assert_eq!(spec.to_string(), printed);
+            assert_eq!(parsed(printed), spec);
+        }
+        for millibits in (MIN_MILLIBITS..=MAX_MILLIBITS).step_by(7) {
+            let spec = FilterSpec::new(FilterKind::Blocked, f64::from(millibits) / 1000.0).unwrap();
+            assert_eq!(spec.millibits(), millibits);
+            assert_eq!(parsed(&spec.to_string()), spec);
+        }
+        assert_eq!(format!("[{:>12}]", parsed("paired:10")), "[   paired:10]");
+        assert_eq!(format!("{:?}", parsed("paired:10")), "FilterSpec(paired:10)");
+    }
+
+    /// The bits that the published table of targets asks for, to its precision.
+    #[test]
+    fn rates_are_resolved_to_the_fewest_bits() {
+        for (rate, bits) in [
+            (1e-2, [9.59, 9.92, 9.77]),
+            (1e-3, [14.38, 15.55, 14.64]),
+            (1e-4, [19.17, 22.03, 19.58]),
+            (1e-5, [23.97, 29.7, 24.52]),
+            (1e-6, [28.76, 38.8, 29.52]),
+            (1e-7, [33.55, 49.9, 34.62]),
+        ] {
+            let kinds = [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired];
+            for (kind, bits) in kinds.into_iter().zip(bits) {
+                let spec = FilterSpec::with_fpr(kind, rate).unwrap();
+                let found = spec.bits_per_key();
+                assert!((found - bits).abs() < 0.06, "{spec}: {found} instead of {bits}");
+                assert!(theory::best_fpr(kind, found) <= rate);
+                assert!(theory::best_fpr(kind, found - 0.001) > rate);
+                assert_eq!(spec.target_fpr(), Some(rate));
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_show_what_is_right() {
+        for (text, says) in [
+            ("", "a filter is missing: write `none` or, for instance, `paired:23.4`"),
+            ("paired", "`paired` needs a number of bits per key or a rate, as in `paired:10`"),
+            ("bloom", "as in `bloom:10` or `bloom:fpr=1e-3`"),
+            ("paired:", "`` in `paired:` is neither a number of bits per key nor `fpr=`"),
+            ("paired:x", "`x` in `paired:x` is neither a number"),
+            ("paired:10 ", "is neither a number"),
+            ("paired:-10", "-10 bits per key is out of range: give 0.5 to 64, as in `paired:10`"),
+            ("paired:0", "out of range"),
+            ("paired:0.4994", "out of range"),
+            ("paired:64.001", "out of range"),
+            ("paired:1e300", "out of range"),
+            ("paired:nan", "neither a number"),
+            ("paired:inf", "neither a number"),
+            ("paired:10:5", "neither a number"),
+            ("paired:fpr=", "`` in `paired:fpr=` is not a rate"),
+            ("paired:fpr=1%", "`1%` in `paired:fpr=1%` is not a rate: write one between 0 and 1"),
+            ("paired:fpr=0", "a rate of 0 is out of range: give one between 0 and 1"),
+            ("paired:fpr=1", "out of range"),
+            ("paired:fpr=-1e-3", "out of range"),
+            (
+                "paired:fpr=1e-30",
+                "no paired filter of up to 64 bits per key errs as rarely as 1e-30",
+            ),
+            ("blocked:fpr=1e-10", "its best rate is 9e-9"),
+            ("none:10", "`none` is no filter and takes no number: write `none` alone"),
+            ("none:", "takes no number"),
+            ("ribbon:10", "`ribbon` filters are not in this version: `paired:23.4` comes closest"),
+            ("ribbon", "not in this version"),
+            ("pairde:10", "`pairde` is not a kind of filter: did you mean `paired`?"),
+            ("Paired:10", "did you mean `paired`? For instance `paired:23.4`"),
+            ("block:10", "did you mean `blocked`?"),
+            ("blom:10", "did you mean `bloom`?"),
+            ("rocksdb.bloomfilter:10", "did you mean `rocksdb.BloomFilter`?"),
+            ("speedb.PairedBloomfilter", "did you mean `speedb.PairedBloomFilter`?"),
+            ("non", "did you mean `none`? For instance `none`"),
+            ("10", "`10` is not a kind of filter: write `none`, `standard:10`,"),
+            ("cuckoo:10", "write `none`, `standard:10`, `blocked:10` or `paired:23.4`"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(says), "`{text}` is answered: {error}");
+        }
+        let long = "x".repeat(100_000);
+        assert!(refused(&long).contains("is not a kind of filter"));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for bits in [f64::NAN, f64::INFINITY, -f64::INFINITY, 0.0, 0.4, 64.1, 1e300] {
+            assert!(FilterSpec::new(FilterKind::Paired, bits).is_err(), "{bits}");
+        }
+        for rate in [f64::NAN, f64::INFINITY, 0.0, 1.0, -0.1, 1e-300] {
+            assert!(FilterSpec::with_fpr(FilterKind::Paired, rate).is_err(), "{rate}");
+        }
+        assert!(FilterSpec::new(FilterKind::None, 10.0).is_err());
+        assert!(FilterSpec::new(FilterKind::Ribbon, 10.0).is_err());
+        assert!(FilterSpec::with_fpr(FilterKind::Paired, 0.99).is_ok());
+    }
+}

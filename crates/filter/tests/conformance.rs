@@ -1,47 +1,216 @@
 //! What every kind of filter promises, asked of each.
 
-use trommel_filter::{Filter, FilterSpec, hash};
+use trommel_filter::{DecodeError, Filter, FilterKind, FilterSpec, hash};
 
-const SPECS: [&str; 5] =
-    ["standard:10", "blocked:10", "paired:10", "paired:23.4", "paired:fpr=1e-4"];
+/// Every kind, in sizes that have few probes, the usual number and very many.
+const SPECS: [&str; 13] = [
+    "standard:0.5",
+    "standard:10",
+    "standard:64",
+    "standard:fpr=1e-3",
+    "blocked:0.5",
+    "blocked:12.345",
+    "blocked:64",
+    "blocked:fpr=1e-3",
+    "paired:0.5",
+    "paired:10",
+    "paired:23.4",
+    "paired:64",
+    "paired:fpr=1e-3",
+];
 
-fn spec(text: &str) -> FilterSpec {
-    text.parse().expect("a spec")
+fn specs() -> impl Iterator<Item = FilterSpec> {
+    SPECS.iter().map(|text| text.parse().expect("a valid spec"))
 }
 
-fn build(spec: FilterSpec, keys: u64) -> Filter {
+fn key(n: u64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+fn built(spec: FilterSpec, keys: u64) -> Vec<u8> {
     let mut builder = spec.builder();
-    for key in 0..keys {
-        builder.add(&key.to_le_bytes());
-    }
+    assert!(builder.is_empty());
+    (0..keys).for_each(|n| builder.add(&key(n)));
     assert_eq!(builder.len(), keys);
-    Filter::decode(builder.finish()).expect("a filter")
+    builder.finish()
+}
+
+fn decoded(bytes: &[u8]) -> Filter {
+    Filter::decode(bytes).expect("what a builder wrote")
+}
+
+/// Numbers of keys around all the sizes at which something changes.
+fn sizes() -> impl Iterator<Item = u64> {
+    (0..200)
+        .chain([255, 256, 257, 511, 512, 513, 1000, 2801, 4999, 6553, 6554, 6600, 30_000, 100_000])
 }
 
 #[test]
 fn no_key_is_ever_denied() {
-    for text in SPECS {
-        let spec = spec(text);
-        for keys in (0..300).chain([511, 512, 513, 1000, 4999, 6554, 30_000, 100_000]) {
-            let filter = build(spec, keys);
-            assert_eq!(filter.keys(), keys);
-            for key in 0..keys {
-                assert!(filter.may_contain(&key.to_le_bytes()), "{text}, {keys} keys: {key}");
+    for spec in specs() {
+        for keys in sizes() {
+            let filter = decoded(&built(spec, keys));
+            for n in 0..keys {
+                assert!(filter.may_contain(&key(n)), "{spec}, {keys} keys: {n} is denied");
             }
+        }
+    }
+}
+
+#[test]
+fn a_filter_says_what_it_was_built_for() {
+    for spec in specs() {
+        for keys in sizes() {
+            let bytes = built(spec, keys);
+            let filter = decoded(&bytes);
+            assert_eq!(filter.kind(), spec.kind());
+            assert_eq!(filter.keys(), keys);
+            assert_eq!(filter.requested_bits_per_key(), spec.bits_per_key());
             assert_eq!(filter.expected_fpr(), spec.expected_fpr(keys));
+            assert_eq!(bytes.len() as u64, spec.expected_bytes(keys));
+            let slack = 1024.0 / keys.max(1) as f64;
+            let (asked, stored) = (spec.bits_per_key(), filter.bits_per_key());
+            if keys > 0 {
+                assert!(stored >= asked, "{spec}, {keys} keys: {stored} bits per key");
+                assert!(stored <= asked + slack, "{spec}, {keys} keys: {stored} bits per key");
+                assert!(filter.expected_fpr() > 0.0 && filter.expected_fpr() < 1.0);
+            }
+            assert!((1..=64).contains(&filter.probes()));
+            assert!(filter.memory_bytes() <= bytes.len() + 128, "no more memory than bytes");
+            assert_eq!(bytes, built(spec, keys), "the same keys give the same bytes");
+        }
+    }
+}
+
+#[test]
+fn a_filter_without_keys_says_no() {
+    for spec in specs() {
+        let bytes = spec.builder().finish();
+        let filter = decoded(&bytes);
+        assert_eq!(bytes.len(), 64);
+        assert_eq!(filter.expected_fpr(), 0.0);
+        assert_eq!(filter.bits_per_key(), 0.0);
+        let hashes: Vec<u64> = (0..1000).map(|n| hash(&key(n))).chain([0, u64::MAX]).collect();
+        let mut answers = vec![true; hashes.len()];
+        filter.may_contain_many(&hashes, &mut answers);
+        assert!(!hashes.iter().any(|&hash| filter.may_contain_hash(hash)));
+        assert!(!answers.contains(&true));
+    }
+}
+
+#[test]
+fn one_key_is_told_from_all_others() {
+    for spec in specs().filter(|spec| spec.bits_per_key() > 1.0) {
+        let filter = decoded(&built(spec, 1));
+        assert!(filter.may_contain(&key(0)));
+        assert!(!(1..10_000).any(|n| filter.may_contain(&key(n))), "{spec}");
+    }
+}
+
+#[test]
+fn duplicates_cost_nothing_next_to_each_other_and_never_a_key() {
+    for spec in specs() {
+        let mut builder = spec.builder();
+        for n in 0..1000 {
+            (0..=n % 4).for_each(|_| builder.add(&key(n)));
+        }
+        assert_eq!(builder.len(), 1000);
+        assert_eq!(builder.finish(), built(spec, 1000));
+
+        // Far apart they count twice; nothing is lost.
+        let mut builder = spec.builder();
+        (0..3).for_each(|_| (0..1000).for_each(|n| builder.add(&key(n))));
+        assert_eq!(builder.len(), 3000);
+        let filter = decoded(&builder.finish());
+        assert!((0..1000).all(|n| filter.may_contain(&key(n))));
+
+        // All keys alike, and all in one block: the paired kind has empty and crowded blocks.
+        let mut builder = spec.builder();
+        (0..3000_u64).for_each(|n| builder.add_hash(n << 8 | 1 << 63));
+        let filter = decoded(&builder.finish());
+        assert!((0..3000_u64).all(|n| filter.may_contain_hash(n << 8 | 1 << 63)));
+    }
+}
+
+#[test]
+fn extreme_hashes_are_kept() {
+    for spec in specs() {
+        for keys in [0, 10, 1000, 10_000] {
+            let mut builder = spec.builder();
+            let extremes = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32];
+            extremes.iter().for_each(|&hash| builder.add_hash(hash));
+            (0..keys).for_each(|n| builder.add(&key(n)));
+            let filter = decoded(&builder.finish());
+            assert!(extremes.iter().all(|&hash| filter.may_contain_hash(hash)));
         }
     }
 }
 
 #[test]
 fn many_questions_get_the_answers_of_one_by_one() {
-    for text in SPECS {
-        let filter = build(spec(text), 5000);
-        let hashes: Vec<u64> = (0..20_003_u64).map(|key| hash(&key.to_le_bytes())).collect();
-        let mut answers = vec![false; hashes.len()];
-        filter.may_contain_many(&hashes, &mut answers);
-        for (&hash, answer) in hashes.iter().zip(answers) {
-            assert_eq!(filter.may_contain_hash(hash), answer);
+    for spec in specs() {
+        for keys in [0, 1, 50, 5000] {
+            let filter = decoded(&built(spec, keys));
+            let hashes: Vec<u64> = (0..10_003).map(|n| hash(&key(n))).collect();
+            for count in [0, 1, 31, 32, 33, hashes.len()] {
+                let mut answers = vec![false; count];
+                filter.may_contain_many(&hashes[..count], &mut answers);
+                for (&hash, answer) in hashes.iter().zip(answers) {
+                    assert_eq!(filter.may_contain_hash(hash), answer);
+                }
+            }
         }
     }
+}
+
+#[test]
+fn rates_are_as_announced() {
+    for spec in specs().filter(|spec| spec.expected_fpr(20_000) > 5e-4) {
+        let filter = decoded(&built(spec, 20_000));
+        let asked = 1_000_000;
+        let hits = (20_000..20_000 + asked).filter(|&n| filter.may_contain(&key(n))).count();
+        let (rate, expected) = (hits as f64 / asked as f64, filter.expected_fpr());
+        assert!((rate / expected - 1.0).abs() < 0.15, "{spec}: {rate} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_builder_takes_little_memory() {
+    for spec in specs() {
+        let mut builder = spec.builder();
+        assert!(builder.memory_bytes() < 256);
+        (0..1_000_000_u64).for_each(|n| builder.add_hash(n << 40));
+        let bytes = builder.memory_bytes();
+        assert!((8_000_000..8_400_000).contains(&bytes), "{bytes} bytes for a million hashes");
+    }
+}
+
+#[test]
+fn none_is_no_filter() {
+    let spec: FilterSpec = "none".parse().expect("a valid spec");
+    assert_eq!(spec, FilterSpec::NONE);
+    assert_eq!(spec.kind(), FilterKind::None);
+    assert_eq!(spec.expected_bytes(1_000_000), 0);
+    assert_eq!(spec.expected_fpr(1_000_000), 1.0);
+    let mut builder = spec.builder();
+    (0..100_000).for_each(|n| builder.add(&key(n)));
+    assert_eq!(builder.len(), 100_000);
+    assert!(builder.memory_bytes() < 256);
+    let bytes = builder.finish();
+    assert!(bytes.is_empty());
+    assert!(matches!(Filter::decode(bytes), Err(DecodeError::Damaged { .. })));
+}
+
+#[test]
+#[should_panic(expected = "one answer for each hash")]
+fn answers_must_match_the_questions() {
+    decoded(&built(FilterSpec::new(FilterKind::Paired, 10.0).expect("valid"), 10))
+        .may_contain_many(&[1, 2], &mut [false]);
+}
+
+#[test]
+fn filters_can_be_shared() {
+    fn shareable<T: Send + Sync + Clone + 'static>() {}
+    shareable::<Filter>();
+    shareable::<FilterSpec>();
 }

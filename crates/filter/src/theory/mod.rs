@@ -1,6 +1,28 @@
-//! What a filter's rate of false positives is expected to be: exact sums, not rules of thumb.
+//! What rate of false positives a filter is expected to have: exact sums, not rules of thumb.
+//!
+//! For each kind there are two functions. `*_limit` is the rate for many keys, a function of the
+//! bits per key alone: the curve to plan with. `*_fpr` is that of a filter with so many keys and so
+//! many bits: what a built filter is measured against. [`best_fpr`] is the limit with the best
+//! number of probes.
+//!
+//! *Expected* means over all sets of keys. One filter differs from it, the more the fewer keys it
+//! has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7% at 23.4.
+//!
+//! # Where the exact rates come from
+//! 1. How many keys a block holds: binomial or Poisson weights (`counts`).
+//! 2. What a block of so many keys lets pass: balls in bins, exactly (`occupancy`).
+//! 3. How many keys a *pair* of blocks holds: order statistics (`pairs`), with the number of keys
+//!    held fixed (`paired`, `few`).
+//!
+//! Probes are taken as ideal: independent and uniform. The filters' own are, for all that 10^10
+//! questions can tell. What is left out is that two keys may have one and the same 64-bit hash,
+//! which adds `keys / 2^64`.
+//!
+//! Everything is computed when first needed and kept, some milliseconds the first time and
+//! microseconds from then on.
 
 mod counts;
+mod few;
 mod occupancy;
 mod paired;
 mod pairs;
@@ -16,6 +38,8 @@ use crate::spec::FilterKind;
 
 /// Bits up to which [`standard_fpr`] follows every ball.
 const SMALL_STANDARD: u64 = 4096;
+/// Keys per block from which a blocked filter says yes to everything: no bit is clear.
+const CROWDED: u64 = 1 << 20;
 
 /// The textbook's rate of a standard filter of `bits_per_key` bits per key and `probes` probes, in
 /// the limit of many keys: `(1 - e^(-k/c))^k`.
@@ -39,7 +63,7 @@ pub fn standard_fpr(keys: u64, bits: u64, probes: u32) -> f64 {
     if keys == 0 {
         return 0.0;
     }
-    if bits == 0 {
+    if bits == 0 || probes == 0 {
         return 1.0;
     }
     let (m, k) = (bits as f64, f64::from(probes));
@@ -51,13 +75,13 @@ pub fn standard_fpr(keys: u64, bits: u64, probes: u32) -> f64 {
         }
         return law.pass(probes as usize);
     }
-    // Above, X is close to normal: the mean of its power is that of a normal law's, to a relative
-    // 1e-5 at 4,096 bits and better beyond.
-    let clear = (balls * (-1.0 / m).ln_1p()).exp();
-    let both_clear = (balls * (-2.0 / m).ln_1p()).exp();
-    let mean = 1.0 - clear;
-    let variance = (clear / m + both_clear * (1.0 - 1.0 / m) - clear * clear).max(0.0);
-    mean.powf(k) * (k * (k - 1.0) / 2.0 * variance / (mean * mean)).exp()
+    // Above, X is close to normal, and what its variance adds to the mean of its k-th power is
+    // known to a relative 1e-4 at 4,096 bits, and better beyond.
+    let load = balls / m;
+    let mean = -(balls * (-1.0 / m).ln_1p()).exp_m1();
+    let variance = (-load).exp() * (1.0 - (1.0 + load) * (-load).exp()) / m;
+    let lift = (k * (k - 1.0) / 2.0 * variance / (mean * mean)).exp();
+    (mean.powf(k) * lift).min(1.0)
 }
 
 /// The exact expected rate of a blocked filter of `keys` keys in `blocks` blocks of 512 bits. 0
@@ -67,11 +91,11 @@ pub fn blocked_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if keys == 0 {
         return 0.0;
     }
-    if blocks == 0 {
+    if blocks == 0 || keys / blocks > CROWDED {
         return 1.0;
     }
     let table = PassTable::of::<0>(probes);
-    Counts::binomial(keys, 1.0 / blocks as f64).mean_of(|keys| table.at(keys))
+    Counts::binomial(keys, 1.0 / blocks as f64).mean_of(|keys| table.at(keys)).min(1.0)
 }
 
 /// The rate of a blocked filter of `bits_per_key` bits per key in the limit of many keys.
@@ -91,7 +115,7 @@ pub fn paired_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if blocks == 0 {
         return 1.0;
     }
-    paired::rate(keys, blocks, probes)
+    paired::rate(keys, blocks, probes).min(1.0)
 }
 
 /// The rate of a paired filter of `bits_per_key` bits per key in the limit of many keys.

@@ -10,11 +10,11 @@
 //!    pairs `(a, b)` is `S(a,b) - S(a-1,b) - S(a,b+1) + S(a-1,b+1)`.
 //! 2. `min(N, M) = (N + M - |N - M|) / 2`, and `N - M` is where a walk of `B` steps ends that goes
 //!    up with probability `p = P(count <= a)`, down with `q = P(count >= b)` and stays otherwise.
-//!    So all that is needed is the mean distance of a lazy walk, [`mean_distance`].
+//!    So all that is needed is the mean distance of a lazy [`Walk`].
 //! 3. The pairs of equal members, `(a, a)`, are what is missing from the number of lower members
 //!    that are `a`, which is a mean distance too.
 //!
-//! That is exact, and takes some hundred walks of a dozen cosines each, where summing the joint
+//! That is exact, and takes some hundred walks of a dozen powers each, where summing the joint
 //! probabilities of all pairs of order statistics takes 10^8 terms.
 
 use super::counts::Counts;
@@ -27,10 +27,15 @@ const GROUPS_PER_SIGMA: f64 = 5.0;
 const NOISE: f64 = 1e-12;
 /// Walks whose mean is this many standard deviations from 0 never return there.
 const FAR: f64 = 8.0;
+/// What is below this is taken as 0.
+const NEGLIGIBLE: f64 = 1e-16;
+/// Terms that are computed side by side.
+const LANES: usize = 8;
 
 /// The law of the number of keys in a random pair of a batch of `batch` blocks (even, 4 or more)
 /// whose counts are independent and Poisson of mean `mean`.
 pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
+    let walk = Walk::new(batch);
     let counts = Counts::poisson(mean);
     let group = ((mean.sqrt() / GROUPS_PER_SIGMA) as usize).max(1);
     let chances: Vec<f64> = counts.weights.chunks(group).map(|g| g.iter().sum()).collect();
@@ -48,14 +53,14 @@ pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
     for a in 0..groups {
         let mut unequal = 0.0;
         let row: Vec<f64> = (0..=groups)
-            .map(|b| if b <= a { 0.0 } else { both(batch, at_most[a + 1], at_least[b]) })
+            .map(|b| if b <= a { 0.0 } else { walk.both(at_most[a + 1], at_least[b]) })
             .collect();
         for b in a + 1..groups {
             let pairs = above_noise(row[b] - upper[b] - row[b + 1] + upper[b + 1]);
             weights[group * (a + b)] += pairs;
             unequal += pairs;
         }
-        let lower = lower_members(batch, at_most[a + 1]) - lower_members(batch, at_most[a]);
+        let lower = walk.lower_members(at_most[a + 1]) - walk.lower_members(at_most[a]);
         weights[2 * group * a] += above_noise(lower - unequal);
         upper = row;
     }
@@ -70,51 +75,139 @@ fn above_noise(pairs: f64) -> f64 {
     if pairs < NOISE { 0.0 } else { pairs }
 }
 
-/// The mean number of pairs with a lower member of chance `p` and an upper one of chance `q`.
-fn both(batch: usize, p: f64, q: f64) -> f64 {
-    (batch as f64 * (p + q) - mean_distance(batch, p, q)) / 2.0
-}
-
-/// The mean number of lower members among the blocks that are each of chance `p`: at most half of
-/// the batch.
-fn lower_members(batch: usize, p: f64) -> f64 {
-    let batch_f = batch as f64;
-    (batch_f * p + batch_f / 2.0 - mean_distance(batch, p, (1.0 - p).max(0.0)) / 2.0) / 2.0
-}
-
-/// The mean of `|D|`, where `D` is the sum of `steps` steps, each +1 with chance `p`, -1 with
-/// chance `q`, else 0.
+/// A lazy walk of a fixed number of steps.
 ///
-/// The characteristic function of `D` is a power, and the Fourier series of `|d|` with period `m`
-/// has the terms `m/4` and, for odd `j`, `-(2/m) / sin^2(pi j / m)` twice over (for `j` and `-j`).
-/// The period only has to be wide enough that `D` stays within half of it. The power decays like a
+/// The characteristic function of its end `D` is a power, and the Fourier series of `|d|` with the
+/// even period `m` has the constant `m/4` and, for odd `j`, the terms `-(1/m) / sin^2(pi j / m)`.
+/// The period only has to be so wide that `D` stays within half of it. The power decays like a
 /// normal law's on both sides of 0 and of pi (where it is large if the walk hardly ever stays, so
 /// that `D` has the parity of the number of steps); few terms count.
-fn mean_distance(steps: usize, p: f64, q: f64) -> f64 {
-    let n = steps as f64;
-    let mean = n * (p - q);
-    let sigma = (n * ((p + q) - (p - q).powi(2))).max(0.0).sqrt();
-    if mean.abs() > FAR * sigma + FAR {
-        return mean.abs();
+struct Walk {
+    steps: usize,
+    /// For ascending periods, the terms for odd `j` up to half the period.
+    series: Vec<Series>,
+}
+
+struct Series {
+    period: usize,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Term {
+    /// The angle `2 pi j / m`.
+    angle: f64,
+    sin: f64,
+    cos: f64,
+    weight: f64,
+}
+
+impl Walk {
+    fn new(steps: usize) -> Self {
+        let widest = 2 * (steps + 1);
+        let narrower = (4..).map(|bits| 1 << bits).take_while(|&period| period < widest);
+        let series = narrower.chain([widest]).map(Series::new).collect();
+        Self { steps, series }
     }
-    let reach = (mean.abs() + (FAR + 2.0) * sigma + FAR + 2.0).min(n + 1.0);
-    let period = 2 * reach.ceil() as usize;
-    let angle = std::f64::consts::TAU / period as f64;
-    let stay = (1.0 - p - q).max(0.0);
-    let mut sum = 0.0;
-    for j in (1..=period / 2).step_by(2) {
-        let theta = angle * j as f64;
-        if theta.min(std::f64::consts::PI - theta) * sigma > FAR + 1.0 {
-            continue;
+
+    /// The mean number of pairs with a lower member of chance `p` and an upper one of chance `q`.
+    fn both(&self, p: f64, q: f64) -> f64 {
+        let n = self.steps as f64;
+        // The lesser of two numbers is at most their product, whose mean is n (n - 1) p q.
+        if n * n * p * q < NEGLIGIBLE {
+            return 0.0;
         }
-        let (sin, cos) = theta.sin_cos();
-        let (re, im) = (stay + (p + q) * cos, (p - q) * sin);
-        let size = (re * re + im * im).powf(n / 2.0);
-        let term = size * (n * im.atan2(re)).cos() / (theta / 2.0).sin().powi(2);
-        // At j = period/2 (odd half periods only) j and -j are the same term.
-        sum += if 2 * j == period { term / 2.0 } else { term };
+        (n * (p + q) - self.mean_distance(p, q)) / 2.0
     }
-    period as f64 / 4.0 - 2.0 * sum / period as f64
+
+    /// The mean number of lower members among the blocks that are each of chance `p`: at most half
+    /// of the batch.
+    fn lower_members(&self, p: f64) -> f64 {
+        let batch = self.steps as f64;
+        let distance = self.mean_distance(p, (1.0 - p).max(0.0));
+        (batch * p + batch / 2.0 - distance / 2.0) / 2.0
+    }
+
+    /// The mean of `|D|` if each step is +1 with chance `p`, -1 with chance `q`, else 0.
+    fn mean_distance(&self, p: f64, q: f64) -> f64 {
+        let n = self.steps as f64;
+        let mean = n * (p - q);
+        let sigma = (n * ((p + q) - (p - q).powi(2))).max(0.0).sqrt();
+        if mean.abs() > FAR * sigma + FAR {
+            return mean.abs();
+        }
+        let reach = 2.0 * (mean.abs() + (FAR + 2.0) * sigma + FAR + 2.0);
+        let fits = |series: &&Series| series.period as f64 >= reach;
+        let Some(series) = self.series.iter().find(fits).or(self.series.last()) else {
+            return mean.abs();
+        };
+        series.period as f64 / 4.0 - series.sum(p, q, sigma, self.steps)
+    }
+}
+
+impl Series {
+    fn new(period: usize) -> Self {
+        let term = |j: usize| {
+            let angle = std::f64::consts::TAU * j as f64 / period as f64;
+            // Terms j and -j are alike, and the same one at j = period/2.
+            let both = if 2 * j == period { 1.0 } else { 2.0 };
+            Term {
+                angle,
+                sin: angle.sin(),
+                cos: angle.cos(),
+                weight: both / (period as f64 * (angle / 2.0).sin().powi(2)),
+            }
+        };
+        Self { period, terms: (1..=period / 2).step_by(2).map(term).collect() }
+    }
+
+    /// The sum of all terms that are not negligible: those with angles near 0, and near pi if the
+    /// walk hardly ever stays.
+    fn sum(&self, p: f64, q: f64, sigma: f64, steps: usize) -> f64 {
+        let near = (FAR + 1.0) / sigma;
+        let low = self.terms.partition_point(|term| term.angle <= near);
+        let at_pi = (1.0 - 2.0 * (p + q)).abs().powi(steps as i32);
+        let high = if at_pi < NEGLIGIBLE {
+            self.terms.len()
+        } else {
+            let far = std::f64::consts::PI - near;
+            self.terms.partition_point(|term| term.angle < far).max(low)
+        };
+        let stay = (1.0 - p - q).max(0.0);
+        let mut sum = 0.0;
+        for terms in self.terms[..low].chunks(LANES).chain(self.terms[high..].chunks(LANES)) {
+            let mut lanes = [Term::default(); LANES];
+            lanes[..terms.len()].copy_from_slice(terms);
+            let re = lanes.map(|term| stay + (p + q) * term.cos);
+            let im = lanes.map(|term| (p - q) * term.sin);
+            for (power, term) in powers(re, im, steps).into_iter().zip(lanes) {
+                sum += term.weight * power;
+            }
+        }
+        sum
+    }
+}
+
+/// The real parts of the powers of complex numbers; together, because each alone would wait for
+/// its own multiplications.
+fn powers(mut re: [f64; LANES], mut im: [f64; LANES], mut exponent: usize) -> [f64; LANES] {
+    let (mut product_re, mut product_im) = ([1.0; LANES], [0.0; LANES]);
+    loop {
+        if exponent % 2 == 1 {
+            for i in 0..LANES {
+                let old = product_re[i];
+                product_re[i] = old * re[i] - product_im[i] * im[i];
+                product_im[i] = old * im[i] + product_im[i] * re[i];
+            }
+        }
+        exponent /= 2;
+        if exponent == 0 {
+            return product_re;
+        }
+        for i in 0..LANES {
+            (re[i], im[i]) = (re[i] * re[i] - im[i] * im[i], 2.0 * re[i] * im[i]);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +240,7 @@ mod tests {
                 (1e-9, 1e-8),
                 (0.0, 1.0),
             ] {
-                let (fast, slow) = (mean_distance(steps, p, q), walked(steps, p, q));
+                let (fast, slow) = (Walk::new(steps).mean_distance(p, q), walked(steps, p, q));
                 assert!((fast - slow).abs() < 1e-11, "{steps} {p} {q}: {fast} against {slow}");
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Texts that are worth reading whole are kept in `tests/snapshots`; run the tests with
 //! `TROMMEL_BLESS=1` to write them anew after a wanted change, and read the difference.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -166,7 +166,7 @@ impl Steps<'_> {
 
     /// Waits for compaction to be done, and says what the tree is then.
     fn settle(&mut self) -> Result<(), Error> {
-        let (done, time) = self.control.call(self.store, "settle", |store| store.settle())?;
+        let (done, time) = self.control.call(self.store, "settle", Store::settle)?;
         done.ok_or(Error::Interrupted)?;
         let levels = self.store.levels();
         writeln!(self.out, "settled in {}: {}", units::duration(time), describe(&levels))?;

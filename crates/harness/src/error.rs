@@ -44,7 +44,9 @@ impl fmt::Display for Error {
                 write!(f, "{doing} {} failed: {source}", file.display())
             }
             Self::Usage(what) => f.write_str(what),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted => {
+                f.write_str("interrupted; what was measured until then is printed above")
+            }
         }
     }
 }

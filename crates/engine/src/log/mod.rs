@@ -18,6 +18,8 @@ pub(crate) mod recover;
 pub(crate) mod writer;
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod recover_tests;
 #[cfg(test)]
 pub(crate) mod testing;

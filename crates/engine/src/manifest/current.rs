@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! MANIFEST-000007
-//! crc32 5d4c1a0b
+//! crc32 c6b0d538
 //! ```
 //!
 //! There is one text for each number, and a file that is not that text to the byte is damaged. It

@@ -16,4 +16,6 @@ pub(crate) mod writer;
 #[cfg(test)]
 mod edit_tests;
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod tests;

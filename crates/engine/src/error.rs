@@ -143,17 +143,34 @@ impl Error {
     }
 }
 
+/// What to do about an error of the file system, where that is plain.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (free some space; if writes are refused afterwards, open the store again)"
+        }
+        io::ErrorKind::PermissionDenied => " (the process needs read and write permission there)",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            " (open the store read-only, or put it on a file system that can be written to)"
+        }
+        _ if matches!(trommel_vfs::os_error(error), Some(23 | 24)) => {
+            " (raise the limit on open files, `ulimit -n`, or lower Options::max_open_files)"
+        }
+        _ => "",
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { file, doing, source } => {
-                write!(f, "{doing} {} failed: {source}", file.display())?;
-                match source.kind() {
-                    io::ErrorKind::StorageFull => {
-                        write!(f, " (free some space, then open the store again)")
-                    }
-                    _ => Ok(()),
+                // The file layer names the file; an error from elsewhere does not.
+                if trommel_vfs::path_of(source).is_some() {
+                    write!(f, "{source}")?;
+                } else {
+                    write!(f, "{doing} {}: {source}", file.display())?;
                 }
+                f.write_str(remedy(source))
             }
             Self::Corruption(damage) => write!(
                 f,

@@ -274,7 +274,7 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Bo
         Err(_) => create_dirs(vfs, dir)?,
     }
     let path = dir.join(LOCK);
-    let held = if options.read_only { vfs.lock_existing(&path) } else { vfs.lock(&path) };
+    let held = if options.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
     match held {
         Ok(held) => Ok(Some(held)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -13,7 +13,7 @@ const ACCESSES: [Access; 3] = [Access::Buffered, Access::Mapped, Access::Direct]
 /// Checks everything, in new directories below `root`, which must exist and be empty.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     type Promise = fn(&dyn Vfs, &Path);
-    let promises: [(&str, Promise); 13] = [
+    let promises: [(&str, Promise); 14] = [
         ("append", appended_bytes_read_back),
         ("long", long_files_read_back_at_any_offset),
         ("bounds", reads_past_the_end_are_refused),
@@ -26,6 +26,7 @@ pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
         ("remove", removing_leaves_open_files_alone),
         ("link", hard_links_share_bytes),
         ("lock", a_lock_has_one_owner),
+        ("shared lock", a_shared_lock_keeps_owners_out),
         ("whole", whole_files_are_read_up_to_a_limit),
     ];
     for (name, promise) in promises {
@@ -295,6 +296,22 @@ fn a_lock_has_one_owner(vfs: &dyn Vfs, dir: &Path) {
     let again = vfs.lock(&path).expect("it was released");
     drop((again, another));
     assert_eq!(names(vfs, dir), ["LOCK", "OTHER"], "released locks leave their files");
+}
+
+fn a_shared_lock_keeps_owners_out(vfs: &dyn Vfs, dir: &Path) {
+    let path = dir.join("LOCK");
+    refused(vfs.lock_shared(&path), ErrorKind::NotFound, &path);
+    assert_eq!(names(vfs, dir), Vec::<String>::new(), "nothing was created");
+    let owner = vfs.lock(&path).expect("nobody holds it");
+    refused(vfs.lock_shared(&path), ErrorKind::WouldBlock, &path);
+    drop(owner);
+    let first = vfs.lock_shared(&path).expect("it was released");
+    let second = vfs.lock_shared(&path).expect("it may be shared");
+    refused(vfs.lock(&path), ErrorKind::WouldBlock, &path);
+    drop(first);
+    refused(vfs.lock(&path), ErrorKind::WouldBlock, &path);
+    drop(second);
+    drop(vfs.lock(&path).expect("nobody shares it any more"));
 }
 
 fn whole_files_are_read_up_to_a_limit(vfs: &dyn Vfs, dir: &Path) {

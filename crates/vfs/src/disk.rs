@@ -100,11 +100,16 @@ impl Vfs for DiskVfs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        lock_opened(path, || open_lock(path))
+        lock_opened(path, || open_lock(path), File::try_lock)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let open = || open_regular(path, OFlags::RDONLY, "lock");
+        lock_opened(path, open, File::try_lock_shared)
     }
 }
 
-/// An open file with an exclusive `flock`, which ends with it.
+/// An open file with a `flock`, which ends with it.
 #[derive(Debug)]
 struct DiskLock {
     _file: File,
@@ -152,10 +157,11 @@ fn open_lock(path: &Path) -> io::Result<File> {
 fn lock_opened(
     path: &Path,
     mut open: impl FnMut() -> io::Result<File>,
+    take: impl Fn(&File) -> Result<(), TryLockError>,
 ) -> io::Result<Box<dyn FileLock>> {
     for _ in 0..LOCK_ATTEMPTS {
         let file = open()?;
-        match file.try_lock() {
+        match take(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let why = "another owner holds the lock";

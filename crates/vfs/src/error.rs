@@ -48,6 +48,11 @@ impl Error for PathError {
     }
 }
 
+/// The path that an error of this crate names.
+pub fn path_of(error: &io::Error) -> Option<&Path> {
+    error.get_ref()?.downcast_ref::<PathError>().map(PathError::path)
+}
+
 /// The operating system's error number behind `error`, whether it is wrapped in a [`PathError`] or
 /// not.
 pub fn os_error(error: &io::Error) -> Option<i32> {

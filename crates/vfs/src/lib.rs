@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use disk::DiskVfs;
-pub use error::{PathError, os_error};
+pub use error::{PathError, os_error, path_of};
 pub use machine::memory_bytes;
 pub use memory::MemoryVfs;
 pub use sim::{
@@ -94,11 +94,9 @@ pub trait Vfs: Debug + Send + Sync {
     /// must never be removed: whoever locks its successor would be a second owner.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
-    /// As [`Vfs::lock`], but creates nothing: `NotFound` if there is no such file.
-    fn lock_existing(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        drop(self.open(path, Access::Buffered)?);
-        self.lock(path)
-    }
+    /// Takes a lock on the existing file `path` that others may share, but no owner of
+    /// [`Vfs::lock`]. Creates and writes nothing: `NotFound` if there is no such file.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

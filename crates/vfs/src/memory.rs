@@ -3,7 +3,7 @@
 //! Behaves like [`DiskVfs`](crate::DiskVfs) in all that the conformance suite asks. Nothing is ever
 //! lost here: syncing does nothing. For what a power cut does, see the simulated disk.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -92,6 +92,11 @@ impl Vfs for MemoryVfs {
         };
         self.locks.take(inode.map_err(|error| wrap("lock", path, error))?, path)
     }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let (inode, _) = self.read().open(path).map_err(|error| wrap("lock", path, error))?;
+        self.locks.share(inode, path)
+    }
 }
 
 #[derive(Debug)]
@@ -152,20 +157,48 @@ impl ReadFile for MemoryFile {
 /// The locks held in a file system in memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Locks {
-    held: Arc<Mutex<BTreeSet<Inode>>>,
+    held: Arc<Mutex<BTreeMap<Inode, Holders>>>,
+}
+
+/// Who holds a lock: one owner, or so many that share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holders {
+    One,
+    Shared(usize),
 }
 
 impl Locks {
     /// Locks `inode`, which `path` names, for one owner.
     pub(crate) fn take(&self, inode: Inode, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        if !self.held().insert(inode) {
+        self.hold(inode, path, |holders| holders.is_none().then_some(Holders::One))
+    }
+
+    /// Locks `inode`, which `path` names, for one of several that share it.
+    pub(crate) fn share(&self, inode: Inode, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.hold(inode, path, |holders| match holders {
+            None => Some(Holders::Shared(1)),
+            Some(Holders::Shared(others)) => Some(Holders::Shared(others + 1)),
+            Some(Holders::One) => None,
+        })
+    }
+
+    /// Changes who holds `inode` as `change` says; refuses where that says `None`.
+    fn hold(
+        &self,
+        inode: Inode,
+        path: &Path,
+        change: impl FnOnce(Option<Holders>) -> Option<Holders>,
+    ) -> io::Result<Box<dyn FileLock>> {
+        let mut held = self.held();
+        let Some(holders) = change(held.get(&inode).copied()) else {
             let why = "another owner holds the lock";
             return Err(refuse(ErrorKind::WouldBlock, "lock", path, why));
-        }
+        };
+        held.insert(inode, holders);
         Ok(Box::new(MemoryLock { locks: self.clone(), inode }))
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeSet<Inode>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<Inode, Holders>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -180,7 +213,16 @@ impl FileLock for MemoryLock {}
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        self.locks.held().remove(&self.inode);
+        let mut held = self.locks.held();
+        match held.get(&self.inode) {
+            Some(Holders::Shared(others)) if *others > 1 => {
+                let rest = Holders::Shared(others - 1);
+                held.insert(self.inode, rest);
+            }
+            _ => {
+                held.remove(&self.inode);
+            }
+        }
     }
 }
 

@@ -302,6 +302,11 @@ impl Vfs for SimDisk {
         });
         self.locks.take(opened.map_err(|error| wrap("lock", path, error))?, path)
     }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let opened = self.change(OpKind::Lock, path, None, |tree| Ok((tree.open(path)?.0, None)));
+        self.locks.share(opened.map_err(|error| wrap("lock", path, error))?, path)
+    }
 }
 
 #[derive(Debug)]

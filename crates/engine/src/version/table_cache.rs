@@ -189,5 +189,5 @@ impl TableCache {
 
 fn out_of_handles(error: &io::Error) -> bool {
     // EMFILE and ENFILE have no stable kind in the standard library.
-    matches!(error.raw_os_error(), Some(23 | 24))
+    matches!(trommel_vfs::os_error(error), Some(23 | 24))
 }

@@ -102,29 +102,37 @@ fn a_lock_file_replaced_before_it_is_locked_is_opened_again() {
     let (_dir, path) = folder();
     let lock = path.join("LOCK");
     let mut opened = 0;
-    let held = lock_opened(&lock, || {
-        let file = open_lock(&lock)?;
-        opened += 1;
-        match opened {
-            1 => {
-                fs::write(path.join("fresh"), b"")?;
-                fs::rename(path.join("fresh"), &lock)?;
+    let held = lock_opened(
+        &lock,
+        || {
+            let file = open_lock(&lock)?;
+            opened += 1;
+            match opened {
+                1 => {
+                    fs::write(path.join("fresh"), b"")?;
+                    fs::rename(path.join("fresh"), &lock)?;
+                }
+                2 => fs::remove_file(&lock)?,
+                _ => {}
             }
-            2 => fs::remove_file(&lock)?,
-            _ => {}
-        }
-        Ok(file)
-    });
+            Ok(file)
+        },
+        File::try_lock,
+    );
     assert_eq!(opened, 3);
     let held = held.expect("the third was left in peace");
     let error = DiskVfs.lock(&lock).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     drop(held);
-    let held = lock_opened(&lock, || {
-        let file = open_lock(&lock)?;
-        fs::remove_file(&lock)?;
-        Ok(file)
-    });
+    let held = lock_opened(
+        &lock,
+        || {
+            let file = open_lock(&lock)?;
+            fs::remove_file(&lock)?;
+            Ok(file)
+        },
+        File::try_lock,
+    );
     assert_eq!(held.expect_err("this never ends").kind(), ErrorKind::WouldBlock);
 }
 

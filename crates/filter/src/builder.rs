@@ -10,6 +10,9 @@
 //! 2. [`FilterBuilder::finish`] plans the number of blocks and probes, sets the bits, computes the
 //!    exact expected rate, and writes everything as one checksummed block of bytes.
 //!
+//! So the memory beyond the filter itself peaks at 8 bytes a key, and for the paired kind 4 bytes a
+//! block more; once the hashes are dropped, the filter is there twice while it is written out.
+//!
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.
 

@@ -357,9 +357,9 @@ fn a_key_s_low_half_opens_one_block_only() {
     assert_eq!(opened::<OneSeed>(), 1.0);
 }
 
-/// The rate with one shared seed, over all of its 2^32 values on four pairs.
+/// The rate with one shared seed, over all of its 2^32 values on two pairs.
 #[test]
-#[ignore = "long: goes through 2^34 seeds"]
+#[ignore = "long: goes through 2^33 seeds"]
 fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
     let spec = FilterSpec::new(FilterKind::Paired, 40.0).unwrap();
     let plan = Plan::new(spec, 50_000);
@@ -368,7 +368,7 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
     paired::fill::<OneSeed>(&mut blocks, plan.probes, random.words(50_000).into_iter());
     let half = plan.probes as usize / 2;
     let mut hits = 0_u32;
-    for place in [0, 1000, 2000, 3000] {
+    for place in [0, 2000] {
         let primary = &blocks[place];
         let partner = &blocks[paired::partner::<OneSeed>(place, primary)];
         hits += (0..=u32::MAX)
@@ -379,7 +379,7 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
             })
             .count() as u32;
     }
-    let ratio = f64::from(hits) / 2_f64.powi(34) / spec.expected_fpr(50_000);
+    let ratio = f64::from(hits) / 2_f64.powi(33) / spec.expected_fpr(50_000);
     println!("one shared seed at 40 bits: {ratio:.2} of the expected rate");
     assert!(ratio > 1.5);
 }

@@ -12,13 +12,13 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::iter::range::{Bounds, DbCursor, Range};
-use crate::maintenance::VerifyReport;
 use crate::options::{Options, WriteOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::sync::lock;
+use crate::verify::VerifyReport;
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
 /// clone is dropped.

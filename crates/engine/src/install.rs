@@ -47,6 +47,11 @@ impl Manifest {
         self.writer.number()
     }
 
+    /// Its length, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
     /// The tables it names.
     pub(crate) fn version(&self) -> &Version {
         &self.state.version

@@ -59,6 +59,7 @@ mod snapshot;
 mod snapshots;
 mod stats;
 mod sync;
+mod verify;
 mod version;
 mod view;
 mod write;
@@ -68,7 +69,6 @@ pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use iter::range::{DbCursor, Range};
-pub use maintenance::VerifyReport;
 pub use options::{Compression, Durability, Options, ReadMode, WriteOptions};
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
@@ -77,6 +77,7 @@ pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, Slice};
 pub use trommel_filter::{FilterKind, FilterSpec};
 pub use trommel_vfs as vfs;
+pub use verify::VerifyReport;
 
 /// The README's example, compiled and run with the other examples.
 #[cfg(doctest)]

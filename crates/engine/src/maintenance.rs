@@ -1,121 +1,21 @@
-//! What an operator asks of a store: is it whole, a copy of it, how large is a part of it, and to
+//! What an operator asks of a store: a copy of it, how large a part of it is, other options, and to
 //! close it.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_base::Corruption;
-
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::install::create_manifest;
 use crate::iter::range::Bounds;
-use crate::log::reader::{LogImage, Verdict};
-use crate::log::{FileKind, read_whole};
-use crate::manifest::names;
 use crate::manifest::state::ManifestState;
 use crate::options::Options;
 use crate::sync::lock;
 use crate::version::TableFile;
 
-/// What [`Db::verify`](crate::Db::verify) read and found in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct VerifyReport {
-    /// Tables read.
-    pub tables: u64,
-    /// Logs and manifests read.
-    pub logs: u64,
-    /// Bytes read of all of them.
-    pub bytes: u64,
-    /// Entries of the tables.
-    pub entries: u64,
-    /// Distinct keys of the tables, each of which its table's filter let pass.
-    pub keys: u64,
-}
-
 impl Engine {
-    /// Reads every byte of every file, checks every checksum, every order, and every key against
-    /// its table's filter.
-    pub(crate) fn verify(&self) -> Result<VerifyReport> {
-        self.check_open()?;
-        let version = self.version();
-        let mut report = VerifyReport::default();
-        for (_, file) in version.tables() {
-            self.verify_table(file, &mut report)?;
-        }
-        if self.options.load().read_only {
-            self.verify_logs(&mut report)?;
-        } else {
-            // Nothing is appended meanwhile.
-            self.exclusively(|_| {
-                let _manifest = lock(&self.manifest);
-                self.verify_logs(&mut report)
-            })?;
-        }
-        Ok(report)
-    }
-
-    fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
-        let path = table_path(&self.dir, file.number);
-        let table = Arc::clone(&*self.tables.reader(file)?);
-        let verified = table.verify()?;
-        let said = table.properties();
-        let agrees = said.entries == file.entries
-            && said.keys == file.keys
-            && *said.smallest == *file.smallest
-            && *said.largest == *file.largest
-            && said.max_seqno == file.max_seqno;
-        if !agrees {
-            let what = "its properties are not those that the manifest states";
-            return Err(Corruption::new(&path, 0, what).into());
-        }
-        if let Some((_, why)) =
-            self.tables.unusable_filters().into_iter().find(|(number, _)| *number == file.number)
-        {
-            return Err(Corruption::new(&path, 0, format!("its filter is unusable: {why}")).into());
-        }
-        report.tables += 1;
-        report.bytes += verified.bytes;
-        report.entries += verified.entries;
-        report.keys += verified.keys;
-        Ok(())
-    }
-
-    fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
-        let listing =
-            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
-        let oldest = self.view.load().memtables().map(|m| m.log_number).min().unwrap_or(0);
-        for entry in listing {
-            let (kind, number) = match names::Numbered::parse(&entry.name) {
-                Some(names::Numbered::Log(number)) if number >= oldest => (FileKind::Log, number),
-                Some(names::Numbered::Manifest(number)) if self.is_current(number) => {
-                    (FileKind::Manifest, number)
-                }
-                _ => continue,
-            };
-            let path = self.dir.join(&entry.name);
-            let bytes = read_whole(&*self.vfs, &path)?;
-            report.bytes += bytes.len() as u64;
-            report.logs += 1;
-            let image = LogImage::decode(bytes, &path, kind, number)?;
-            if let Verdict::Damaged(damage) = &image.summary().verdict {
-                return Err(damage.clone().into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether this is the manifest in force. Called with the manifest locked, or read-only.
-    fn is_current(&self, number: u64) -> bool {
-        let path = self.dir.join(names::CURRENT);
-        self.vfs
-            .read(&path, 1024)
-            .is_ok_and(|bytes| crate::manifest::current::parse(&bytes) == Some(number))
-    }
-
     /// Makes `dir`, which must not exist, a store that holds what this one holds now. Tables are
     /// hard links, so it costs next to nothing while both stores are on one file system.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {

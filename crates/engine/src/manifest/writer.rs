@@ -74,6 +74,11 @@ impl ManifestWriter {
         self.log.bytes() > ROLL_BYTES.max(2 * self.snapshot_bytes)
     }
 
+    /// Its length, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
     /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.number

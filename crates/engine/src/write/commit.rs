@@ -30,6 +30,11 @@ impl Leader {
         Self { log: None, last_seqno, pace: Pace::default() }
     }
 
+    /// The log of the active memtable; none where the store keeps no log.
+    pub(crate) fn log(&self) -> Option<&LogWriter> {
+        self.log.as_ref()
+    }
+
     /// Takes up what recovery has found and made.
     pub(crate) fn start(&mut self, log: Option<LogWriter>, last_seqno: SeqNo) {
         (self.log, self.last_seqno) = (log, last_seqno);

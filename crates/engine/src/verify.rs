@@ -1,0 +1,174 @@
+//! Reading every byte of every file of a store.
+//!
+//! 1. Each table: every block's checksum, the order of its entries, its properties against the
+//!    manifest, and each of its keys against its filter.
+//! 2. `CURRENT`, the manifest, and the logs that are still needed: every record. On a live store
+//!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
+//!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
+//!    writes have failed, an incomplete end is what opening it reports, and no error here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trommel_base::Corruption;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::files::{log_path, table_path};
+use crate::install::Manifest;
+use crate::log::reader::{LogImage, Verdict};
+use crate::log::{FileKind, read_whole};
+use crate::manifest::current::{self, Current};
+use crate::manifest::names::{self, Numbered};
+use crate::sync::lock;
+use crate::version::TableFile;
+use crate::write::Leader;
+
+/// What [`Db::verify`](crate::Db::verify) read and found in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Tables read.
+    pub tables: u64,
+    /// Logs and manifests read.
+    pub logs: u64,
+    /// Bytes read of all of them.
+    pub bytes: u64,
+    /// Entries of the tables.
+    pub entries: u64,
+    /// Distinct keys of the tables, each of which its table's filter let pass.
+    pub keys: u64,
+}
+
+/// How a log or manifest may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With an end marker: it was rotated out.
+    Marker,
+    /// After this many bytes, at the end of a record: it is being written.
+    At(u64),
+    /// In any way that a crash explains.
+    Any,
+}
+
+/// A log or manifest to be read.
+struct Needed {
+    path: PathBuf,
+    kind: FileKind,
+    number: u64,
+    end: End,
+}
+
+impl Engine {
+    /// Reads every byte of every file, checks every checksum, every order, and every key against
+    /// its table's filter.
+    pub(crate) fn verify(&self) -> Result<VerifyReport> {
+        self.check_open()?;
+        let version = self.version();
+        let mut report = VerifyReport::default();
+        for (_, file) in version.tables() {
+            self.verify_table(file, &mut report)?;
+        }
+        if self.options.load().read_only || self.poisoned().is_some() {
+            self.verify_logs(self.logs_at_rest()?, &mut report)?;
+        } else {
+            // Nothing is appended meanwhile.
+            self.exclusively(|leader| {
+                let manifest = lock(&self.manifest);
+                let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
+                self.verify_logs(self.logs_in_use(leader, bytes)?, &mut report)
+            })?;
+        }
+        Ok(report)
+    }
+
+    fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
+        let path = table_path(&self.dir, file.number);
+        let table = Arc::clone(&*self.tables.reader(file)?);
+        let verified = table.verify()?;
+        let said = table.properties();
+        let agrees = said.entries == file.entries
+            && said.keys == file.keys
+            && *said.smallest == *file.smallest
+            && *said.largest == *file.largest
+            && said.max_seqno == file.max_seqno;
+        if !agrees {
+            let what = "its properties are not those that the manifest states";
+            return Err(Corruption::new(&path, 0, what).into());
+        }
+        let unusable = self.tables.unusable_filters();
+        if let Some((_, why)) = unusable.iter().find(|(number, _)| *number == file.number) {
+            return Err(Corruption::new(&path, 0, format!("its filter is unusable: {why}")).into());
+        }
+        report.tables += 1;
+        report.bytes += verified.bytes;
+        report.entries += verified.entries;
+        report.keys += verified.keys;
+        Ok(())
+    }
+
+    /// The manifest in force, by `CURRENT`, which is checked on the way.
+    fn current_manifest(&self, end: End) -> Result<Needed> {
+        let listing =
+            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
+        let Current::Manifest(number) = current::find(&*self.vfs, &self.dir, &listing)? else {
+            let path = self.dir.join(names::CURRENT);
+            return Err(Corruption::new(&path, 0, "the file is missing").into());
+        };
+        let path = self.dir.join(names::manifest(number));
+        Ok(Needed { path, kind: FileKind::Manifest, number, end })
+    }
+
+    /// The files of a store that is being written, and what their writers know of them.
+    fn logs_in_use(&self, leader: &Leader, manifest_bytes: u64) -> Result<Vec<Needed>> {
+        let mut needed = vec![self.current_manifest(End::At(manifest_bytes))?];
+        let Some(log) = leader.log() else { return Ok(needed) };
+        let view = self.view.load();
+        let log_file = |number, end| {
+            let path = log_path(&self.dir, number);
+            Needed { path, kind: FileKind::Log, number, end }
+        };
+        needed.push(log_file(view.active.log_number, End::At(log.bytes())));
+        needed.extend(view.frozen.iter().map(|frozen| log_file(frozen.log_number, End::Marker)));
+        Ok(needed)
+    }
+
+    /// The files of a store that nobody writes.
+    fn logs_at_rest(&self) -> Result<Vec<Needed>> {
+        let mut needed = vec![self.current_manifest(End::Any)?];
+        let oldest = self.view.load().memtables().map(|m| m.log_number).min().unwrap_or(0);
+        let listing =
+            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
+        for entry in listing {
+            if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
+                && oldest != 0
+                && number >= oldest
+            {
+                let path = log_path(&self.dir, number);
+                needed.push(Needed { path, kind: FileKind::Log, number, end: End::Any });
+            }
+        }
+        Ok(needed)
+    }
+
+    fn verify_logs(&self, needed: Vec<Needed>, report: &mut VerifyReport) -> Result<()> {
+        for Needed { path, kind, number, end } in needed {
+            let bytes = read_whole(&*self.vfs, &path)?;
+            let length = bytes.len() as u64;
+            report.bytes += length;
+            report.logs += 1;
+            let image = LogImage::decode(bytes, &path, kind, number)?;
+            let what = match (&image.summary().verdict, end) {
+                (Verdict::Damaged(damage), _) => return Err(damage.clone().into()),
+                (_, End::Any) | (Verdict::Ended { .. }, End::Marker) => continue,
+                (Verdict::Clean, End::At(written)) if written == length => continue,
+                (_, End::Marker) => "it has lost its end marker".to_owned(),
+                (_, End::At(written)) => {
+                    format!("{written} bytes were written, and it does not end there")
+                }
+            };
+            return Err(Corruption::new(&path, length, what).into());
+        }
+        Ok(())
+    }
+}

@@ -107,6 +107,8 @@ pub struct TableBuilder {
     block: BlockBuilder,
     index: IndexBuilder,
     filter: FilterBuilder,
+    /// Filter bits per key.
+    filter_bits: f64,
     last_key: Vec<u8>,
     last_seqno: SeqNo,
     last_hash: u64,
@@ -137,6 +139,7 @@ impl TableBuilder {
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             filter: options.filter.builder(),
+            filter_bits: options.filter.bits_per_key(),
             last_key: Vec::new(),
             last_seqno: 0,
             last_hash: 0,
@@ -248,10 +251,11 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// About how long the file would be if it were finished now, in bytes.
+    /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
+    /// after every entry.
     pub fn estimated_bytes(&self) -> u64 {
-        let meta = self.index.estimated_bytes() as u64
-            + self.options.filter.expected_bytes(self.properties.keys);
+        let filter = self.properties.keys as f64 * self.filter_bits / 8.0;
+        let meta = self.index.estimated_bytes() as u64 + filter as u64;
         self.written + self.out.len() as u64 + meta
     }
 

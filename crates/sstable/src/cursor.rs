@@ -238,8 +238,6 @@ impl TableCursor {
     #[cold]
     fn fail(&mut self, fault: Fault) -> Error {
         self.valid = false;
-        // The key may be half put together.
-        self.group = NO_GROUP;
         fault.at(&self.table.source.path, self.handle.offset)
     }
 

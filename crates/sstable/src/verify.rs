@@ -50,8 +50,7 @@ impl Table {
         let properties = self.stored_properties(&footer)?;
         let filter = self.stored_filter(&footer)?;
         let index = self.stored_index(&footer)?;
-        let mut walk = Walk { table: self, filter, facts: Properties::default(), last: None };
-        walk.facts.min_seqno = MAX_SEQNO;
+        let mut walk = Walk::new(self, filter);
         let mut end = 0;
         for i in 0..index.leaf_count() {
             let leaf;
@@ -107,11 +106,18 @@ struct Walk<'a> {
     table: &'a Table,
     filter: Option<Filter>,
     facts: Properties,
-    /// The last entry, and whether its block ended with it.
+    /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
+    /// The separator of the last block.
+    separator: Option<Vec<u8>>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(table: &'a Table, filter: Option<Filter>) -> Self {
+        let facts = Properties { min_seqno: MAX_SEQNO, ..Properties::default() };
+        Self { table, filter, facts, last: None, separator: None }
+    }
+
     fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
         let two_levels = self.table.footer.has_two_levels();
         let last = leaf.len().checked_sub(1).map(|last| leaf.separator(last));
@@ -160,9 +166,9 @@ impl Walk<'_> {
         // straddle the two blocks.
         let (prefix, suffix) = block.key(0)?;
         let first = [prefix, suffix].concat();
-        if let Some(before) = slot.checked_sub(1).map(|slot| leaf.separator(slot)) {
+        if let Some(before) = &self.separator {
             let straddles = self.last.as_ref().is_some_and(|(key, _)| *key == first);
-            let parted = if straddles { before == first } else { before < first };
+            let parted = if straddles { *before == first } else { *before < first };
             if !parted {
                 return Err(Fault::Damaged("a separator does not part two blocks"));
             }
@@ -170,15 +176,13 @@ impl Walk<'_> {
         for i in 0..block.count() {
             self.entry(&block, i)?;
         }
-        match &self.last {
-            Some((key, _)) if *key > leaf.separator(slot) => {
-                Err(Fault::Damaged("a separator is smaller than a key of its block"))
-            }
-            _ => {
-                self.facts.blocks += 1;
-                Ok(())
-            }
+        let separator = leaf.separator(slot);
+        if self.last.as_ref().is_some_and(|(key, _)| *key > separator) {
+            return Err(Fault::Damaged("a separator is smaller than a key of its block"));
         }
+        self.separator = Some(separator);
+        self.facts.blocks += 1;
+        Ok(())
     }
 
     fn entry(&mut self, block: &Block<'_>, i: usize) -> Result<(), Fault> {

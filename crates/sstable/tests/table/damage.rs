@@ -304,6 +304,40 @@ fn entries_out_of_order_are_found_by_verify_and_by_ordered_scans() {
     assert!(cursor.entry().is_none());
 }
 
+/// An index that sends a search to the wrong block would make a key vanish.
+#[test]
+fn verify_finds_separators_that_part_the_wrong_keys() {
+    let entries: Vec<Entry> =
+        (0..200).map(|i| put(format!("key{:04}", i * 7), i, b"some value")).collect();
+    let mut options = options(128, Compression::None, "none");
+    options.index_leaf_bytes = 128;
+    let table = InMemory::new(options, &entries);
+    let bytes = table.bytes();
+    let blocks = blocks_of(&bytes);
+    let place = |kind| blocks.iter().filter(move |block| block.2 == kind).map(|block| block.0);
+    let top = place(BlockKind::IndexTop).next().unwrap() + INDEX_HEADER_BYTES;
+    let leaf = place(BlockKind::IndexLeaf).nth(1).unwrap();
+    let leaf_count = usize::from(bytes[leaf]);
+    let last_of_leaf = leaf + INDEX_HEADER_BYTES + 8 * (leaf_count - 1);
+    // Words hold their first byte last: the first that is not padding is the separator's last.
+    let grow = |bytes: &mut Vec<u8>, word: usize| {
+        let last = (word..word + 8).find(|at| bytes[*at] != 0).unwrap();
+        bytes[last] += 1;
+    };
+    let mut too_small_in_top = bytes.clone();
+    too_small_in_top.copy_within(top..top + 8, top + 8);
+    let mut too_large_in_leaf = bytes.clone();
+    grow(&mut too_large_in_leaf, last_of_leaf);
+    let mut too_large_in_both = too_large_in_leaf.clone();
+    grow(&mut too_large_in_both, top + 8);
+    for mut changed in [too_small_in_top, too_large_in_leaf, too_large_in_both] {
+        assert_ne!(changed, bytes);
+        reseal(&mut changed, &blocks);
+        let table = InMemory::of_bytes(&changed).open().unwrap();
+        assert!(table.verify().is_err());
+    }
+}
+
 /// Must be refused by the number alone, before memory is taken for it.
 #[test]
 fn a_compressed_block_that_declares_too_much_is_refused() {

@@ -52,6 +52,9 @@ use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo};
 pub use arena::ArenaPool;
 use list::{EntryList, Position};
 
+/// Bytes of a common prefix that are made use of.
+const LONGEST_PREFIX: usize = 256;
+
 /// Sorted entries in memory, written and read by many threads at once.
 ///
 /// Dropping a full memtable frees its nodes one by one, some tens of milliseconds for 64 MiB; the
@@ -71,9 +74,11 @@ impl Memtable {
     /// Any key may be inserted, and every answer is the same as without. But the first 16 bytes
     /// behind the prefix, not the first 16 of the key, are what most comparisons look at, which
     /// makes inserts and gets up to twice as fast where many keys share their first bytes. The
-    /// [`Memtable::common_prefix`] of the memtable before is a good guess.
+    /// [`Memtable::common_prefix`] of the memtable before is a good guess. Of a long prefix the
+    /// first 256 bytes are used: it is memory that is held before there is a single entry.
     pub fn with_common_prefix(pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
-        Self { entries: EntryList::new(pool, prefix) }
+        let used = &prefix[..prefix.len().min(LONGEST_PREFIX)];
+        Self { entries: EntryList::new(pool, used) }
     }
 
     /// What all keys begin with: the bytes that the first and the last have in common at their

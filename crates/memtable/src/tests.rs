@@ -231,6 +231,20 @@ fn the_common_prefix_is_that_of_all_keys() {
 }
 
 #[test]
+fn a_giant_prefix_takes_no_memory_to_speak_of() {
+    let pool = ArenaPool::new(0);
+    let giant = vec![7; 60_000];
+    let memtable = Arc::new(Memtable::with_common_prefix(&pool, &giant));
+    assert!(memtable.memory_bytes() < 1024, "{} bytes", memtable.memory_bytes());
+    memtable.insert(&giant, 1, EntryKind::Put, b"whole");
+    memtable.insert(&giant[..256], 2, EntryKind::Put, b"as far as it is used");
+    memtable.insert(&giant[..255], 3, EntryKind::Put, b"shorter");
+    for (length, seqno) in [(60_000, 1), (256, 2), (255, 3)] {
+        assert_eq!(memtable.get(&giant[..length], 9).unwrap().seqno, seqno);
+    }
+}
+
+#[test]
 fn off_the_end_a_cursor_stays_there() {
     let memtable = memtable();
     let mut cursor = memtable.cursor();

@@ -42,7 +42,10 @@ impl Engine {
             self.check_writable()?;
             let options = self.options.load();
             let view = self.view.load();
-            let full = view.active.memtable.memory_bytes() as u64 >= self.memtable_limit(&options);
+            let active = &view.active.memtable;
+            // An empty memtable is never full: freezing it would make no room.
+            let full =
+                !active.is_empty() && active.memory_bytes() as u64 >= self.memtable_limit(&options);
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
                     drop(options);

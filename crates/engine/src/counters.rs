@@ -23,7 +23,8 @@ pub(crate) const KINDS: [FilterKind; 5] = [
     FilterKind::Ribbon,
 ];
 
-fn kind_index(kind: FilterKind) -> usize {
+/// The place of `kind` in [`KINDS`].
+pub(crate) fn kind_index(kind: FilterKind) -> usize {
     KINDS.iter().position(|known| *known == kind).unwrap_or(0)
 }
 
@@ -154,6 +155,19 @@ pub(crate) struct FilterTotals {
     pub(crate) false_positives: u64,
     pub(crate) true_positives: u64,
     pub(crate) expected: f64,
+}
+
+impl FilterTotals {
+    pub(crate) fn probes(&self) -> u64 {
+        self.negatives + self.false_positives + self.true_positives
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.negatives += other.negatives;
+        self.false_positives += other.false_positives;
+        self.true_positives += other.true_positives;
+        self.expected += other.expected;
+    }
 }
 
 /// All shards of one store.

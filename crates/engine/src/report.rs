@@ -4,14 +4,15 @@
 //! added up; dividing by the number of such probes gives the rate that theory predicts for just
 //! the probes that were made, however unequal the tables are.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use trommel_filter::FilterKind;
 
-use crate::counters::{FilterTotals, KINDS};
+use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
-use crate::version::{LEVELS, TableFile, Version};
+use crate::version::{TableFile, Version};
 
 /// The filters of one kind on one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,20 +67,23 @@ impl Engine {
     pub(crate) fn filter_report(&self) -> FilterReport {
         let version = self.version();
         let totals = self.counters.totals();
-        let mut levels = Vec::new();
+        let mut rows: BTreeMap<(usize, usize), Row> = BTreeMap::new();
         let mut runs = Vec::new();
-        for (physical, cells) in totals.filters.iter().enumerate().take(LEVELS) {
+        for (physical, cells) in totals.filters.iter().enumerate() {
             let held: Vec<Held> = version.levels[physical].iter().map(|t| self.held(t)).collect();
-            for (kind, cell) in KINDS.iter().zip(cells) {
-                let held: Vec<&Held> = held.iter().filter(|held| held.kind == *kind).collect();
-                if held.is_empty() && cell.probes() == 0 {
-                    continue;
-                }
-                let level = logical_level(&version, physical).0;
-                levels.push(filter_level(level, *kind, &held, cell));
-            }
             runs.extend(runs_of(&version, physical, &held));
+            // A level that has lost its data shares its number with the one that took its place,
+            // so what was counted for it joins that one's row.
+            let level = logical_level(&version, physical).0;
+            for held in held {
+                rows.entry((level, kind_index(held.kind))).or_default().held.push(held);
+            }
+            for (kind, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.probes() > 0) {
+                rows.entry((level, kind)).or_default().totals.add(cell);
+            }
         }
+        let levels: Vec<FilterLevel> =
+            rows.iter().map(|((level, kind), row)| row.report(*level, KINDS[*kind])).collect();
         FilterReport {
             filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
             levels,
@@ -120,10 +124,11 @@ struct Held {
     rate: f64,
 }
 
-impl FilterTotals {
-    fn probes(&self) -> u64 {
-        self.negatives + self.false_positives + self.true_positives
-    }
+/// One row of the report: the tables of one kind on one level, and what their filters did.
+#[derive(Default)]
+struct Row {
+    held: Vec<Held>,
+    totals: FilterTotals,
 }
 
 /// The runs that a missing key meets: each table of level 0 is one, each deeper level is one.
@@ -138,34 +143,32 @@ fn runs_of(version: &Version, level: usize, held: &[Held]) -> Vec<trommel_tuning
     vec![trommel_tuning::Run { tables: held.iter().map(table).collect() }]
 }
 
-fn filter_level(
-    level: usize,
-    kind: FilterKind,
-    held: &[&Held],
-    totals: &FilterTotals,
-) -> FilterLevel {
-    let keys: u64 = held.iter().map(|held| held.keys).sum();
-    let per_key = |value: fn(&Held) -> f64| {
-        let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
-        if keys == 0 { 0.0 } else { sum / keys as f64 }
-    };
-    let absent = totals.negatives + totals.false_positives;
-    FilterLevel {
-        level,
-        kind,
-        tables: held.len() as u64,
-        keys,
-        bits_asked: (kind != FilterKind::None).then(|| per_key(|held| held.bits_asked)),
-        bits_stored: per_key(|held| held.bits_stored),
-        filter_bytes: held.iter().map(|held| held.bytes).sum(),
-        probes: totals.probes(),
-        negatives: totals.negatives,
-        false_positives: totals.false_positives,
-        true_positives: totals.true_positives,
-        measured_rate: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
-        interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
-        expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
-        reads_saved: totals.negatives,
+impl Row {
+    fn report(&self, level: usize, kind: FilterKind) -> FilterLevel {
+        let Self { held, totals } = self;
+        let keys: u64 = held.iter().map(|held| held.keys).sum();
+        let per_key = |value: fn(&Held) -> f64| {
+            let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
+            if keys == 0 { 0.0 } else { sum / keys as f64 }
+        };
+        let absent = totals.negatives + totals.false_positives;
+        FilterLevel {
+            level,
+            kind,
+            tables: held.len() as u64,
+            keys,
+            bits_asked: (kind != FilterKind::None).then(|| per_key(|held| held.bits_asked)),
+            bits_stored: per_key(|held| held.bits_stored),
+            filter_bytes: held.iter().map(|held| held.bytes).sum(),
+            probes: totals.probes(),
+            negatives: totals.negatives,
+            false_positives: totals.false_positives,
+            true_positives: totals.true_positives,
+            measured_rate: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
+            interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
+            expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
+            reads_saved: totals.negatives,
+        }
     }
 }
 

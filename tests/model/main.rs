@@ -1,0 +1,25 @@
+//! The store against a model, under threads, and its filter report against theory.
+//!
+//! * [`sequences`]: random operations, compared one by one with a `BTreeMap`.
+//! * [`threads`]: what writers and readers on real threads may see of each other.
+//! * [`report`]: what the filter report says, against what was asked and against theory.
+//!
+//! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
+//! times as long (1 is the size for every change; 20 takes about an hour).
+
+#![allow(clippy::print_stdout, reason = "a failure prints how to play it again")]
+
+mod config;
+mod keys;
+mod regressions;
+mod rng;
+mod runner;
+mod sequences;
+mod walks;
+mod world;
+
+/// How many times as long as usual the tests run.
+pub(crate) fn scale() -> u64 {
+    let scale = std::env::var("TROMMEL_SCALE").ok();
+    scale.map_or(1, |text| text.parse().expect("TROMMEL_SCALE is a whole number"))
+}

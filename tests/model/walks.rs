@@ -1,0 +1,222 @@
+//! Iterators and cursors of the store, each moved together with its model.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::rc::Rc;
+
+use trommel::{Db, DbCursor, Range, Slice, Snapshot};
+
+use crate::keys::{Bytes, KeyBounds, KeySpace, is_empty, show};
+use crate::rng::Rng;
+
+pub(crate) type Model = BTreeMap<Bytes, Bytes>;
+/// What went wrong, in words.
+pub(crate) type Check<T = ()> = Result<T, String>;
+
+/// The store as it is now, or as a snapshot has it.
+#[derive(Clone, Copy)]
+pub(crate) enum Reader<'a> {
+    Live(&'a Db),
+    Past(&'a Snapshot),
+}
+
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        impl Reader<'_> {
+            $(pub(crate) fn $name(self, $($argument: $type),*) -> $result {
+                match self {
+                    Self::Live(db) => db.$name($($argument),*),
+                    Self::Past(snapshot) => snapshot.$name($($argument),*),
+                }
+            })*
+        }
+    };
+}
+
+forward! {
+    get(key: &[u8]) -> trommel::Result<Option<Slice>>;
+    contains_key(key: &[u8]) -> trommel::Result<bool>;
+    multi_get(keys: &[Bytes]) -> trommel::Result<Vec<Option<Slice>>>;
+    iter() -> Range;
+    range(bounds: KeyBounds) -> Range;
+    prefix(prefix: &[u8]) -> Range;
+    cursor() -> trommel::Result<DbCursor>;
+}
+
+/// Says where and why the store refused.
+pub(crate) fn ok<T>(what: &str, outcome: trommel::Result<T>) -> Check<T> {
+    outcome.map_err(|error| format!("{what}: {error}"))
+}
+
+fn show_entry(entry: Option<(&[u8], &[u8])>) -> String {
+    entry.map_or("nothing".into(), |(key, value)| format!("{} = {}", show(key), show(value)))
+}
+
+fn same(what: &str, real: Option<(&[u8], &[u8])>, model: Option<(&[u8], &[u8])>) -> Check {
+    if real == model {
+        return Ok(());
+    }
+    Err(format!("{what}: got {}, should be {}", show_entry(real), show_entry(model)))
+}
+
+/// A range that is walked from both ends, and what it has yet to yield.
+pub(crate) struct RangeWalk {
+    real: Range,
+    rest: VecDeque<(Bytes, Bytes)>,
+    /// Of eight steps, how many are taken from the back.
+    back: usize,
+}
+
+impl RangeWalk {
+    /// A range of one of three kinds, walked forward, backward or from both ends.
+    pub(crate) fn begin(reader: Reader<'_>, model: &Model, keys: &KeySpace, rng: &mut Rng) -> Self {
+        let entry = |(key, value): (&Bytes, &Bytes)| (Rc::clone(key), Rc::clone(value));
+        let (real, rest) = match rng.below(6) {
+            0 => (reader.iter(), model.iter().map(entry).collect()),
+            1 | 2 => {
+                let prefix = keys.prefix(rng);
+                let from = model.range((Included(Rc::clone(&prefix)), Unbounded));
+                let inside = from.take_while(|(key, _)| key.starts_with(&prefix));
+                (reader.prefix(&prefix), inside.map(entry).collect())
+            }
+            _ => {
+                let bounds = keys.bounds(rng);
+                let inside = (!is_empty(&bounds)).then(|| model.range(bounds.clone()));
+                (reader.range(bounds), inside.into_iter().flatten().map(entry).collect())
+            }
+        };
+        Self { real, rest, back: *rng.pick(&[0, 0, 8, 8, 4, 1, 7]) }
+    }
+
+    /// Takes up to `steps` steps; at the end, looks that it stays the end from both sides.
+    pub(crate) fn walk(&mut self, steps: usize, rng: &mut Rng) -> Check {
+        for _ in 0..steps {
+            let from_back = rng.below(8) < self.back;
+            if !self.step(from_back)? {
+                self.step(!from_back)?;
+                self.step(from_back)?;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// One step; false at the end.
+    fn step(&mut self, from_back: bool) -> Check<bool> {
+        let (what, real, model) = if from_back {
+            ("next_back", self.real.next_back(), self.rest.pop_back())
+        } else {
+            ("next", self.real.next(), self.rest.pop_front())
+        };
+        let real = ok(what, real.transpose())?;
+        let real = real.as_ref().map(|(key, value)| (&**key, &**value));
+        same(what, real, model.as_ref().map(|(key, value)| (&**key, &**value)))?;
+        Ok(real.is_some())
+    }
+}
+
+/// A cursor that is sent here and there, and where it should stand.
+pub(crate) struct CursorWalk {
+    real: DbCursor,
+    model: Rc<Model>,
+    at: Option<Bytes>,
+}
+
+impl CursorWalk {
+    pub(crate) fn begin(reader: Reader<'_>, model: &Rc<Model>) -> Check<Self> {
+        let real = ok("cursor", reader.cursor())?;
+        let walk = Self { real, model: Rc::clone(model), at: None };
+        walk.look("a new cursor")?;
+        Ok(walk)
+    }
+
+    /// Makes `moves` moves. Steps mostly go on in the direction of the last one.
+    pub(crate) fn walk(&mut self, moves: usize, keys: &KeySpace, rng: &mut Rng) -> Check {
+        let mut forward = rng.once_in(2);
+        for _ in 0..moves {
+            if rng.once_in(5) {
+                forward = !forward;
+            }
+            match (rng.below(12), forward) {
+                (0, _) => self.jump(rng)?,
+                (1..=3, true) => self.seek(&keys.any(rng))?,
+                (1..=3, false) => self.seek_for_prev(&keys.any(rng))?,
+                (_, true) => self.next()?,
+                (_, false) => self.prev()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn jump(&mut self, rng: &mut Rng) -> Check {
+        if rng.once_in(2) {
+            ok("seek_to_first", self.real.seek_to_first())?;
+            self.at = self.model.keys().next().cloned();
+            return self.look("seek_to_first");
+        }
+        ok("seek_to_last", self.real.seek_to_last())?;
+        self.at = self.model.keys().next_back().cloned();
+        self.look("seek_to_last")
+    }
+
+    fn seek(&mut self, key: &Bytes) -> Check {
+        ok("seek", self.real.seek(key))?;
+        self.at = self.model.range((Included(Rc::clone(key)), Unbounded)).next().map(first);
+        self.look("seek").map_err(|fault| format!("{fault} (seeking {})", show(key)))
+    }
+
+    fn seek_for_prev(&mut self, key: &Bytes) -> Check {
+        ok("seek_for_prev", self.real.seek_for_prev(key))?;
+        self.at = self.model.range((Unbounded, Included(Rc::clone(key)))).next_back().map(first);
+        self.look("seek_for_prev").map_err(|fault| format!("{fault} (seeking {})", show(key)))
+    }
+
+    fn next(&mut self) -> Check {
+        ok("cursor next", self.real.next())?;
+        let Some(at) = self.at.take() else { return self.look("next off the end") };
+        self.at = self.model.range((Excluded(at), Unbounded)).next().map(first);
+        self.look("cursor next")
+    }
+
+    fn prev(&mut self) -> Check {
+        ok("cursor prev", self.real.prev())?;
+        let Some(at) = self.at.take() else { return self.look("prev off the end") };
+        self.at = self.model.range((Unbounded, Excluded(at))).next_back().map(first);
+        self.look("cursor prev")
+    }
+
+    fn look(&self, what: &str) -> Check {
+        if self.real.valid() != self.at.is_some() {
+            return Err(format!("{what}: valid() is {}", self.real.valid()));
+        }
+        let value = self.real.value();
+        let real = self.real.key().map(|key| (key, value.as_deref().unwrap_or_default()));
+        let model = self.at.as_ref().map(|key| (&**key, &*self.model[key]));
+        same(what, real, model)
+    }
+}
+
+fn first((key, _): (&Bytes, &Bytes)) -> Bytes {
+    Rc::clone(key)
+}
+
+/// Compares every entry, in both directions.
+pub(crate) fn compare_all(reader: Reader<'_>, model: &Model) -> Check {
+    let mut real = reader.iter();
+    for (key, value) in model {
+        let entry = ok("a full scan", real.next().transpose())?;
+        let entry = entry.as_ref().map(|(key, value)| (&**key, &**value));
+        same("a full scan", entry, Some((key, value)))?;
+    }
+    same("the end of a full scan", ok("scan", real.next().transpose())?.as_ref().map(pair), None)?;
+    let mut real = reader.iter().rev();
+    for (key, value) in model.iter().rev() {
+        let entry = ok("a full scan backward", real.next().transpose())?;
+        same("a full scan backward", entry.as_ref().map(pair), Some((key, value)))?;
+    }
+    same("the start of a full scan", ok("scan", real.next().transpose())?.as_ref().map(pair), None)
+}
+
+fn pair((key, value): &(Slice, Slice)) -> (&[u8], &[u8]) {
+    (key, value)
+}

@@ -1,0 +1,616 @@
+//! A store and its model, and every operation done to both.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use trommel::vfs::{DiskVfs, MemoryVfs, Vfs};
+use trommel::{Db, Error, ErrorKind, Options, Snapshot, WriteBatch};
+
+use crate::config::{FILTERS, Home, live_options, options};
+use crate::keys::{Bytes, KeySpace, show};
+use crate::rng::Rng;
+use crate::walks::{Check, CursorWalk, Model, RangeWalk, Reader, compare_all, ok};
+
+/// What can be done; each picks its details from a seed of its own, so that leaving out some
+/// operations changes nothing about the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Put,
+    Delete,
+    Batch,
+    InsertIfAbsent,
+    CompareAndSet,
+    Get,
+    ContainsKey,
+    MultiGet,
+    WalkRange,
+    WalkCursor,
+    HoldRange,
+    HoldCursor,
+    WalkHeld,
+    LetGo,
+    TakeSnapshot,
+    DropSnapshot,
+    Flush,
+    Sync,
+    CompactRange,
+    WaitIdle,
+    SetOptions,
+    SetFilters,
+    Pause,
+    Resume,
+    Checkpoint,
+    Verify,
+    Stats,
+    BadInput,
+    ApproximateBytes,
+    CompareAll,
+    Reopen,
+}
+
+/// What a sequence made the store do, over all its openings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    pub(crate) operations: u64,
+    pub(crate) flushes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) moves: u64,
+    pub(crate) reopens: u64,
+    pub(crate) deepest: usize,
+}
+
+impl Work {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.moves += other.moves;
+        self.reopens += other.reopens;
+        self.deepest = self.deepest.max(other.deepest);
+    }
+}
+
+enum Held {
+    Range(Box<RangeWalk>),
+    Cursor(Box<CursorWalk>),
+}
+
+/// A store, its model, and what is held of both.
+pub(crate) struct World {
+    db: Option<Db>,
+    model: Rc<Model>,
+    keys: KeySpace,
+    home: Home,
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    snapshots: Vec<(Snapshot, Rc<Model>)>,
+    held: Vec<Held>,
+    pauses: usize,
+    /// Lookups since the store was opened or its counters were reset, and how many found a value.
+    gets: u64,
+    found: u64,
+    checkpoints: u64,
+    pub(crate) work: Work,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, home: Home) -> Check<Self> {
+        let mut rng = Rng::new(seed);
+        let temporary = home.on_disk.then(|| tempfile::tempdir().expect("a temporary directory"));
+        let vfs: Arc<dyn Vfs> =
+            if home.on_disk { Arc::new(DiskVfs) } else { Arc::new(MemoryVfs::new()) };
+        let root = temporary.as_ref().map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
+        let block_bytes = rng.within(64, 512);
+        let mut world = Self {
+            db: None,
+            model: Rc::default(),
+            keys: KeySpace::new(&mut rng, block_bytes),
+            home,
+            vfs,
+            dir: root.join("store"),
+            snapshots: Vec::new(),
+            held: Vec::new(),
+            pauses: 0,
+            gets: 0,
+            found: 0,
+            checkpoints: 0,
+            work: Work::default(),
+            _temporary: temporary,
+        };
+        world.open(&mut rng)?;
+        Ok(world)
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("the store is open between operations")
+    }
+
+    fn model(&mut self) -> &mut Model {
+        Rc::make_mut(&mut self.model)
+    }
+
+    pub(crate) fn apply(&mut self, kind: Kind, seed: u64) -> Check {
+        let rng = &mut Rng::new(seed);
+        self.work.operations += 1;
+        match kind {
+            Kind::Put => self.put(rng),
+            Kind::Delete => self.delete(rng),
+            Kind::Batch => self.batch(rng),
+            Kind::InsertIfAbsent => self.insert_if_absent(rng),
+            Kind::CompareAndSet => self.compare_and_set(rng),
+            Kind::Get => self.get(rng),
+            Kind::ContainsKey => self.contains_key(rng),
+            Kind::MultiGet => self.multi_get(rng),
+            Kind::WalkRange => {
+                let (reader, model) = self.reader(rng);
+                let steps = *rng.pick(&[3, 20, 100, 5000]);
+                RangeWalk::begin(reader, model, &self.keys, rng).walk(steps, rng)
+            }
+            Kind::WalkCursor => {
+                let (reader, model) = self.reader(rng);
+                CursorWalk::begin(reader, model)?.walk(30, &self.keys, rng)
+            }
+            Kind::HoldRange | Kind::HoldCursor => self.hold(kind, rng),
+            Kind::WalkHeld => self.walk_held(rng),
+            Kind::LetGo => {
+                if !self.held.is_empty() {
+                    self.held.swap_remove(rng.below(self.held.len()));
+                }
+                Ok(())
+            }
+            Kind::TakeSnapshot => {
+                if self.snapshots.len() < 5 {
+                    self.snapshots.push((self.db().snapshot(), Rc::clone(&self.model)));
+                }
+                Ok(())
+            }
+            Kind::DropSnapshot => self.drop_snapshot(rng),
+            _ => self.maintain(kind, rng),
+        }
+    }
+
+    fn maintain(&mut self, kind: Kind, rng: &mut Rng) -> Check {
+        match kind {
+            Kind::Flush => ok("flush", self.db().flush()),
+            Kind::Sync => ok("sync", self.db().sync()),
+            Kind::CompactRange => self.compact_range(rng),
+            Kind::WaitIdle => ok("wait_idle", self.db().wait_idle()),
+            Kind::SetOptions => {
+                ok("set_options", self.db().set_options(|options| live_options(rng, options)))
+            }
+            Kind::SetFilters => {
+                let policy = rng.pick(&FILTERS).parse().expect("the policies are well formed");
+                ok("set_filters", self.db().set_filters(policy))
+            }
+            Kind::Pause => {
+                if self.pauses < 2 {
+                    ok("pause_compaction", self.db().pause_compaction())?;
+                    self.pauses += 1;
+                }
+                Ok(())
+            }
+            Kind::Resume => {
+                self.resume_all();
+                Ok(())
+            }
+            Kind::Checkpoint => self.checkpoint(rng),
+            Kind::Verify => ok("verify", self.db().verify()).map(|_| ()),
+            Kind::Stats => self.check_stats(rng),
+            Kind::BadInput => self.bad_input(rng),
+            Kind::ApproximateBytes => {
+                let bounds = self.keys.bounds(rng);
+                let all = ok("approximate_bytes", self.db().approximate_bytes::<Bytes>(..))?;
+                let part = ok("approximate_bytes", self.db().approximate_bytes(bounds))?;
+                // A compaction in between may shrink the whole, never the order of magnitude.
+                let sane = part <= all * 8 + (1 << 20);
+                if sane { Ok(()) } else { Err(format!("a part has {part} bytes, all have {all}")) }
+            }
+            Kind::CompareAll => {
+                let (reader, model) = self.reader(rng);
+                compare_all(reader, model)
+            }
+            Kind::Reopen => self.reopen(rng),
+            _ => unreachable!("{kind:?} is no maintenance"),
+        }
+    }
+
+    /// Three times in four the live store, else a snapshot; with its model.
+    fn reader(&self, rng: &mut Rng) -> (Reader<'_>, &Rc<Model>) {
+        if self.snapshots.is_empty() || !rng.once_in(4) {
+            return (Reader::Live(self.db()), &self.model);
+        }
+        let (snapshot, model) = rng.pick(&self.snapshots);
+        (Reader::Past(snapshot), model)
+    }
+
+    fn put(&mut self, rng: &mut Rng) -> Check {
+        let (key, value) = (self.keys.own(rng), self.keys.value(rng));
+        ok("put", self.db().put(&key, &value))?;
+        self.model().insert(key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, rng: &mut Rng) -> Check {
+        let key = self.keys.any(rng);
+        ok("delete", self.db().delete(&key))?;
+        self.model().remove(&key);
+        Ok(())
+    }
+
+    fn batch(&mut self, rng: &mut Rng) -> Check {
+        let mut batch = WriteBatch::new();
+        for _ in 0..*rng.pick(&[0, 1, 2, 10, 10, 60]) {
+            let key = self.keys.own(rng);
+            if rng.once_in(3) {
+                batch.delete(&key);
+                self.model().remove(&key);
+            } else {
+                let value = self.keys.value(rng);
+                batch.put(&key, &value);
+                self.model().insert(key, value);
+            }
+        }
+        ok("write", self.db().write(batch))
+    }
+
+    fn insert_if_absent(&mut self, rng: &mut Rng) -> Check {
+        let (key, value) = (self.keys.own(rng), self.keys.value(rng));
+        let inserted = ok("insert_if_absent", self.db().insert_if_absent(&key, &value))?;
+        let absent = !self.model.contains_key(&key);
+        self.count_gets([!absent]);
+        if inserted != absent {
+            return Err(format!("insert_if_absent({}) said {inserted}", show(&key)));
+        }
+        if absent {
+            self.model().insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn compare_and_set(&mut self, rng: &mut Rng) -> Check {
+        let key = self.keys.own(rng);
+        let current = self.model.get(&key).cloned();
+        let expected = match rng.below(4) {
+            0 => None,
+            1 => Some(self.keys.value(rng)),
+            _ => current.clone(),
+        };
+        let new = (!rng.once_in(3)).then(|| self.keys.value(rng));
+        let set = self.db().compare_and_set(&key, expected.as_deref(), new.as_deref());
+        let set = ok("compare_and_set", set)?;
+        self.count_gets([current.is_some()]);
+        if set != (expected == current) {
+            return Err(format!("compare_and_set({}) said {set}", show(&key)));
+        }
+        match (set, new) {
+            (true, Some(value)) => drop(self.model().insert(key, value)),
+            (true, None) => drop(self.model().remove(&key)),
+            (false, _) => {}
+        }
+        Ok(())
+    }
+
+    fn count_gets(&mut self, found: impl IntoIterator<Item = bool>) {
+        for found in found {
+            self.gets += 1;
+            self.found += u64::from(found);
+        }
+    }
+
+    fn get(&mut self, rng: &mut Rng) -> Check {
+        let key = self.keys.any(rng);
+        let (reader, model) = self.reader(rng);
+        let (real, expected) = (ok("get", reader.get(&key))?, model.get(&key).cloned());
+        self.count_gets([expected.is_some()]);
+        same_value(&key, real.as_deref(), expected.as_deref())
+    }
+
+    fn contains_key(&mut self, rng: &mut Rng) -> Check {
+        let key = self.keys.any(rng);
+        let (reader, model) = self.reader(rng);
+        let real = ok("contains_key", reader.contains_key(&key))?;
+        let expected = model.contains_key(&key);
+        self.count_gets([expected]);
+        if real == expected { Ok(()) } else { Err(format!("contains_key({}): {real}", show(&key))) }
+    }
+
+    fn multi_get(&mut self, rng: &mut Rng) -> Check {
+        let count = *rng.pick(&[0, 1, 3, 20, 80]);
+        let keys: Vec<Bytes> = (0..count).map(|_| self.keys.any(rng)).collect();
+        let (reader, model) = self.reader(rng);
+        let real = ok("multi_get", reader.multi_get(&keys))?;
+        let expected: Vec<Option<Bytes>> = keys.iter().map(|key| model.get(key).cloned()).collect();
+        self.count_gets(expected.iter().map(Option::is_some));
+        if real.len() != count {
+            return Err(format!("multi_get of {count} keys gave {} answers", real.len()));
+        }
+        for ((key, real), expected) in keys.iter().zip(&real).zip(&expected) {
+            same_value(key, real.as_deref(), expected.as_deref())
+                .map_err(|fault| format!("multi_get of {count} keys: {fault}"))?;
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, kind: Kind, rng: &mut Rng) -> Check {
+        if self.held.len() >= 4 {
+            return Ok(());
+        }
+        let (reader, model) = self.reader(rng);
+        let held = if kind == Kind::HoldRange {
+            let mut walk = RangeWalk::begin(reader, model, &self.keys, rng);
+            let steps = rng.below(10);
+            walk.walk(steps, rng)?;
+            Held::Range(Box::new(walk))
+        } else {
+            let mut walk = CursorWalk::begin(reader, model)?;
+            let moves = rng.below(4);
+            walk.walk(moves, &self.keys, rng)?;
+            Held::Cursor(Box::new(walk))
+        };
+        self.held.push(held);
+        Ok(())
+    }
+
+    fn walk_held(&mut self, rng: &mut Rng) -> Check {
+        let count = self.held.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let moved = match &mut self.held[rng.below(count)] {
+            Held::Range(walk) => walk.walk(rng.within(1, 30), rng),
+            Held::Cursor(walk) => walk.walk(rng.within(1, 20), &self.keys, rng),
+        };
+        moved.map_err(|fault| format!("held: {fault}"))
+    }
+
+    fn drop_snapshot(&mut self, rng: &mut Rng) -> Check {
+        if self.snapshots.is_empty() {
+            return Ok(());
+        }
+        let (snapshot, model) = self.snapshots.swap_remove(rng.below(self.snapshots.len()));
+        // A clone keeps what the first handle gives back.
+        let second = snapshot.clone();
+        drop(snapshot);
+        compare_all(Reader::Past(&second), &model).map_err(|fault| format!("a snapshot: {fault}"))
+    }
+
+    fn resume_all(&mut self) {
+        for _ in 0..std::mem::take(&mut self.pauses) {
+            self.db().resume_compaction();
+        }
+    }
+
+    fn compact_range(&mut self, rng: &mut Rng) -> Check {
+        // While compactions rest it would wait for ever.
+        self.resume_all();
+        let bounds = self.keys.bounds(rng);
+        if rng.once_in(4) {
+            ok("compact_all", self.db().compact_all())
+        } else {
+            ok("compact_range", self.db().compact_range(bounds))
+        }
+    }
+
+    fn checkpoint(&mut self, rng: &mut Rng) -> Check {
+        self.checkpoints += 1;
+        let dir = self.dir.with_file_name(format!("checkpoint-{}", self.checkpoints));
+        ok("checkpoint", self.db().checkpoint(&dir))?;
+        let options = options(rng, self.home, &self.vfs);
+        let copy = if rng.once_in(2) {
+            let copy = ok("opening a checkpoint", Db::open(&dir, options))?;
+            // Writing to the copy must not reach the original.
+            ok("put into a checkpoint", copy.put(b"only in the copy", b"1"))?;
+            ok("delete in a checkpoint", copy.delete(b"only in the copy"))?;
+            ok("flush of a checkpoint", copy.flush())?;
+            copy
+        } else {
+            ok("opening a checkpoint", Db::open_read_only(&dir, options))?
+        };
+        compare_all(Reader::Live(&copy), &self.model)
+            .map_err(|fault| format!("a checkpoint: {fault}"))?;
+        ok("verify of a checkpoint", copy.verify())?;
+        ok("closing a checkpoint", copy.close())?;
+        for entry in self.vfs.list(&dir).map_err(|error| error.to_string())? {
+            self.vfs.remove(&dir.join(&entry.name)).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn check_stats(&mut self, rng: &mut Rng) -> Check {
+        let stats = self.db().stats();
+        if (stats.gets, stats.found) != (self.gets, self.found) {
+            return Err(format!(
+                "stats: {} gets and {} found, but {} were made and {} found",
+                stats.gets, stats.found, self.gets, self.found
+            ));
+        }
+        let levels: Vec<usize> = stats.levels.iter().map(|level| level.level).collect();
+        if !levels.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Err(format!("stats: the levels are {levels:?}"));
+        }
+        if !stats.unusable_filters.is_empty() {
+            return Err(format!("unusable filters: {:?}", stats.unusable_filters));
+        }
+        if stats.to_string().is_empty() {
+            return Err("stats print nothing".into());
+        }
+        self.check_report()?;
+        if rng.once_in(3) {
+            self.db().reset_stats();
+            (self.gets, self.found) = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn check_report(&self) -> Check {
+        let report = self.db().filter_report();
+        let order: Vec<(usize, String)> =
+            report.levels.iter().map(|level| (level.level, format!("{:?}", level.kind))).collect();
+        if !order.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0] != pair[1]) {
+            return Err(format!("the report's rows are {order:?}"));
+        }
+        for row in &report.levels {
+            let sum = row.negatives + row.false_positives + row.true_positives;
+            if row.probes != sum || row.reads_saved != row.negatives {
+                return Err(format!("the report does not add up: {row:?}"));
+            }
+        }
+        let wasted = report.expected_wasted_reads_per_miss;
+        if !wasted.is_finite() || wasted < 0.0 {
+            return Err(format!("a missing key is said to waste {wasted} reads"));
+        }
+        Ok(())
+    }
+
+    /// What is refused must change nothing.
+    fn bad_input(&mut self, rng: &mut Rng) -> Check {
+        let (key, value) = (self.keys.own(rng), self.keys.value(rng));
+        let too_long = vec![7; 65_536];
+        let mut batch = WriteBatch::new();
+        batch.put(&key, &value).delete(&too_long);
+        let refused = [
+            self.db().put(&too_long, &value),
+            self.db().write(batch),
+            self.db().insert_if_absent(&too_long, &value).map(|_| ()),
+            self.db().set_options(|options| options.block_bytes(0)),
+            self.db().checkpoint(&self.dir),
+            Db::open(&self.dir, options(rng, self.home, &self.vfs)).map(|_| ()),
+        ];
+        let expected = [
+            ErrorKind::Usage,
+            ErrorKind::Usage,
+            ErrorKind::Usage,
+            ErrorKind::Usage,
+            ErrorKind::Usage,
+            ErrorKind::Retry,
+        ];
+        for (at, (outcome, expected)) in refused.into_iter().zip(expected).enumerate() {
+            match outcome {
+                Err(error) if error.kind() == expected => {}
+                other => return Err(format!("bad input {at}: {other:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, rng: &mut Rng) -> Check {
+        let options: Options = options(rng, self.home, &self.vfs);
+        let shown = format!("{options:?}");
+        let db =
+            Db::open(&self.dir, options).map_err(|error| format!("open: {error} ({shown})"))?;
+        self.db = Some(db);
+        (self.gets, self.found, self.pauses) = (0, 0, 0);
+        Ok(())
+    }
+
+    /// Closes the store, or only drops it, and opens it with other options. What is held of it
+    /// is used once more in between.
+    fn reopen(&mut self, rng: &mut Rng) -> Check {
+        self.shut(rng.once_in(3))?;
+        if rng.once_in(3) {
+            self.read_only(rng)?;
+        }
+        if !rng.once_in(8) {
+            self.held.clear();
+            self.snapshots.clear();
+        }
+        self.open(rng)?;
+        self.work.reopens += 1;
+        // From here on another owner may remove the files that these would read.
+        self.held.clear();
+        self.snapshots.clear();
+        match rng.below(4) {
+            0 => compare_all(Reader::Live(self.db()), &self.model),
+            1 => ok("verify after opening", self.db().verify()).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    fn shut(&mut self, only_drop: bool) -> Check {
+        self.note_work();
+        let db = self.db.take().expect("the store is open between operations");
+        if only_drop {
+            drop(db);
+        } else {
+            let clone = db.clone();
+            ok("close", db.close())?;
+            for refused in [clone.get(b"k").map(|_| ()), clone.put(b"k", b""), clone.flush()] {
+                if !matches!(refused, Err(Error::Closed)) {
+                    return Err(format!("a closed store answers {refused:?}"));
+                }
+            }
+        }
+        for (snapshot, _) in &self.snapshots {
+            match snapshot.get(b"k") {
+                Err(Error::Closed) => {}
+                other => return Err(format!("a snapshot of a closed store answers {other:?}")),
+            }
+        }
+        let mut rng = Rng::new(self.work.operations);
+        while !self.held.is_empty() {
+            self.walk_held(&mut rng).map_err(|fault| format!("after closing: {fault}"))?;
+            self.held.pop();
+        }
+        Ok(())
+    }
+
+    fn read_only(&mut self, rng: &mut Rng) -> Check {
+        let list = |world: &Self| world.vfs.list(&world.dir).map_err(|error| error.to_string());
+        let before = list(self)?;
+        let options = options(rng, self.home, &self.vfs);
+        let db = ok("read-only open", Db::open_read_only(&self.dir, options))?;
+        compare_all(Reader::Live(&db), &self.model)
+            .map_err(|fault| format!("opened read-only: {fault}"))?;
+        ok("verify of a read-only store", db.verify())?;
+        for refused in [db.put(b"k", b"v"), db.flush(), db.delete(b"k")] {
+            if !matches!(refused, Err(Error::ReadOnly)) {
+                return Err(format!("a read-only store answers {refused:?}"));
+            }
+        }
+        ok("closing a read-only store", db.close())?;
+        if list(self)? != before {
+            return Err("a read-only open changed the directory".into());
+        }
+        Ok(())
+    }
+
+    fn note_work(&mut self) {
+        let stats = self.db().stats();
+        self.work.flushes += stats.flushes;
+        self.work.compactions += stats.compactions;
+        self.work.moves += stats.trivial_moves;
+        let deepest = stats.levels.last().map_or(0, |level| level.level);
+        self.work.deepest = self.work.deepest.max(deepest);
+    }
+
+    /// Compares everything, live and held, then closes, opens and compares once more.
+    pub(crate) fn finish(&mut self) -> Check {
+        compare_all(Reader::Live(self.db()), &self.model)?;
+        ok("verify at the end", self.db().verify())?;
+        let rng = &mut Rng::new(self.work.operations);
+        while !self.snapshots.is_empty() {
+            self.drop_snapshot(rng)?;
+        }
+        self.shut(false)?;
+        self.open(rng)?;
+        compare_all(Reader::Live(self.db()), &self.model)
+            .map_err(|fault| format!("after the last opening: {fault}"))?;
+        let db = self.db.take().expect("it was just opened");
+        ok("the last close", db.close())
+    }
+}
+
+fn same_value(key: &[u8], real: Option<&[u8]>, expected: Option<&[u8]>) -> Check {
+    if real == expected {
+        return Ok(());
+    }
+    let show = |value: Option<&[u8]>| value.map_or("nothing".to_owned(), show);
+    Err(format!(
+        "get({}): got {}, should be {}",
+        crate::keys::show(key),
+        show(real),
+        show(expected)
+    ))
+}

@@ -15,7 +15,7 @@
 //!
 //! Invariants: integers are little-endian; no platform-sized integer is written; every byte of
 //! the file is under exactly one checksum; a decoder takes any bytes and ends in a value or a
-//! [`Fault`], without a panic and without allocating more than the file's own length (or the
+//! `Fault`, without a panic and without allocating more than the file's own length (or the
 //! bounded raw size of a compressed block).
 
 use std::path::Path;

@@ -361,6 +361,20 @@ fn a_compressed_block_that_declares_too_much_is_refused() {
     }
 }
 
+/// A build without zstd says so when the table is opened, not at some read later.
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn a_table_with_zstd_is_refused_by_a_build_without() {
+    let mut bytes = InMemory::new(options(4096, Compression::None, "none"), &[]).bytes();
+    let blocks = blocks_of(&bytes);
+    let features = bytes.len() - FOOTER_BYTES + 56;
+    bytes[features] |= trommel_sstable::format::FEATURE_ZSTD as u8;
+    reseal(&mut bytes, &blocks);
+    let error = InMemory::of_bytes(&bytes).open().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }));
+    assert!(error.to_string().contains("zstd"), "{error}");
+}
+
 /// Kinds, flags and features of later versions are refused by name, never guessed at.
 #[test]
 fn what_a_later_version_may_write_is_unsupported() {

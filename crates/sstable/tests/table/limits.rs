@@ -130,6 +130,17 @@ fn compression_is_used_only_where_it_pays() {
     assert!(size(Compression::Lz4, &text) * 3 < size(Compression::None, &text));
 }
 
+#[cfg(feature = "zstd")]
+#[test]
+fn zstd_blocks_come_back() {
+    let entries = random_entries(&mut Random(8), 800, 300);
+    let entries = sorted([entries, vec![put(b"text", 1, b"text ".repeat(5000))]].concat());
+    let packed = check(options(4096, Compression::Zstd(3), "paired:12"), &entries);
+    let plain = InMemory::new(options(4096, Compression::None, "paired:12"), &entries);
+    assert!(packed.summary.data_bytes < plain.summary.data_bytes);
+    assert_eq!(packed.open().unwrap().properties().compression, "zstd");
+}
+
 #[test]
 fn what_no_table_can_hold_is_refused() {
     let vfs = MemoryVfs::new();

@@ -14,6 +14,8 @@
 //!    states that all earlier logs were durable when it was written, the tear cannot be one:
 //!    `Corruption`.
 //! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one.
+//!    So is one whose file header is gone, if the manifest or an end marker names it: the header was
+//!    durable before that.
 //! 5. Sequence numbers increase strictly over all replayed logs.
 //! 6. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
 //!    that names no next one: that was durable before the manifest said so, and nothing was
@@ -292,11 +294,21 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
             DropReason::Damaged(Corruption::new(&log.path, summary.end, what))
         }
         Verdict::Clean => DropReason::NoEndMarker,
+        Verdict::Torn(_) if summary.header.is_none() && is_named(logs, index) => {
+            let what = "the head of the log is gone, which was durable before anything named it";
+            DropReason::Damaged(Corruption::new(&log.path, 0, what))
+        }
         Verdict::Torn(reason) => DropReason::Torn(*reason),
     };
     let contradicted = matches!(reason, DropReason::Torn(_) | DropReason::NoEndMarker);
     let contradiction = if contradicted { contradiction(logs, index, needed) } else { None };
     Some(Break { keep, reason: contradiction.map_or(reason, DropReason::Damaged) })
+}
+
+/// Whether the manifest, or the end marker of the log before it, names the log at `index`.
+fn is_named(logs: &[Planned], index: usize) -> bool {
+    let before = index.checked_sub(1).map(|before| &logs[before].summary.verdict);
+    before.is_none_or(|verdict| matches!(verdict, Verdict::Ended { .. }))
 }
 
 /// What in the logs behind the one at `index` shows that its end is not torn but damaged; or what

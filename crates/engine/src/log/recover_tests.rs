@@ -288,6 +288,25 @@ fn a_log_cut_at_any_length_gives_a_prefix_or_corruption() {
     }
 }
 
+/// The header of a log that the manifest or an end marker names was durable before. So a log that
+/// was emptied is damaged: taken for a tear, it cost everything that no table held.
+#[test]
+fn a_named_log_without_its_head_is_corruption() {
+    let mut store = Store::new();
+    store.run("WWRWW");
+    let (files, oldest) = (store.killed(), store.now().oldest);
+    for path in files.keys() {
+        for length in 0..64 {
+            let mut bad = files.clone();
+            bad.get_mut(path).unwrap().truncate(length);
+            match recover(&bad, oldest) {
+                Err(Error::Corruption(found)) => assert_eq!(found.file, *path),
+                other => panic!("{path:?} cut to {length}: {:?}", other.map(|f| f.dropped)),
+            }
+        }
+    }
+}
+
 /// The tear in an earlier log is disproved by what a later log knows.
 #[test]
 fn a_tear_before_something_synced_is_corruption() {

@@ -1,0 +1,109 @@
+//! Every file cut at every length: right answers or a typed error. Where a log of a killed store
+//! ends early, nobody can tell that from a power cut in every case: then what is left is exactly
+//! what stands before the cut, and the report says that something was dropped, unless the cut is
+//! at a record's end.
+
+use trommel::Compression;
+
+use crate::exam::{Found, How};
+use crate::flips::whole;
+use crate::injury::{Injury, kind_of};
+use crate::lane::Lane;
+use crate::stores::{Ending, Store, build};
+
+fn cut_everything(filters: &str, compression: Compression, ending: Ending) {
+    let store = build(filters, compression, ending);
+    let mut lane = Lane::new("cuts", &store);
+    for (file, bytes) in &store.image {
+        for left in 0..bytes.len() {
+            let injury = Injury::Cut { bytes: left };
+            let how = How {
+                read_only: left % 16 == 7,
+                on_disk: left % 64 == 9,
+                go_on: left % 8 == 3,
+                ..How::default()
+            };
+            let how = How { go_on: how.go_on && !how.read_only, ..how };
+            lane.case(file, &injury, how, |found| judge(&store, file, left, found));
+        }
+    }
+    if ending == Ending::Closed {
+        let opened = lane.count("log", "prefix, reported") + lane.count("log", "prefix, unseen");
+        assert_eq!(opened, 0, "a closed store's log was whole");
+    }
+    lane.finish();
+}
+
+/// What may come of `file` ending after `left` bytes.
+pub(crate) fn judge(
+    store: &Store,
+    file: &str,
+    left: usize,
+    found: &Found,
+) -> Result<&'static str, String> {
+    match (found.refused.is_some(), kind_of(file)) {
+        (true, _) => Ok("refused"),
+        (false, "log") => prefix_of_log(store, file, left, found),
+        (false, "manifest") => {
+            let all = found.states == [store.batches()];
+            if !all || found.verify.is_some() {
+                return Err(format!("not all batches are left: {found:?}"));
+            }
+            Ok(if found.dropped.is_empty() { "whole" } else { "whole, reported" })
+        }
+        (false, _) => match whole(store, found)? {
+            "unseen" => Err("nobody reports it".to_owned()),
+            verdict => Ok(verdict),
+        },
+    }
+}
+
+/// What stands before byte `left` of the log `file`, and nothing else.
+pub(crate) fn prefix_of_log(
+    store: &Store,
+    file: &str,
+    left: usize,
+    found: &Found,
+) -> Result<&'static str, String> {
+    let want = batches_before(store, file, left);
+    if found.states != [want] || found.verify.is_some() {
+        return Err(format!("not {want} batches: {found:?}"));
+    }
+    let is_last =
+        store.image.keys().rev().find(|name| name.ends_with(".log")).is_some_and(|l| l == file);
+    let at_an_end = left == 64 || store.marks.iter().any(|m| m.log == file && m.end == left as u64);
+    match found.dropped.first() {
+        Some(dropped) if dropped.file.ends_with(file) && dropped.offset <= left as u64 => {
+            Ok("prefix, reported")
+        }
+        None if is_last && at_an_end => Ok("prefix, unseen"),
+        _ => Err(format!("cut at {left}, dropped {:?}", found.dropped)),
+    }
+}
+
+/// How many batches the store has once byte `at` of the log `file` and all behind it are gone.
+pub(crate) fn batches_before(store: &Store, file: &str, at: usize) -> usize {
+    let stands = store
+        .marks
+        .iter()
+        .filter(|mark| *mark.log < *file || (mark.log == file && mark.end <= at as u64));
+    stands.map(|mark| mark.batches).max().unwrap_or(store.in_tables)
+}
+
+macro_rules! cuts {
+    ($($name:ident: $filters:literal, $compression:ident, $ending:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            cut_everything($filters, Compression::$compression, Ending::$ending);
+        })*
+    };
+}
+
+cuts! {
+    cuts_in_a_closed_store_without_filters: "none", None, Closed;
+    cuts_in_a_closed_store_with_paired_filters: "paired:16", Lz4, Closed;
+    cuts_in_a_killed_store_with_standard_filters: "standard:10", None, Killed;
+    cuts_in_a_killed_store_with_blocked_filters: "blocked:10", Lz4, Killed;
+    cuts_in_a_killed_store_with_two_logs: "paired:16", Lz4, TwoLogs;
+    cuts_in_a_store_killed_inside_an_append: "none", None, Torn;
+}

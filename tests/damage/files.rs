@@ -1,0 +1,166 @@
+//! Whole files: deleted, emptied, made longer, swapped, replaced by what they were before; and
+//! sectors that read as zeros.
+//!
+//! What each leads to, at open unless said otherwise:
+//!
+//! | | `LOCK` | `CURRENT` | manifest | table | log |
+//! |---|---|---|---|---|---|
+//! | deleted, emptied | nothing | refused | refused | refused | refused |
+//! | longer | nothing | refused | refused; after a kill it may look torn: whole | refused | refused; after a kill it may look torn: whole |
+//! | swapped | nothing | | | refused, or an error of reads and verify | refused |
+//! | as it was before | nothing | refused | refused, or whole | refused | refused; after a kill: what it held then |
+//! | a sector of zeros | nothing | refused | refused | refused, or an error of reads and verify; an unusable filter | refused; after a kill, in bytes that were not synced: what stands before |
+
+use trommel::Compression;
+
+use crate::cuts::{batches_before, judge, prefix_of_log};
+use crate::exam::{Found, How};
+use crate::flips::whole;
+use crate::injury::{Injury, SECTOR, kind_of};
+use crate::lane::Lane;
+use crate::stores::{Ending, Store, build};
+
+/// The store is refused.
+fn refused(found: &Found) -> Result<&'static str, String> {
+    if found.refused.is_some() { Ok("refused") } else { Err(format!("opened: {found:?}")) }
+}
+
+/// Nothing is lost, and somebody says that something is wrong.
+fn reported(store: &Store, found: &Found) -> Result<&'static str, String> {
+    match whole(store, found)? {
+        "unseen" => Err("nobody reports it".to_owned()),
+        verdict => Ok(verdict),
+    }
+}
+
+/// Nothing is lost; what was added is reported, or the store refused.
+fn longer(store: &Store, found: &Found) -> Result<&'static str, String> {
+    if found.refused.is_some() {
+        return Ok("refused");
+    }
+    let sound = found.states == [store.batches()] && found.verify.is_none();
+    match sound && store.ending != Ending::Closed && !found.dropped.is_empty() {
+        true => Ok("whole, reported"),
+        false => Err(format!("opened: {found:?}")),
+    }
+}
+
+fn every_file(test: &'static str, visit: impl Fn(&Store, &mut Lane<'_>, &str, &[u8])) {
+    let endings = [Ending::Closed, Ending::Killed, Ending::TwoLogs, Ending::Torn];
+    for (ending, filters) in
+        endings.into_iter().zip(["paired:16", "blocked:10", "none", "standard:10"])
+    {
+        for compression in [Compression::None, Compression::Lz4] {
+            let store = build(filters, compression, ending);
+            let mut lane = Lane::new(test, &store);
+            for (file, bytes) in &store.image {
+                visit(&store, &mut lane, file, bytes);
+            }
+            lane.finish();
+        }
+    }
+}
+
+fn both_places(mut visit: impl FnMut(How)) {
+    visit(How::default());
+    visit(How { read_only: true, ..How::default() });
+    visit(How { on_disk: true, ..How::default() });
+}
+
+#[test]
+fn a_deleted_or_emptied_file_is_missed() {
+    every_file("gone", |store, lane, file, _| {
+        for injury in [Injury::Delete, Injury::Replace(Vec::new())] {
+            both_places(|how| {
+                lane.case(file, &injury, how, |found| match file {
+                    "LOCK" => whole(store, found),
+                    _ => refused(found),
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_added_to_a_file_is_never_believed() {
+    every_file("longer", |store, lane, file, bytes| {
+        let mut tails = vec![vec![0; 1], vec![0; 700], vec![0xff; 40], bytes.to_vec()];
+        tails.push(b"\xd3".to_vec());
+        tails.push((0..600_u32).map(|i| (i * i % 251) as u8).collect());
+        for tail in tails.into_iter().filter(|tail| !tail.is_empty()) {
+            both_places(|how| {
+                lane.case(file, &Injury::Extend(tail.clone()), how, |found| match kind_of(file) {
+                    "LOCK" => whole(store, found),
+                    "log" | "manifest" => longer(store, found),
+                    _ => refused(found),
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn files_that_changed_places_are_told_apart() {
+    every_file("swapped", |store, lane, file, _| {
+        let kind = kind_of(file);
+        for other in
+            store.image.keys().filter(|other| kind_of(other) == kind && other.as_str() > file)
+        {
+            both_places(|how| {
+                let injury = Injury::Swap { with: other.clone() };
+                lane.case(file, &injury, how, |found| reported(store, found));
+            });
+        }
+    });
+}
+
+#[test]
+fn an_older_version_of_a_file_is_told_apart_or_was_true() {
+    every_file("older", |store, lane, file, _| {
+        for older in store.older.get(file).into_iter().flatten() {
+            both_places(|how| {
+                lane.case(file, &Injury::Replace(older.clone()), how, |found| {
+                    judge(store, file, older.len(), found)
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
+    every_file("zeroed", |store, lane, file, bytes| {
+        for from in (0..bytes.len()).step_by(SECTOR) {
+            let sector = &bytes[from..bytes.len().min(from + SECTOR)];
+            if sector.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            both_places(|how| {
+                lane.case(file, &Injury::Zero { from }, how, |found| match kind_of(file) {
+                    _ if found.refused.is_some() => Ok("refused"),
+                    "log" => zeroed_log(store, file, from, found),
+                    _ => reported(store, found),
+                });
+            });
+        }
+    });
+}
+
+/// A log with a zeroed sector was opened all the same: that sector may never have been synced, as
+/// far as the rest of the log can tell.
+fn zeroed_log(
+    store: &Store,
+    file: &str,
+    from: usize,
+    found: &Found,
+) -> Result<&'static str, String> {
+    let is_later =
+        |mark: &&crate::stores::Mark| *mark.log > *file || mark.end as usize > from + SECTOR;
+    let mut later = store.marks.iter().filter(is_later);
+    let first_lost = batches_before(store, file, from) + 1;
+    let was_synced = store.marks.iter().any(|mark| mark.batches == first_lost && mark.synced);
+    if store.ending == Ending::Closed || was_synced && later.nth(1).is_some() {
+        return Err(format!("synced bytes are gone: {found:?}"));
+    }
+    prefix_of_log(store, file, from, found)
+}

@@ -1,0 +1,37 @@
+//! Damaged files. One flipped bit, in any byte of any file, yields either every answer correct or
+//! a typed error: never a lost key, a wrong value, a panic, a hang.
+//!
+//! * [`stores`]: the small stores that are damaged, with what they held after every batch.
+//! * [`gate`]: a file system in memory that can refuse new tables, so that logs pile up.
+//! * [`injury`]: what is done to a file.
+//! * [`exam`]: a damaged store is opened, read, verified, and compared with the states it may be
+//!   in.
+//! * [`lane`]: one store through many injuries, its counts, and its failures.
+//! * [`flips`], [`cuts`], [`files`], [`salvage`]: the promises, by kind of injury.
+//!
+//! All injuries are enumerated, none is drawn by chance. A failure names store, file and injury,
+//! and leaves the damaged directory in the target directory's `tmp`, to be opened again.
+//! `TROMMEL_DAMAGE_BITS=8` flips every bit of every byte instead of one.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the lanes print their counts")]
+
+#[cfg(test)]
+mod cuts;
+#[cfg(test)]
+mod exam;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod flips;
+#[cfg(test)]
+mod gate;
+#[cfg(test)]
+mod injury;
+#[cfg(test)]
+mod lane;
+#[cfg(test)]
+mod salvage;
+#[cfg(test)]
+mod stores;
+#[cfg(test)]
+mod watchdog;

@@ -62,4 +62,8 @@ impl Vfs for GatedVfs {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.inner.lock(path)
     }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock_shared(path)
+    }
 }

@@ -13,7 +13,7 @@ const INLINE_BYTES: usize = 22;
 ///
 /// Up to 22 bytes are held inline; longer runs are a window on a shared buffer (a verified block,
 /// for a value read from a table), which stays in memory while any slice of it lives. Call
-/// [`Slice::to_vec`] (or [`Slice::detached`]) to keep a small piece of a large block for long.
+/// [`Slice::detached`] (or `to_vec`) to keep a small piece of a large block for long.
 ///
 /// ```
 /// let slice = trommel_base::Slice::from(&b"value"[..]);

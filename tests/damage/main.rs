@@ -8,6 +8,8 @@
 //!   in.
 //! * [`lane`]: one store through many injuries, its counts, and its failures.
 //! * [`flips`], [`cuts`], [`files`], [`salvage`]: the promises, by kind of injury.
+//! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
+//! * [`format`](crate::format): whole stores of earlier versions.
 //!
 //! All injuries are enumerated, none is drawn by chance. A failure names store, file and injury,
 //! and leaves the damaged directory in the target directory's `tmp`, to be opened again.
@@ -35,3 +37,9 @@ mod salvage;
 mod stores;
 #[cfg(test)]
 mod watchdog;
+#[cfg(test)]
+mod wrong_input;
+
+#[cfg(test)]
+#[path = "../format/mod.rs"]
+mod format;

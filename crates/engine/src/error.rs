@@ -160,6 +160,24 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+/// What to do about a damaged file. Files of one backup belong together.
+fn rescue(file: &Path) -> &'static str {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("log") => {
+            "restore the store from a backup, or open it with Options::salvage, which keeps what \
+             stands before the damage and reports what it drops"
+        }
+        Some("sst" | "flt") => {
+            "restore the store from a backup; if it opens, what lies elsewhere can still be read \
+             and copied"
+        }
+        _ => {
+            "restore the store from a backup; if only the end of a manifest is damaged, a salvage \
+             open may do"
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,11 +190,7 @@ impl fmt::Display for Error {
                 }
                 f.write_str(remedy(source))
             }
-            Self::Corruption(damage) => write!(
-                f,
-                "{damage} (restore the file from a backup, or copy what can still be read \
-                 with a salvage open)"
-            ),
+            Self::Corruption(damage) => write!(f, "{damage} ({})", rescue(&damage.file)),
             Self::Unsupported { file, what } => {
                 write!(f, "{} needs a newer version of trommel: {what}", file.display())
             }

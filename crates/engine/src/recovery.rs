@@ -36,7 +36,7 @@ use crate::log::Dropped;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::names::Numbered;
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
@@ -261,15 +261,17 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 /// Sees to it that `dir` exists, and takes the lock.
 fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Box<dyn FileLock>>> {
     match vfs.list(dir) {
+        // Not even a lock is left in a directory that is none of ours.
+        Ok(listing) if !listing.iter().any(is_ours) => may_become_store(dir, &listing, options)?,
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(not_a_store(dir, "it is a file, not a directory"));
+            return Err(not_a_store(dir, "it, or something above it, is a file, not a directory"));
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Error::io(dir, "listing", error));
         }
         Err(_) if options.read_only || !options.create_if_missing => {
-            return Err(not_a_store(dir, "there is no such directory"));
+            return Err(not_a_store(dir, "there is no such directory, and none is to be created"));
         }
         Err(_) => create_dirs(vfs, dir)?,
     }
@@ -305,23 +307,32 @@ fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
 }
 
-/// The state of a store that does not exist yet.
-fn new_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<Recovered> {
+/// Whether a store leaves such an entry.
+fn is_ours(entry: &DirEntry) -> bool {
+    let is_named = [LOCK, CURRENT, CURRENT_TMP].iter().any(|name| entry.name == *name);
+    is_named || Numbered::parse(&entry.name).is_some()
+}
+
+/// Whether a new store may be created in `dir`, where there is none.
+fn may_become_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<()> {
     if options.read_only || !options.create_if_missing {
-        return Err(not_a_store(dir, "it holds no CURRENT file"));
+        return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
     let foreign = listing.iter().find(|entry| {
         let name = entry.name.to_string_lossy();
-        let ours = name == LOCK || name == "CURRENT.tmp" || Numbered::parse(&entry.name).is_some();
-        !ours && !name.starts_with('.') && name != "lost+found"
+        !is_ours(entry) && !name.starts_with('.') && name != "lost+found"
     });
-    if let Some(entry) = foreign {
-        let name = entry.name.to_string_lossy();
-        let what = format!(
-            "it holds other things (\"{name}\", for one); give an empty directory or a new one"
-        );
-        return Err(not_a_store(dir, &what));
-    }
+    let Some(entry) = foreign else { return Ok(()) };
+    let name = entry.name.to_string_lossy();
+    let what = format!(
+        "it holds other things (\"{name}\", for one); give an empty directory or a new one"
+    );
+    Err(not_a_store(dir, &what))
+}
+
+/// The state of a store that does not exist yet.
+fn new_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<Recovered> {
+    may_become_store(dir, listing, options)?;
     let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
     let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
     Ok(Recovered {

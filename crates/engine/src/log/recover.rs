@@ -268,8 +268,7 @@ fn misplaced(earlier: &[Planned], log: &Planned, needed: &Needed<'_>) -> Option<
 }
 
 fn missing(dir: &Path, number: u64) -> Corruption {
-    let what = "the log is missing, and holds writes that no table holds; put it back, restore \
-                the store from a backup, or open it with salvage to keep what precedes it";
+    let what = "the log is missing, and holds writes that no table holds";
     Corruption::new(&dir.join(names::log(number)), 0, what)
 }
 

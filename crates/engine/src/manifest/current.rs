@@ -86,8 +86,7 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
 const DAMAGED: &str = "it is not the name of a manifest with its checksum; the manifest in force \
                        is normally the one with the highest number, but only a backup or a repair \
                        can tell";
-const MISSING: &str = "it is missing beside tables or logs; restore it from the backup that the \
-                       other files come from";
+const MISSING: &str = "it is missing beside tables or logs";
 
 /// The number in `bytes`, if they are the text for it.
 pub(crate) fn parse(bytes: &[u8]) -> Option<u64> {

@@ -57,7 +57,7 @@ pub(crate) fn recover(
     let Current::Manifest(number) = current::find(vfs, dir, listing)? else { return Ok(None) };
     let path = dir.join(names::manifest(number));
     if !listing.iter().any(|entry| entry.name == names::manifest(number).as_str()) {
-        let what = "the manifest that CURRENT names is missing; restore the store from a backup";
+        let what = "the manifest that CURRENT names is missing";
         return Err(Corruption::new(&path, 0, what).into());
     }
     let image = LogImage::decode(read_whole(vfs, &path)?, &path, FileKind::Manifest, number)?;
@@ -165,13 +165,13 @@ fn first_missing(
             Some(bytes) => {
                 format!("it has {bytes} bytes, and the manifest says {}", table.file_bytes)
             }
-            None => "the table is missing; restore the store from a backup".to_owned(),
+            None => "the table is missing".to_owned(),
         };
         return Some((dir.join(name.name()), problem));
     }
     let log = Numbered::Log(state.log_number);
     if state.log_number != 0 && !there.contains_key(&log) {
-        let problem = "the oldest needed log is missing; restore the store from a backup";
+        let problem = "the oldest needed log is missing";
         return Some((dir.join(log.name()), problem.to_owned()));
     }
     None

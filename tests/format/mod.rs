@@ -1,0 +1,140 @@
+//! Whole stores as an earlier version left them, which every later version must open, read and
+//! verify.
+//!
+//! `golden/` has one directory a store, and beside it what the store holds, as text. The
+//! formats are frozen: a change that makes a test here fail needs a new format version and keeps
+//! the old directories. New ones are written (and old ones left alone) by
+//!
+//! ```text
+//! cargo test -p trommel-tests --test damage -- --ignored write_missing_golden_stores
+//! ```
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel::{Compression, Db, Options};
+
+use crate::exam::leave;
+use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
+
+/// The stores: filters, compression, and how they were left.
+const STORES: [(&str, Compression, Ending); 8] = [
+    ("none", Compression::None, Ending::Closed),
+    ("none", Compression::Lz4, Ending::Killed),
+    ("standard:10", Compression::Lz4, Ending::Closed),
+    ("standard:10", Compression::None, Ending::Torn),
+    ("blocked:10", Compression::None, Ending::Closed),
+    ("blocked:10", Compression::Lz4, Ending::Killed),
+    ("paired:16", Compression::Lz4, Ending::Closed),
+    ("paired:16", Compression::None, Ending::TwoLogs),
+];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("format/golden")
+}
+
+/// Bytes as text: one byte many times is written once.
+fn text_of(bytes: &[u8]) -> String {
+    match bytes.first() {
+        Some(first) if bytes.len() > 16 && bytes.iter().all(|byte| byte == first) => {
+            format!("{} times {first:#04x}", bytes.len())
+        }
+        _ => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}
+
+/// What `store` holds, a line for each key it ever had.
+fn expected(store: &Store) -> String {
+    let state = &store.states[store.batches()];
+    let mut text = String::new();
+    for key in store.keys() {
+        let value = state.get(&key).map_or("nothing".to_owned(), |value| text_of(value));
+        writeln!(text, "{} = {value}", text_of(&key)).expect("a string takes it");
+    }
+    text
+}
+
+#[test]
+#[ignore = "writes into the source tree; see the module"]
+fn write_missing_golden_stores() {
+    for (filters, compression, ending) in STORES {
+        let store = build(filters, compression, ending);
+        let dir = golden().join(format!("v1-{}", store.name));
+        if !dir.exists() {
+            leave(&store.image, &dir);
+            std::fs::write(dir.with_extension("txt"), expected(&store)).expect("a writable tree");
+        }
+    }
+}
+
+fn read(dir: &Path) -> Image {
+    let entries = std::fs::read_dir(dir).expect("a golden store");
+    let files = entries.map(|entry| {
+        let entry = entry.expect("a file");
+        let bytes = std::fs::read(entry.path()).expect("a small file");
+        (entry.file_name().to_string_lossy().into_owned(), bytes)
+    });
+    files.collect()
+}
+
+/// Compares every line of `expected` with what the store says.
+fn check(db: &Db, expected: &str, name: &str) {
+    let mut held = String::new();
+    for line in expected.lines() {
+        let (key, value) = line.split_once(" = ").expect("key = value");
+        let key = unescape(key.trim_matches('"'));
+        let found = db.get(&key).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found.map_or("nothing".to_owned(), |value| text_of(&value)), value, "{name}");
+        if value != "nothing" {
+            writeln!(held, "{line}").expect("a string takes it");
+        }
+    }
+    let mut scanned = String::new();
+    for entry in db.iter() {
+        let (key, value) = entry.unwrap_or_else(|error| panic!("{name}: {error}"));
+        writeln!(scanned, "{} = {}", text_of(&key), text_of(&value)).expect("a string takes it");
+    }
+    assert_eq!(scanned, held, "{name}");
+    db.verify().unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(db.stats().unusable_filters.is_empty(), "{name}");
+}
+
+/// The keys of golden stores are plain text.
+fn unescape(text: &str) -> Vec<u8> {
+    assert!(!text.contains('\\'), "{text}");
+    text.as_bytes().to_vec()
+}
+
+#[test]
+fn golden_stores_open_forever() {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(golden()).expect("the golden stores") {
+        let path = entry.expect("a file").path();
+        if !path.is_dir() {
+            continue;
+        }
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let expected = std::fs::read_to_string(path.with_extension("txt")).expect("its contents");
+        for read_only in [true, false] {
+            let vfs = vfs_of(&read(&path));
+            let options = Options::default().vfs(Arc::new(vfs)).cache_bytes(1 << 20);
+            let db = Db::open(DIR, options.read_only(read_only));
+            let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let torn = usize::from(name.contains("torn"));
+            assert_eq!(db.recovery_report().dropped.len(), torn, "{name}");
+            check(&db, &expected, &name);
+            if !read_only {
+                db.compact_all().unwrap_or_else(|error| panic!("{name}: {error}"));
+                check(&db, &expected, &name);
+            }
+            db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        names.push(name);
+    }
+    for (filters, compression, ending) in STORES {
+        let (kind, _) = filters.split_once(':').unwrap_or((filters, ""));
+        let name = format!("v1-{ending:?}-{kind}-{compression:?}").to_lowercase();
+        assert!(names.contains(&name), "{name} is missing");
+    }
+}

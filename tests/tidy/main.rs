@@ -1,0 +1,17 @@
+//! The style of this project, as far as a machine can see it.
+//!
+//! * [`source`]: the files, and Rust source without its comments and texts.
+//! * [`arrows`]: which crate may know which.
+//! * [`sizes`]: long functions and long files.
+//! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
+//!
+//! A rule that must give way is listed by name beside it; the list may only get shorter.
+
+#[cfg(test)]
+mod arrows;
+#[cfg(test)]
+mod leavings;
+#[cfg(test)]
+mod sizes;
+#[cfg(test)]
+mod source;

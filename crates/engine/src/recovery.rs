@@ -109,7 +109,11 @@ impl Engine {
                 ));
             }
             Some(recovered) => recovered,
-            None => new_store(dir, &listing, &options)?,
+            None => {
+                let recovered = new_store(dir, &listing, &options)?;
+                sync_ancestors(&*vfs, dir)?;
+                recovered
+            }
         };
         let plan = plan_logs(&*vfs, dir, &listing, &recovered, &options)?;
         let report = report(&recovered, &plan);
@@ -287,13 +291,37 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Bo
     }
 }
 
+/// The directory that `dir` lies in; none for a root.
+fn parent(dir: &Path) -> Option<&Path> {
+    match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
+        parent => parent,
+    }
+}
+
+/// Makes the directory of a new store durable, whoever created it: a process that was killed
+/// right after that would leave a store which a power cut takes with everything in it.
+///
+/// Where we may not read the directory above, whoever made ours must have seen to it. Those
+/// further above are synced if they can be.
+fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
+    match vfs.sync_dir(above) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            return Err(Error::io(above, "making durable", error));
+        }
+        _ => {}
+    }
+    for further in above.ancestors().skip(1) {
+        let further = if further.as_os_str().is_empty() { Path::new(".") } else { further };
+        let _ = vfs.sync_dir(further);
+    }
+    Ok(())
+}
+
 /// Creates `dir` and what is missing above it, durably.
 fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let parent = match dir.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Ok(()),
-    };
+    let Some(parent) = parent(dir) else { return Ok(()) };
     match vfs.create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_dirs(vfs, parent)?;

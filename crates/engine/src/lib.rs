@@ -36,6 +36,7 @@ mod batch;
 mod compaction;
 mod counters;
 mod db;
+mod dir_sync;
 mod engine;
 mod env;
 mod error;

@@ -97,7 +97,9 @@ impl<'a> Outputs<'a> {
         self.close_table()?;
         if !self.created.is_empty() {
             let dir = &self.engine.dir;
-            self.engine.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "making durable", e))?;
+            let synced = self.engine.vfs.sync_dir(dir);
+            // Whatever the cause: what other jobs created may not be durable either.
+            synced.map_err(|e| self.engine.poison(Error::io(dir, "making durable", e)))?;
         }
         Ok(self.done.clone())
     }

@@ -27,6 +27,7 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use crate::batch::Operations;
 use crate::compaction::shape::debt;
+use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -98,6 +99,7 @@ impl Engine {
     /// Opens the store in `dir`.
     pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Self>> {
         options.check()?;
+        let options = Options { vfs: Arc::new(DirSync::new(options.vfs)), ..options };
         let vfs = Arc::clone(&options.vfs);
         let lock = prepare_dir(&*vfs, dir, &options)?;
         let listing = list(&*vfs, dir)?;

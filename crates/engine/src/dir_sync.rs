@@ -1,0 +1,107 @@
+//! A directory that failed to sync once is never synced again.
+//!
+//! After a failed sync the system has forgotten which entries were to become durable, and a second
+//! sync reports success without having written them. Flushes, compactions and the write path create
+//! files in one directory at the same time, so the failure that one of them is told of may cost the
+//! entries of all. Every later sync of that directory therefore fails as the first one did, until
+//! the store is opened again. Whoever needs it durable stops there, before anything refers to what
+//! may not be.
+//!
+//! Used by [`Engine::open`](crate::engine::Engine::open), which wraps the file system of the
+//! options; everything the engine does goes through here.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+
+use crate::sync::lock;
+
+/// A file system that remembers failed syncs of directories.
+#[derive(Debug)]
+pub(crate) struct DirSync {
+    vfs: Arc<dyn Vfs>,
+    /// What the sync of a directory failed with. Held during a sync, so that none succeeds between
+    /// another's failure and the note of it.
+    failed: Mutex<BTreeMap<PathBuf, (io::ErrorKind, String)>>,
+}
+
+impl DirSync {
+    pub(crate) fn new(vfs: Arc<dyn Vfs>) -> Self {
+        Self { vfs, failed: Mutex::default() }
+    }
+}
+
+impl Vfs for DirSync {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.vfs.create(path)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.vfs.open(path, access)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.vfs.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.vfs.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.vfs.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.vfs.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.vfs.create_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut failed = lock(&self.failed);
+        if let Some((kind, text)) = failed.get(dir) {
+            return Err(io::Error::new(*kind, text.clone()));
+        }
+        self.vfs.sync_dir(dir).inspect_err(|error| {
+            failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
+        })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.vfs.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.vfs.lock_shared(path)
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        self.vfs.read(path, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+
+    use super::*;
+
+    #[test]
+    fn what_failed_once_fails_for_ever() {
+        let disk = SimDisk::new();
+        let vfs = DirSync::new(Arc::new(disk.clone()));
+        vfs.create_dir(Path::new("a")).unwrap();
+        disk.inject(Fault::new(Failure::Io).on(OpKind::SyncDir));
+        let first = vfs.sync_dir(Path::new("a")).unwrap_err();
+        let second = vfs.sync_dir(Path::new("a")).unwrap_err();
+        assert_eq!(first.to_string(), second.to_string());
+        assert_eq!(disk.calls(OpKind::SyncDir), 1);
+        vfs.sync_dir(Path::new(".")).unwrap();
+    }
+}

@@ -79,18 +79,19 @@ impl Engine {
     pub(crate) fn work(&self) {
         let mut state = lock(&self.background.state);
         while !state.shutting_down {
-            if let Some(job) = self.next_job(&mut state) {
+            let now = env::now();
+            if let Some(job) = self.next_job(&mut state, now) {
                 drop(state);
                 let _ = self.run_job(&job);
                 state = lock(&self.background.state);
                 continue;
             }
-            let retry = state.retry_after.filter(|_| self.poison.get().is_none());
-            let pause = retry.map(|(at, _)| at.saturating_duration_since(env::now()));
-            state = match pause {
-                Some(Duration::ZERO) => state,
-                Some(pause) => {
-                    let outcome = self.background.changed.wait_timeout(state, pause);
+            // Judged by the moment at which work was looked for: either a retry was not due then,
+            // and is waited for, or it was, and there is nothing to do.
+            let later = state.retry_after.map(|(at, _)| at).filter(|at| *at > now);
+            state = match later.filter(|_| self.poison.get().is_none()) {
+                Some(at) => {
+                    let outcome = self.background.changed.wait_timeout(state, at - now);
                     outcome.unwrap_or_else(std::sync::PoisonError::into_inner).0
                 }
                 None => wait(&self.background.changed, state),
@@ -107,7 +108,7 @@ impl Engine {
             let job = {
                 let mut state = lock(&self.background.state);
                 state.retry_after = None;
-                self.next_job(&mut state)
+                self.next_job(&mut state, env::now())
             };
             let Some(job) = job else { return Ok(()) };
             self.run_job(&job)?;
@@ -115,11 +116,11 @@ impl Engine {
     }
 
     /// Takes the most urgent piece of work, if there is one.
-    fn next_job(&self, state: &mut State) -> Option<Job> {
+    fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
         if self.poison.get().is_some() || self.options.load().read_only {
             return None;
         }
-        if state.retry_after.is_some_and(|(at, _)| at > env::now()) {
+        if state.retry_after.is_some_and(|(at, _)| at > now) {
             return None;
         }
         let view = self.view.load();

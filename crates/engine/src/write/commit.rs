@@ -58,9 +58,13 @@ impl Engine {
         if sync { self.sync_without_log() } else { Ok(()) }
     }
 
-    /// Where there is no log, a table is what makes a write durable.
+    /// Where there is no log, a table is what makes a write durable. It is visible by then, so
+    /// nothing may be acknowledged after a failure that could depend on it.
     fn sync_without_log(&self) -> Result<()> {
-        if self.options.load().log { Ok(()) } else { self.flush() }
+        if self.options.load().log {
+            return Ok(());
+        }
+        self.flush().map_err(|error| self.poison(error))
     }
 
     fn wants_sync(&self, options: WriteOptions) -> bool {

@@ -3,18 +3,27 @@
 //! * [`oracle`]: what was written and acknowledged, and which states that allows.
 //! * [`workload`]: seeded histories on a simulated disk, every acknowledgement noted in its
 //!   operation log.
+//! * [`process`]: a process that can be killed between two calls to its disk.
 //! * [`inspect`]: a store is opened and compared with the oracle.
 //! * [`images`]: what a power cut may leave at every boundary between two operations.
+//! * [`recovering`]: the same while a store recovers from the last one.
+//! * [`faults`]: calls to the disk that fail.
 //!
 //! A failure prints one line that runs its image again. `TROMMEL_CRASH_SCALE=20` makes the lanes
 //! twenty times as large, `TROMMEL_CRASH_SEED=n` starts them from another seed.
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod process;
+#[cfg(test)]
+mod recovering;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

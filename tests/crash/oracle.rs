@@ -33,6 +33,15 @@ impl History {
         self.batches.len()
     }
 
+    /// The digest of the state after all of them.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digests[self.len()]
+    }
+
+    pub(crate) fn extend(&mut self, batches: impl IntoIterator<Item = Vec<Operation>>) {
+        batches.into_iter().for_each(|batch| self.push(batch));
+    }
+
     pub(crate) fn push(&mut self, batch: Vec<Operation>) {
         let mut digest = self.digests[self.len()];
         for (key, value) in &batch {
@@ -61,6 +70,14 @@ impl History {
         let mut history = self.clone();
         history.truncate(count);
         history.state
+    }
+
+    /// The batch that turns the state after all batches into `wanted`.
+    pub(crate) fn difference(&self, wanted: &State) -> Vec<Operation> {
+        let gone = self.state.keys().filter(|key| !wanted.contains_key(*key));
+        let gone = gone.map(|key| (key.clone(), None));
+        let other = wanted.iter().filter(|(key, value)| self.state.get(*key) != Some(value));
+        gone.chain(other.map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
     }
 
     /// The longest prefix within `low..=high` whose state has this digest.

@@ -11,7 +11,9 @@ use fastrand::Rng;
 use trommel::vfs::{SimDisk, Vfs};
 use trommel::{Compression, Db, Options, WriteBatch, WriteOptions};
 
-use crate::oracle::{History, Mark, Operation};
+use crate::inspect::{Verdict, failed, scan};
+use crate::oracle::{History, Mark, Operation, digest};
+use crate::process::Process;
 
 /// Where the store lies on a simulated disk.
 pub(crate) const DIR: &str = "db";
@@ -19,13 +21,22 @@ pub(crate) const DIR: &str = "db";
 /// What a program does.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    Write { batch: Vec<Operation>, sync: bool },
+    Write {
+        batch: Vec<Operation>,
+        sync: bool,
+    },
     Sync,
     Flush,
     CompactAll,
     CompactRange(Vec<u8>, Vec<u8>),
     Checkpoint,
-    Reopen { close: bool },
+    Reopen {
+        close: bool,
+    },
+    /// The process is killed after so many more calls to the disk, and starts again.
+    Die {
+        calls: u64,
+    },
 }
 
 /// How a store is opened, and what is done with it.
@@ -114,6 +125,7 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
             Action::CompactRange(from, to)
         }
         965..970 => Action::Checkpoint,
+        970..985 => Action::Die { calls: rng.u64(..40) },
         _ => Action::Reopen { close: rng.bool() },
     }
 }
@@ -140,6 +152,10 @@ fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Opera
 pub(crate) struct Run {
     pub(crate) disk: SimDisk,
     pub(crate) history: History,
+    /// The process that has the store open.
+    process: Process,
+    /// Batches that survive the death of the process.
+    written: usize,
     /// The number of the next checkpoint.
     next_checkpoint: usize,
 }
@@ -147,30 +163,83 @@ pub(crate) struct Run {
 impl Run {
     /// Before anything was done in this life of the store.
     pub(crate) fn on(disk: SimDisk, history: History, life: u64) -> Self {
-        Self { disk, history, next_checkpoint: life as usize * 1000 }
+        let next_checkpoint = life as usize * 1000;
+        Self {
+            process: Process::new(&disk),
+            disk,
+            written: history.len(),
+            history,
+            next_checkpoint,
+        }
+    }
+
+    fn open(&mut self, profile: &Profile) -> trommel::Result<Db> {
+        self.process = Process::new(&self.disk);
+        Db::open(DIR, profile.options(Arc::new(self.process.clone())))
     }
 
     /// Carries out all of `actions` on a store of this profile, and drops it.
-    pub(crate) fn all(&mut self, profile: &Profile, actions: &[Action]) -> trommel::Result<()> {
-        let open = || Db::open(DIR, profile.options(Arc::new(self.disk.clone())));
-        let mut db = open()?;
+    pub(crate) fn all(&mut self, profile: &Profile, actions: &[Action]) -> Verdict<()> {
+        let mut db = self.open(profile).map_err(failed("opening"))?;
         for action in actions {
-            if let Action::Reopen { close } = action {
-                if *close {
-                    db.close()?;
-                } else {
-                    drop(db);
+            match action {
+                Action::Die { calls } => self.process.die_after(*calls),
+                Action::Reopen { close } => {
+                    let closed = if *close { db.close() } else { Ok(drop(db)) };
+                    // A drop does not say that it failed because the process died.
+                    if self.process.is_dead() {
+                        db = self.start_again(profile)?;
+                        continue;
+                    }
+                    closed.map_err(failed("closing"))?;
+                    self.durable();
+                    db = match self.open(profile) {
+                        Ok(db) => db,
+                        Err(error) => return Err(format!("opening again failed: {error}")),
+                    };
                 }
-                self.disk.mark(Mark::Durable(self.history.len()).encode());
-                db = Db::open(DIR, profile.options(Arc::new(self.disk.clone())))?;
-            } else {
-                self.one(profile, &db, action)?;
+                _ => {
+                    let outcome = self.one(profile, &db, action);
+                    if self.process.is_dead() {
+                        drop(db);
+                        db = self.start_again(profile)?;
+                    } else {
+                        outcome.map_err(failed("an action"))?;
+                    }
+                }
             }
         }
-        if profile.threads > 0 {
-            db.wait_idle()?;
+        if profile.threads > 0 && !self.process.is_dead() {
+            let idle = db.wait_idle();
+            if !self.process.is_dead() {
+                idle.map_err(failed("waiting"))?;
+            }
         }
         Ok(())
+    }
+
+    fn durable(&mut self) {
+        self.written = self.history.len();
+        self.disk.mark(Mark::Durable(self.written).encode());
+    }
+
+    /// The process was killed, the system was not: all that was acknowledged is there. What is not
+    /// there is taken back in the history, so that it goes on from the state that was found.
+    fn start_again(&mut self, profile: &Profile) -> Verdict<Db> {
+        let db = self.open(profile).map_err(failed("opening after a kill"))?;
+        let found = scan(&db)?;
+        let (low, high) = (self.written, self.history.len());
+        if self.history.prefix(digest(&found), low, high).is_none() {
+            let what = self.history.explain(&found, low, high);
+            return Err(format!("after a kill: {what}"));
+        }
+        let taken_back = self.history.difference(&found);
+        if !taken_back.is_empty() {
+            self.history.push(taken_back);
+            self.disk.mark(Mark::Issued(self.history.len()).encode());
+        }
+        self.durable();
+        Ok(db)
     }
 
     fn one(&mut self, profile: &Profile, db: &Db, action: &Action) -> trommel::Result<()> {
@@ -180,13 +249,15 @@ impl Run {
                 self.history.push(batch.clone());
                 self.disk.mark(Mark::Issued(all + 1).encode());
                 write(db, batch, *sync)?;
-                let done = match (profile.log, *sync) {
-                    (_, true) => Mark::Durable(all + 1),
-                    (true, false) => Mark::Written(all + 1),
+                match (profile.log, *sync) {
+                    (_, true) => self.durable(),
+                    (true, false) => {
+                        self.written = all + 1;
+                        self.disk.mark(Mark::Written(all + 1).encode());
+                    }
                     // Without a log nothing else survives but what was flushed.
-                    (false, false) => return Ok(()),
-                };
-                self.disk.mark(done.encode());
+                    (false, false) => {}
+                }
                 return Ok(());
             }
             Action::Sync => db.sync()?,
@@ -194,9 +265,9 @@ impl Run {
             Action::CompactAll => db.compact_all()?,
             Action::CompactRange(from, to) => db.compact_range(from.as_slice()..=to.as_slice())?,
             Action::Checkpoint => return self.checkpoint(db),
-            Action::Reopen { .. } => {}
+            Action::Reopen { .. } | Action::Die { .. } => {}
         }
-        self.disk.mark(Mark::Durable(all).encode());
+        self.durable();
         Ok(())
     }
 
@@ -206,7 +277,7 @@ impl Run {
         self.disk.mark(Mark::CheckpointBegun(id, all).encode());
         db.checkpoint(checkpoint_dir(id))?;
         self.disk.mark(Mark::CheckpointDone(id).encode());
-        self.disk.mark(Mark::Durable(all).encode());
+        self.durable();
         Ok(())
     }
 }

@@ -1,0 +1,453 @@
+//! A disk that fails: each call of a workload, or of an open, fails in turn, once or from then on,
+//! in every way a disk has.
+//!
+//! 1. The workload runs on a healthy disk, and its calls are counted.
+//! 2. It runs again with a fault planned for one of them. What is refused is refused with an
+//!    error that says so; nothing panics or hangs; a write that fails is not visible, and reads of
+//!    what was acknowledged go on.
+//! 3. The disk is mended, and the store opened again, twice over: as the process would find it, and
+//!    after a power cut. Nothing acknowledged is missing; a write that failed is there whole or not
+//!    at all.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
+use trommel::{Db, Error, WriteOptions};
+
+use crate::inspect::{Verdict, compare_reads, failed, same, scan};
+use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
+use crate::settings::{first_seed, only, scale};
+use crate::watchdog;
+use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, write};
+
+/// Runs of a workload with a fault.
+const RUNS: u64 = 4000;
+/// Opens with a fault.
+const OPENS: u64 = 4000;
+/// Workloads that share them.
+const WORKLOADS: u64 = 40;
+
+/// The ways in which a call can fail.
+const WAYS: u64 = 12;
+
+fn fault(way: u64, call: u64) -> Fault {
+    let fault = match way {
+        0 => Fault::new(Failure::Io),
+        1 => Fault::new(Failure::Io).lasting(),
+        2 => Fault::new(Failure::NoSpace),
+        3 => Fault::new(Failure::NoSpace).lasting(),
+        4 => Fault::new(Failure::TooManyOpenFiles),
+        5 => Fault::new(Failure::TooManyOpenFiles).lasting(),
+        6 => Fault::new(Failure::NoSpace).on(OpKind::Append).writing_part(call as usize % 700),
+        7 => Fault::new(Failure::Io).on(OpKind::Append).writing_part(1),
+        8 => Fault::new(Failure::Io).on(OpKind::Sync),
+        9 => Fault::new(Failure::NoSpace).on(OpKind::Sync).on(OpKind::SyncDir),
+        10 => Fault::new(Failure::Io).on(OpKind::SyncDir),
+        _ => Fault::new(Failure::Io).after_the_fact(),
+    };
+    // Of fewer calls, fewer are let pass.
+    match way {
+        6 | 7 => fault.after(call / 4),
+        8..=10 => fault.after(call / 12),
+        _ => fault.after(call),
+    }
+}
+
+/// A disk with an empty directory for the store. (Were it the store that creates it, and failed to
+/// make that durable, no later call could mend it, since a failed sync is forgotten.)
+fn prepared_disk() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.create_dir(Path::new(DIR)).expect("a healthy disk");
+    disk.sync_dir(Path::new(".")).expect("a healthy disk");
+    disk
+}
+
+/// A program that goes on as well as it can while its disk fails.
+struct Program<'a> {
+    profile: &'a Profile,
+    disk: SimDisk,
+    /// What was acknowledged.
+    history: History,
+    /// Writes that failed since the last that was acknowledged. At most one of them is there.
+    doubtful: Vec<Vec<Operation>>,
+    bounds: Bounds,
+    checkpoints: usize,
+    errors: u64,
+}
+
+impl Program<'_> {
+    fn open(&self) -> trommel::Result<Db> {
+        Db::open(DIR, self.profile.options(Arc::new(self.disk.clone())))
+    }
+
+    /// An open that must succeed sooner or later: the disk is mended if it does not.
+    fn open_or_mend(&mut self) -> Verdict<Db> {
+        match self.open() {
+            Ok(db) => return Ok(db),
+            Err(error) => self.accept(&error)?,
+        }
+        self.disk.clear_faults();
+        self.open().map_err(failed("opening on a mended disk"))
+    }
+
+    /// Whether the error is one that a failing disk may cause.
+    fn accept(&mut self, error: &Error) -> Verdict<()> {
+        self.errors += 1;
+        let honest = match error {
+            Error::Io { .. } => true,
+            Error::Poisoned { first } => matches!(**first, Error::Io { .. }),
+            _ => false,
+        };
+        if honest { Ok(()) } else { Err(format!("a failing disk is reported as: {error}")) }
+    }
+
+    fn all(&mut self, actions: &[Action]) -> Verdict<()> {
+        let mut db = self.open_or_mend()?;
+        for action in actions {
+            match action {
+                Action::Write { batch, sync } => self.write(&db, batch, *sync)?,
+                Action::Reopen { close } => db = self.reopen(db, *close)?,
+                Action::Die { .. } => db = self.reopen(db, false)?,
+                _ => {
+                    if let Err(error) = self.maintain(&db, action) {
+                        self.accept(&error)?;
+                    } else {
+                        self.acknowledge(true);
+                    }
+                }
+            }
+        }
+        // Reads of what was acknowledged go on: right, or an error while the disk fails.
+        match scan(&db) {
+            Ok(state) => self.is_visible(&state)?,
+            Err(_) => self.errors += 1,
+        }
+        self.disk.clear_faults();
+        let state = scan(&db)?;
+        self.is_visible(&state)?;
+        compare_reads(&db, &state)?;
+        self.survives(&self.disk.crash(Policy::SYNCED, 0))?;
+        self.survives(&self.disk.crash(Policy::RANDOM, self.errors))?;
+        self.reopen(db, true)?;
+        Ok(())
+    }
+
+    /// Whether the open store shows what was acknowledged, and nothing else.
+    fn is_visible(&self, state: &State) -> Verdict<()> {
+        // Without a log a write is visible before it fails to become durable.
+        let doubtful = if self.profile.log { &[] } else { self.doubtful.as_slice() };
+        let all = self.history.len();
+        self.find(state, doubtful, all).map(drop).map_err(|what| format!("still open: {what}"))
+    }
+
+    /// The history, perhaps with one of the `doubtful` writes, that `state` is a prefix of, `low`
+    /// batches long or longer; and how long.
+    fn find(
+        &self,
+        state: &State,
+        doubtful: &[Vec<Operation>],
+        low: usize,
+    ) -> Verdict<(History, usize)> {
+        let found = digest(state);
+        let candidates = std::iter::once(None).chain(doubtful.iter().map(Some));
+        for candidate in candidates {
+            let mut history = self.history.clone();
+            history.extend(candidate.cloned());
+            if let Some(count) = history.prefix(found, low, history.len()) {
+                return Ok((history, count));
+            }
+        }
+        Err(self.history.explain(state, low, self.history.len()))
+    }
+
+    fn write(&mut self, db: &Db, batch: &[Operation], sync: bool) -> Verdict<()> {
+        match write(db, batch, sync) {
+            Ok(()) => {
+                self.doubtful.clear();
+                self.history.push(batch.to_vec());
+                self.acknowledge(sync);
+            }
+            Err(error) => {
+                self.accept(&error)?;
+                // Refused for an earlier failure, it was not written. (But where there is no log,
+                // it may have waited for its table when that failure came.)
+                if !self.profile.log || !matches!(error, Error::Poisoned { .. }) {
+                    self.doubtful.push(batch.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, durable: bool) {
+        let count = self.history.len();
+        if durable {
+            self.bounds.pass(Mark::Durable(count).encode());
+        }
+        self.bounds.pass(Mark::Issued(count).encode());
+    }
+
+    fn maintain(&mut self, db: &Db, action: &Action) -> trommel::Result<()> {
+        match action {
+            Action::Sync => db.sync(),
+            Action::Flush => db.flush(),
+            Action::CompactAll => db.compact_all(),
+            Action::CompactRange(from, to) => db.compact_range(from.as_slice()..=to.as_slice()),
+            Action::Checkpoint => {
+                self.checkpoints += 1;
+                db.checkpoint(checkpoint_dir(self.checkpoints))
+            }
+            Action::Write { .. } | Action::Reopen { .. } | Action::Die { .. } => Ok(()),
+        }
+    }
+
+    /// The process ends, in order or not, and starts again.
+    fn reopen(&mut self, db: Db, close: bool) -> Verdict<Db> {
+        if close {
+            match db.close() {
+                Ok(()) => self.acknowledge(true),
+                Err(error) => self.accept(&error)?,
+            }
+        } else {
+            drop(db);
+        }
+        let db = self.open_or_mend()?;
+        let state = match scan(&db) {
+            Ok(state) => state,
+            Err(_) => {
+                self.disk.clear_faults();
+                scan(&db)?
+            }
+        };
+        self.settle(&state)?;
+        Ok(db)
+    }
+
+    /// After an open: all that was acknowledged is there, and perhaps the write that failed.
+    fn settle(&mut self, state: &State) -> Verdict<()> {
+        // Without a log what was not flushed may be gone with the process.
+        let low = if self.profile.log { self.history.len() } else { self.bounds.durable };
+        let (history, count) = self.find(state, &self.doubtful, low)?;
+        self.history = history;
+        self.history.truncate(count);
+        self.doubtful.clear();
+        self.acknowledge(true);
+        Ok(())
+    }
+
+    /// Whether nothing is missing after a power cut that left this image.
+    fn survives(&self, image: &Image) -> Verdict<()> {
+        let db = Db::open(DIR, self.profile.options(Arc::new(image.disk())));
+        let db = db.map_err(failed("opening after faults and a power cut"))?;
+        let state = scan(&db)?;
+        self.find(&state, &self.doubtful, self.bounds.durable)?;
+        db.verify().map_err(failed("verifying after faults and a power cut"))?;
+        Ok(())
+    }
+}
+
+fn profile(seed: u64, threads: usize) -> Profile {
+    Profile { actions: 40, threads, log: !seed.is_multiple_of(8), ..Profile::new(seed) }
+}
+
+/// Runs the workload of `seed` with a fault; `None` counts the calls of a healthy run.
+fn run(seed: u64, threads: usize, fault: Option<Fault>) -> Verdict<(u64, u64)> {
+    let profile = profile(seed, threads);
+    let mut program = Program {
+        profile: &profile,
+        disk: prepared_disk(),
+        history: History::default(),
+        doubtful: Vec::new(),
+        bounds: Bounds::default(),
+        checkpoints: 0,
+        errors: 0,
+    };
+    let healthy = fault.is_none();
+    fault.into_iter().for_each(|fault| program.disk.inject(fault));
+    program.all(&profile.actions())?;
+    if healthy && program.errors > 0 {
+        return Err("errors without a fault".to_owned());
+    }
+    Ok((program.disk.all_calls(), program.disk.faults_fired()))
+}
+
+/// Spreads `runs` faults over the calls of the workloads, or runs the one asked for.
+fn spread(
+    test: &str,
+    runs: u64,
+    calls: impl Fn(u64) -> u64,
+    one: impl Fn([u64; 3]) -> Verdict<u64>,
+) {
+    let fail = |[seed, way, call]: [u64; 3], what: String| -> ! {
+        panic!(
+            "{what}\n  fault: {:?}\n  run it again: TROMMEL_CRASH_ONLY={seed},{way},{call} cargo \
+             test -p trommel-tests --test crash {test} -- --nocapture",
+            fault(way, call)
+        )
+    };
+    if let Some(case) = only() {
+        one(case).unwrap_or_else(|what| fail(case, what));
+        return;
+    }
+    let (mut fired, each) = (0, runs * scale() / WORKLOADS);
+    for seed in first_seed()..first_seed() + WORKLOADS {
+        let calls = calls(seed);
+        let mut rng = Rng::with_seed(seed);
+        for number in 0..each {
+            // Evenly over all calls, in all ways.
+            let call = (number * calls / each + rng.u64(..1 + calls / each)).min(calls);
+            let case = [seed, rng.u64(..WAYS), call];
+            watchdog::note([seed, case[1], call, 0, 0]);
+            fired += one(case).unwrap_or_else(|what| fail(case, what));
+        }
+    }
+    println!("{test}: {} runs, {fired} faults fired", each * WORKLOADS);
+    assert!(fired > runs / 2, "most faults were never met");
+}
+
+#[test]
+fn a_disk_that_fails_while_the_store_works() {
+    let calls = |seed| run(seed, 0, None).expect("healthy").0;
+    spread("a_disk_that_fails_while_the_store_works", RUNS, calls, |[seed, way, call]| {
+        run(seed, 0, Some(fault(way, call))).map(|(_, fired)| fired)
+    });
+}
+
+#[test]
+fn a_disk_that_fails_beside_background_threads() {
+    let calls = |seed| run(seed, 0, None).expect("healthy").0;
+    spread("a_disk_that_fails_beside_background_threads", RUNS / 4, calls, |[seed, way, call]| {
+        run(seed, 2, Some(fault(way, call))).map(|(_, fired)| fired)
+    });
+}
+
+/// A store as a crash left it, and the digest of its state.
+fn crashed(seed: u64) -> Verdict<(Profile, Image, u64)> {
+    let profile = Profile { log: true, ..profile(seed, 0) };
+    let mut run = Run::on(SimDisk::new(), History::default(), 0);
+    run.all(&profile, &profile.actions())?;
+    let mut replay = run.disk.replay();
+    let mut rng = Rng::with_seed(seed);
+    let ops = replay.ops().len();
+    replay.seek(rng.usize(ops / 2..=ops));
+    let image = replay.image(Policy::ALL[rng.usize(..Policy::ALL.len())], seed);
+    let db = Db::open(DIR, profile.options(Arc::new(image.disk()))).map_err(failed("opening"))?;
+    let found = digest(&scan(&db)?);
+    Ok((profile, image, found))
+}
+
+#[test]
+fn a_disk_that_fails_while_the_store_opens() {
+    let calls = |seed| {
+        let (profile, image, _) = crashed(seed).expect("healthy");
+        let disk = image.disk();
+        drop(Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("healthy"));
+        disk.all_calls()
+    };
+    spread("a_disk_that_fails_while_the_store_opens", OPENS, calls, |[seed, way, call]| {
+        let (profile, image, wanted) = crashed(seed)?;
+        let disk = image.disk();
+        disk.inject(fault(way, call));
+        let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())));
+        match open() {
+            Ok(db) => {
+                // Reads are right or fail; a store that opened is the store.
+                if let Ok(state) = scan(&db)
+                    && digest(&state) != wanted
+                {
+                    return Err("opened on a failing disk, it holds something else".to_owned());
+                }
+            }
+            Err(Error::Io { .. }) => {}
+            Err(error) => return Err(format!("a failing disk is reported as: {error}")),
+        }
+        let fired = disk.faults_fired();
+        let policy = Policy::ALL[(call % 15) as usize];
+        let cut = disk.crash(policy, call).disk();
+        disk.clear_faults();
+        let db = open().map_err(failed("opening on a mended disk"))?;
+        same(&db, wanted)?;
+        db.verify().map_err(failed("verifying"))?;
+        let cut = Db::open(DIR, profile.options(Arc::new(cut)));
+        same(&cut.map_err(failed("opening after a power cut"))?, wanted)?;
+        Ok(fired)
+    });
+}
+
+fn files(disk: &SimDisk) -> Vec<String> {
+    let listing = disk.list(Path::new(DIR)).expect("the directory is there");
+    listing.into_iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
+}
+
+/// The disk fills up while a table is written that nothing refers to yet: the table is removed, the
+/// flush says so, and once there is room the same handle goes on.
+#[test]
+fn a_full_disk_under_a_table_poisons_nothing() {
+    for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
+        for threads in [0, 2] {
+            let profile = profile(3, threads);
+            let disk = SimDisk::new();
+            let db = Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("opening");
+            db.put("before", "1").expect("writing");
+            disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
+            let error = db.flush().expect_err("the disk is full");
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+            db.put_with("meanwhile", "2", WriteOptions::sync()).expect("the log has room");
+            assert_eq!(db.get("before").expect("reading").as_deref(), Some(&b"1"[..]));
+            disk.clear_faults();
+            let start = std::time::Instant::now();
+            while let Err(error) = db.flush() {
+                assert!(matches!(error, Error::Io { .. }), "{error}");
+                assert!(start.elapsed().as_secs() < 30, "it never recovers: {error}");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            db.put("after", "3").expect("writing goes on");
+            db.wait_idle().expect("idle");
+            let tables = files(&disk).iter().filter(|name| name.ends_with(".sst")).count();
+            let known: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+            assert_eq!(tables as u64, known, "a half-written table lies about");
+            drop(db);
+            let db = Db::open(DIR, profile.options(Arc::new(disk))).expect("opening");
+            assert_eq!(scan(&db).expect("scan").len(), 3);
+        }
+    }
+}
+
+/// A disk of a fixed size is filled until writes fail, again and again; after every refusal the
+/// store still holds all that it acknowledged, and opens again.
+#[test]
+fn a_disk_of_a_fixed_size() {
+    for seed in 0..20 {
+        let profile = profile(seed, 0);
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(20_000 + 3_000 * seed));
+        let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())).log(true));
+        let mut state = State::new();
+        let mut db = open().expect("opening");
+        for number in 0..400 {
+            let (key, value) = (format!("key{number:04}"), "v".repeat(200));
+            match db.put(&key, &value) {
+                Ok(()) => {
+                    state.insert(key.into_bytes(), value.into_bytes());
+                }
+                Err(error @ (Error::Io { .. } | Error::Poisoned { .. })) => {
+                    assert_eq!(scan(&db).expect("reads go on"), state, "{error}");
+                    drop(db);
+                    disk.set_capacity(None);
+                    db = open().expect("opening with room again");
+                    let found = scan(&db).expect("scan");
+                    state.insert(key.into_bytes(), value.into_bytes());
+                    let doubtful = state.pop_last().expect("just inserted");
+                    if found.len() > state.len() {
+                        state.insert(doubtful.0, doubtful.1);
+                    }
+                    assert_eq!(found, state);
+                    disk.set_capacity(Some(disk.used_bytes() + 4_000));
+                }
+                Err(error) => panic!("a full disk is reported as: {error}"),
+            }
+        }
+    }
+}

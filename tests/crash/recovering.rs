@@ -1,0 +1,141 @@
+//! The crash that comes while the last one is being recovered from: whatever the moment, and even
+//! where a third follows, the state found in the end is the same.
+//!
+//! 1. A workload is crashed somewhere, and the store opened: what that open finds is the truth.
+//! 2. The operations of that open are replayed, and images made at each boundary.
+//! 3. Each is opened and must hold the same; some of these opens are themselves crashed at every
+//!    boundary.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use trommel::vfs::{Image, Policy, SimDisk};
+use trommel::{Db, WriteOptions};
+
+use crate::inspect::{Verdict, failed, same, scan};
+use crate::oracle::{Bounds, History, digest};
+use crate::process::Process;
+use crate::settings::{first_seed, only, scale};
+use crate::watchdog;
+use crate::workload::{DIR, Profile, Run};
+
+/// Distinct images taken while a store recovers.
+const WANTED: usize = 12_000;
+/// Crashes of one workload that are recovered from.
+const CRASHES: u64 = 6;
+
+struct Recoveries<'a> {
+    profile: &'a Profile,
+    met: HashSet<u64>,
+    by_depth: [u64; 4],
+}
+
+#[test]
+fn recovery_crashed_anywhere_ends_in_the_same_state() {
+    let (mut distinct, mut by_depth) = (0, [0; 4]);
+    for seed in first_seed().. {
+        let [seed, crash] = only().unwrap_or([seed, u64::MAX]);
+        for number in 0..CRASHES {
+            if crash == u64::MAX || crash == number {
+                watchdog::note([seed, number, 0, 0, 0]);
+                let counts = one(seed, number).unwrap_or_else(|what| {
+                    panic!(
+                        "{what}\n  run it again: TROMMEL_CRASH_ONLY={seed},{number} cargo test -p \
+                         trommel-tests --test crash recovery_crashed -- --nocapture"
+                    )
+                });
+                by_depth.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+                distinct += counts.iter().sum::<u64>() as usize;
+            }
+        }
+        if distinct >= WANTED * scale() as usize || crash != u64::MAX {
+            break;
+        }
+    }
+    println!("crashes while recovering, distinct images by depth: {by_depth:?}");
+}
+
+/// The crash of this number of the workload of this seed.
+fn one(seed: u64, number: u64) -> Verdict<[u64; 4]> {
+    let log = !seed.is_multiple_of(8);
+    let profile = Profile { actions: 50, log, ..Profile::new(seed) };
+    let mut run = Run::on(SimDisk::new(), History::default(), 0);
+    run.all(&profile, &profile.actions())?;
+    let mut rng = Rng::with_seed(seed << 8 | number);
+    let mut replay = run.disk.replay();
+    replay.seek(rng.usize(..=replay.ops().len()));
+    let policy = Policy::ALL[rng.usize(..Policy::ALL.len())];
+    let image = replay.image(policy, rng.u64(..));
+    let mut bounds = Bounds::starting_with(0);
+    replay.marks().iter().for_each(|&mark| bounds.pass(mark));
+
+    let db = Db::open(DIR, profile.options(Arc::new(image.disk()))).map_err(failed("opening"))?;
+    let state = scan(&db)?;
+    if run.history.prefix(digest(&state), bounds.durable, bounds.issued).is_none() {
+        return Err(run.history.explain(&state, bounds.durable, bounds.issued));
+    }
+    let mut recoveries = Recoveries { profile: &profile, met: HashSet::new(), by_depth: [0; 4] };
+    recoveries.crash(&image, digest(&state), 2, &mut rng)?;
+    Ok(recoveries.by_depth)
+}
+
+impl Recoveries<'_> {
+    /// Opens the store on `image` and crashes that at every boundary.
+    fn crash(&mut self, image: &Image, wanted: u64, depth: usize, rng: &mut Rng) -> Verdict<()> {
+        let disk = image.disk();
+        let options = self.profile.options(Arc::new(disk.clone()));
+        drop(Db::open(DIR, options).map_err(failed("opening"))?);
+        let mut replay = disk.replay();
+        loop {
+            let random = [(); 2].map(|()| Policy::ALL[rng.usize(2..Policy::ALL.len())]);
+            for policy in [Policy::SYNCED, Policy::EVERYTHING].into_iter().chain(random) {
+                let image = replay.image(policy, rng.u64(..));
+                if !self.met.insert(image.hash()) {
+                    continue;
+                }
+                let at = replay.position();
+                self.by_depth[depth] += 1;
+                self.check(&image, wanted).map_err(|what| {
+                    format!("{what}\n  at depth {depth}, boundary {at}, {policy}")
+                })?;
+                if depth < 3 && rng.u8(..40) == 0 {
+                    self.crash(&image, wanted, depth + 1, rng)?;
+                }
+            }
+            if replay.step().is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check(&self, image: &Image, wanted: u64) -> Verdict<()> {
+        let options = self.profile.options(Arc::new(image.disk()));
+        let db = Db::open(DIR, options).map_err(failed("opening"))?;
+        same(&db, wanted)?;
+        db.verify().map_err(failed("verifying"))?;
+        Ok(())
+    }
+}
+
+/// A process is killed while it creates the store, and another goes on: what that one is told is
+/// durable must not hang on a directory entry that the first one meant to sync.
+#[test]
+fn a_store_whose_creator_was_killed() {
+    for calls in 0.. {
+        let disk = SimDisk::new();
+        let first = Process::new(&disk);
+        first.die_after(calls);
+        let profile = Profile::new(1);
+        let _ = Db::open("above/db", profile.options(Arc::new(first.clone())));
+        if !first.is_dead() {
+            return;
+        }
+        let db = Db::open("above/db", profile.options(Arc::new(disk.clone()))).expect("opening");
+        db.put_with("key", "value", WriteOptions::sync()).expect("writing");
+        let left = disk.crash(Policy::SYNCED, 0).disk();
+        let db = Db::open("above/db", profile.options(Arc::new(left))).expect("opening");
+        let found = db.get("key").expect("reading");
+        assert_eq!(found.as_deref(), Some(&b"value"[..]), "killed after {calls} calls");
+    }
+}

@@ -33,11 +33,6 @@ impl History {
         self.batches.len()
     }
 
-    /// The digest of the state after all of them.
-    pub(crate) fn digest(&self) -> u64 {
-        self.digests[self.len()]
-    }
-
     pub(crate) fn extend(&mut self, batches: impl IntoIterator<Item = Vec<Operation>>) {
         batches.into_iter().for_each(|batch| self.push(batch));
     }

@@ -185,7 +185,12 @@ impl Run {
             match action {
                 Action::Die { calls } => self.process.die_after(*calls),
                 Action::Reopen { close } => {
-                    let closed = if *close { db.close() } else { Ok(drop(db)) };
+                    let mut closed = Ok(());
+                    if *close {
+                        closed = db.close();
+                    } else {
+                        drop(db);
+                    }
                     // A drop does not say that it failed because the process died.
                     if self.process.is_dead() {
                         db = self.start_again(profile)?;
@@ -193,10 +198,7 @@ impl Run {
                     }
                     closed.map_err(failed("closing"))?;
                     self.durable();
-                    db = match self.open(profile) {
-                        Ok(db) => db,
-                        Err(error) => return Err(format!("opening again failed: {error}")),
-                    };
+                    db = self.open(profile).map_err(failed("opening again"))?;
                 }
                 _ => {
                     let outcome = self.one(profile, &db, action);

@@ -304,10 +304,12 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     Some(Break { keep, reason: contradiction.map_or(reason, DropReason::Damaged) })
 }
 
-/// Whether the manifest, or the end marker of the log before it, names the log at `index`.
+/// Whether the manifest, or the end marker of the log before it, names the log at `index`. (The end
+/// marker of a closed store names none: what follows it is a log that was just being created.)
 fn is_named(logs: &[Planned], index: usize) -> bool {
     let before = index.checked_sub(1).map(|before| &logs[before].summary.verdict);
-    before.is_none_or(|verdict| matches!(verdict, Verdict::Ended { .. }))
+    let number = logs[index].number;
+    before.is_none_or(|verdict| matches!(verdict, Verdict::Ended { next } if *next == number))
 }
 
 /// What in the logs behind the one at `index` shows that its end is not torn but damaged; or what

@@ -2,9 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options};
+
+/// Runs `test` in a thread of its own; fails where it does not come back.
+fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
+    let (done, outcome) = channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        done.send(()).unwrap();
+    });
+    if let Err(RecvTimeoutError::Timeout) = outcome.recv_timeout(Duration::from_secs(30)) {
+        panic!("{what} does not come back");
+    }
+    thread.join().unwrap();
+}
 
 fn tiny() -> Options {
     Options::default()
@@ -23,16 +38,81 @@ fn tiny() -> Options {
 /// "full", was not frozen because it was empty, and the writer looked again for ever.
 #[test]
 fn one_giant_key_leaves_room_for_the_next_write() {
-    let (done, outcome) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    comes_back("the write", || {
         let db = Db::open("/store", tiny()).unwrap();
         db.put(vec![7; 50_000], b"").unwrap();
         db.flush().unwrap();
         db.put(b"k", b"v").unwrap();
         db.close().unwrap();
-        done.send(()).unwrap();
     });
-    outcome.recv_timeout(std::time::Duration::from_secs(30)).expect("the write comes back");
+}
+
+/// Without background threads a compaction that found compaction paused slept until another call
+/// happened to work; the end of the pause did not wake it.
+#[test]
+fn a_compaction_goes_on_when_the_pause_is_over() {
+    comes_back("compact_all", || {
+        let db = Db::open("/store", tiny()).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.pause_compaction().unwrap();
+        std::thread::scope(|scope| {
+            let compacting = scope.spawn(|| db.compact_all().unwrap());
+            while db.stats().flushes == 0 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!compacting.is_finished(), "compaction is paused");
+            db.resume_compaction();
+        });
+    });
+}
+
+/// A read-only store whose tree wants compacting waited for ever for somebody to do it.
+#[test]
+fn a_read_only_store_is_idle() {
+    comes_back("wait_idle", || {
+        let options = tiny();
+        let db = Db::open("/store", options.clone().auto_compaction(false)).unwrap();
+        for round in 0..5 {
+            db.put(b"k", [round]).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = Db::open_read_only("/store", options).unwrap();
+        db.wait_idle().unwrap();
+    });
+}
+
+/// The second of two closers ended the background work at once, and with it the flush that the
+/// first one waited for: without a log, the last memtable was lost.
+#[test]
+fn two_may_close_at_once() {
+    comes_back("closing", || {
+        for round in 0..300_u32 {
+            let options = tiny().background_threads(1).log(false);
+            let db = Db::open("/store", options.clone()).unwrap();
+            db.put(b"k", round.to_string()).unwrap();
+            std::thread::scope(|scope| {
+                let second = db.clone();
+                scope.spawn(move || second.close().unwrap());
+                db.close().unwrap();
+            });
+            let db = Db::open("/store", options).unwrap();
+            assert_eq!(db.get(b"k").unwrap().unwrap(), *round.to_string().as_bytes());
+        }
+    });
+}
+
+/// A checkpoint of a store that was closed meanwhile said that the store was read-only; waiting
+/// for it to be idle, or pausing it, went well.
+#[test]
+fn a_closed_store_says_so() {
+    let db = Db::open("/store", tiny()).unwrap();
+    let clone = db.clone();
+    db.close().unwrap();
+    for refused in [clone.wait_idle(), clone.pause_compaction(), clone.checkpoint("/copy")] {
+        assert!(matches!(refused, Err(trommel::Error::Closed)), "{refused:?}");
+    }
 }
 
 /// A level that had lost its data kept a row of its own in the filter report, under the number

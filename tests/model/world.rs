@@ -569,6 +569,7 @@ impl World {
                 return Err(format!("a read-only store answers {refused:?}"));
             }
         }
+        ok("wait_idle of a read-only store", db.wait_idle())?;
         ok("closing a read-only store", db.close())?;
         if list(self)? != before {
             return Err("a read-only open changed the directory".into());

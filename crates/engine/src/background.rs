@@ -67,10 +67,15 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Has the workers end after what they are doing.
+    /// Lets no more work start, and waits for what runs: in workers, or in callers' own threads
+    /// where there are no workers.
     pub(crate) fn shut_down(&self) {
-        lock(&self.state).shutting_down = true;
-        self.wake();
+        let mut state = lock(&self.state);
+        state.shutting_down = true;
+        self.changed.notify_all();
+        while state.running > 0 {
+            state = wait(&self.changed, state);
+        }
     }
 }
 
@@ -117,7 +122,7 @@ impl Engine {
 
     /// Takes the most urgent piece of work, if there is one.
     fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
-        if self.poison.get().is_some() || self.options.load().read_only {
+        if state.shutting_down || self.poison.get().is_some() || self.options.load().read_only {
             return None;
         }
         if state.retry_after.is_some_and(|(at, _)| at > now) {
@@ -247,16 +252,33 @@ impl Engine {
     }
 
     fn wait_for_state(&self, done: impl Fn(&Self, &State) -> bool) -> Result<()> {
+        let inline = self.options.load().background_threads == 0;
         let mut state = lock(&self.background.state);
         while !done(self, &state) {
             self.check_background(&state)?;
-            state = wait(&self.background.changed, state);
+            // Work may become possible while waiting for it: a pause is over, or what another
+            // caller ran is out of the way.
+            let job = if inline { self.next_job(&mut state, env::now()) } else { None };
+            state = match job {
+                Some(job) => {
+                    drop(state);
+                    self.run_job(&job)?;
+                    lock(&self.background.state)
+                }
+                // Looking for work ends range compactions that have nothing left to do.
+                None if done(self, &state) => break,
+                None => wait(&self.background.changed, state),
+            };
         }
         Ok(())
     }
 
     /// Waits until no work is running or needed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.check_open()?;
+        if self.options.load().read_only {
+            return Ok(());
+        }
         self.work_inline()?;
         self.wait_for_state(|engine, state| {
             let view = engine.view.load();
@@ -296,12 +318,17 @@ impl Engine {
 
     /// Lets no compaction start until as many resumes follow; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
+        self.check_open()?;
         {
             let mut state = lock(&self.background.state);
             state.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
         }
-        self.wait_for_state(|_, state| state.busy.is_empty())
+        let rests = self.wait_for_state(|_, state| state.busy.is_empty());
+        if rests.is_err() {
+            self.resume_compaction();
+        }
+        rests
     }
 
     /// Takes one pause back.
@@ -321,6 +348,8 @@ impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.poison(Error::internal("a background job panicked"));
+            lock(&self.0.background.state).running -= 1;
+            self.0.background.wake();
         }
     }
 }

@@ -306,9 +306,11 @@ impl Db {
 
 impl Handle {
     fn close(&self) -> Result<()> {
+        // Held throughout: a second closer must not end the work that the first one waits for.
+        let mut threads = lock(&self.threads);
         let closed = self.engine.close();
         self.engine.background.shut_down();
-        for thread in lock(&self.threads).drain(..) {
+        for thread in threads.drain(..) {
             if thread.join().is_err() {
                 self.engine.poison(Error::internal("a background thread panicked"));
             }

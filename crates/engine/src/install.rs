@@ -106,7 +106,7 @@ impl Engine {
         flushed: Option<&Arc<LoggedMemtable>>,
     ) -> Result<()> {
         let mut manifest = lock(&self.manifest);
-        let writer = manifest.as_mut().ok_or(Error::ReadOnly)?;
+        let writer = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
         let after = Arc::new(writer.append(self, &edit).map_err(|error| self.poison(error))?);
@@ -125,6 +125,11 @@ impl Engine {
         drop(manifest);
         self.retire_missing(&before, &after);
         Ok(())
+    }
+
+    /// Why there is no manifest to write to.
+    pub(crate) fn without_manifest(&self) -> Error {
+        self.check_writable().err().unwrap_or(Error::Closed)
     }
 
     fn retire_missing(&self, before: &Version, after: &Version) {

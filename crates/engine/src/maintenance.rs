@@ -22,7 +22,7 @@ impl Engine {
         self.flush()?;
         let state = {
             let manifest = lock(&self.manifest);
-            let manifest = manifest.as_ref().ok_or(Error::ReadOnly)?;
+            let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
             manifest.state().clone()
         };
         self.vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;

@@ -7,7 +7,11 @@
 //! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
 //! times as long (1 is the size for every change; 20 takes about an hour).
 
-#![allow(clippy::print_stdout, reason = "a failure prints how to play it again")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "all of it is tests: they fail by panics and print how to play them again"
+)]
 
 mod config;
 mod keys;
@@ -15,6 +19,7 @@ mod regressions;
 mod rng;
 mod runner;
 mod sequences;
+mod threads;
 mod walks;
 mod world;
 

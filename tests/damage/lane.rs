@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use crate::exam::{Found, How, examine, leave};
 use crate::injury::{Injury, kind_of};
@@ -63,6 +64,25 @@ impl<'a> Lane<'a> {
         let counts = self.counts.iter().map(|((kind, verdict), n)| format!("{kind} {verdict} {n}"));
         let counts = counts.collect::<Vec<_>>().join(", ");
         println!("{} {}: {counts}", self.name, self.store.name);
+        self.keep_counts();
         assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
+    }
+
+    /// Adds the counts to the file that `TROMMEL_DAMAGE_JSON` names, one line of JSON a lane.
+    fn keep_counts(&self) {
+        let Some(file) = std::env::var_os("TROMMEL_DAMAGE_JSON") else { return };
+        let counts =
+            self.counts.iter().map(|((kind, verdict), n)| format!("\"{kind} {verdict}\": {n}"));
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        let (lane, store) = (self.name, &self.store.name);
+        let failures = self.failures.len();
+        let line = format!(
+            "{{\"lane\": \"{lane}\", \"store\": \"{store}\", \"failures\": {failures}, \
+             \"counts\": {{{counts}}}}}\n"
+        );
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(&file, before + &line).expect("a writable file");
     }
 }

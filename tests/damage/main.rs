@@ -13,7 +13,12 @@
 //!
 //! All injuries are enumerated, none is drawn by chance. A failure names store, file and injury,
 //! and leaves the damaged directory in the target directory's `tmp`, to be opened again.
-//! `TROMMEL_DAMAGE_BITS=8` flips every bit of every byte instead of one.
+//! `TROMMEL_DAMAGE_BITS=8` flips every bit of every byte instead of one;
+//! `TROMMEL_DAMAGE_JSON=file` adds the counts to that file, a line for each store. The whole soak:
+//!
+//! ```text
+//! TROMMEL_DAMAGE_BITS=8 TROMMEL_DAMAGE_JSON=damage.json cargo test -p trommel-tests --test damage
+//! ```
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the lanes print their counts")]
 

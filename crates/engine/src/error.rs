@@ -147,7 +147,8 @@ impl Error {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (free some space; if writes are refused afterwards, open the store again)"
+            " (free some space; if writes are refused afterwards, open the store again. A read-only \
+             open needs no space)"
         }
         io::ErrorKind::PermissionDenied => " (the process needs read and write permission there)",
         io::ErrorKind::ReadOnlyFilesystem => {

@@ -53,6 +53,7 @@ mod manifest;
 mod memory;
 mod options;
 mod output;
+mod reach;
 mod read;
 mod recovery;
 mod report;

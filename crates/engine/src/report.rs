@@ -12,7 +12,7 @@ use trommel_filter::FilterKind;
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
-use crate::version::{TableFile, Version};
+use crate::version::TableFile;
 
 /// The filters of one kind on one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,10 +68,13 @@ impl Engine {
         let version = self.version();
         let totals = self.counters.totals();
         let mut rows: BTreeMap<(usize, usize), Row> = BTreeMap::new();
-        let mut runs = Vec::new();
+        let mut met = Vec::new();
         for (physical, cells) in totals.filters.iter().enumerate() {
             let held: Vec<Held> = version.levels[physical].iter().map(|t| self.held(t)).collect();
-            runs.extend(runs_of(&version, physical, &held));
+            for (file, held) in version.levels[physical].iter().zip(&held) {
+                let reach = self.reach(&version, file);
+                met.push(trommel_tuning::Table { reach, fpr: held.rate });
+            }
             // A level that has lost its data shares its number with the one that took its place,
             // so what was counted for it joins that one's row.
             let level = logical_level(&version, physical).0;
@@ -87,7 +90,7 @@ impl Engine {
         FilterReport {
             filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
             levels,
-            expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(&runs),
+            expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
         }
     }
 
@@ -129,18 +132,6 @@ struct Held {
 struct Row {
     held: Vec<Held>,
     totals: FilterTotals,
-}
-
-/// The runs that a missing key meets: each table of level 0 is one, each deeper level is one.
-fn runs_of(version: &Version, level: usize, held: &[Held]) -> Vec<trommel_tuning::Run> {
-    let table = |held: &Held| trommel_tuning::Table { keys: held.keys, fpr: held.rate };
-    if version.levels[level].is_empty() {
-        return Vec::new();
-    }
-    if level == 0 {
-        return held.iter().map(|held| trommel_tuning::Run { tables: vec![table(held)] }).collect();
-    }
-    vec![trommel_tuning::Run { tables: held.iter().map(table).collect() }]
 }
 
 impl Row {

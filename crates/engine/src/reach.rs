@@ -1,0 +1,44 @@
+//! How likely a lookup of a missing key comes to a table at all: the share of the store's keys
+//! that lie within the table's key range, keys being missed where keys are.
+//!
+//! 1. Of each table that meets the range and lies wholly in it, all keys count.
+//! 2. Of one that lies partly in it, the part of its data blocks within the range.
+//!
+//! A run that covers all keys is reached by every lookup; but a level that has just begun to fill
+//! covers only a part, and a missing key falls past it as often as not.
+//!
+//! Called by the filter report.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::version::{LEVELS, TableFile, Version};
+
+impl Engine {
+    /// The share, 0 to 1, of the keys in `version`'s tables that lie in the key range of `file`.
+    pub(crate) fn reach(&self, version: &Version, file: &TableFile) -> f64 {
+        let (smallest, largest) = (&file.smallest, &file.largest);
+        let all: u64 = version.tables().map(|(_, table)| table.keys).sum();
+        let inside: f64 = (0..LEVELS)
+            .flat_map(|level| version.overlapping(level, smallest, largest))
+            // One that cannot be read counts as if it lay inside.
+            .map(|other| self.keys_within(&other, file).unwrap_or(other.keys as f64))
+            .sum();
+        if all == 0 { 0.0 } else { (inside / all as f64).min(1.0) }
+    }
+
+    /// About how many keys of `file` lie in the key range of `other`, which it meets.
+    fn keys_within(&self, file: &Arc<TableFile>, other: &TableFile) -> Result<f64> {
+        let starts_inside = other.smallest <= file.smallest;
+        let ends_inside = file.largest <= other.largest;
+        if starts_inside && ends_inside {
+            return Ok(file.keys as f64);
+        }
+        let table = self.tables.reader(file)?;
+        let end = table.approximate_offset(&file.largest).max(1) as f64;
+        let from = if starts_inside { 0 } else { table.approximate_offset(&other.smallest) };
+        let to = if ends_inside { end } else { table.approximate_offset(&other.largest) as f64 };
+        Ok(file.keys as f64 * ((to - from as f64) / end).clamp(0.0, 1.0))
+    }
+}

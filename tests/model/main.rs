@@ -16,6 +16,7 @@
 mod config;
 mod keys;
 mod regressions;
+mod report;
 mod rng;
 mod runner;
 mod sequences;

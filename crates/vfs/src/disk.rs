@@ -100,22 +100,32 @@ impl Vfs for DiskVfs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        lock_opened(path, || open_lock(path), File::try_lock)
+        Ok(Box::new(lock_opened(path, || open_lock(path), File::try_lock)?))
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let open = || open_regular(path, OFlags::RDONLY, "lock");
-        lock_opened(path, open, File::try_lock_shared)
+        Ok(Box::new(lock_opened(path, open, File::try_lock_shared)?))
     }
 }
 
-/// An open file with a `flock`, which ends with it.
+/// An open file with a `flock`.
+///
+/// The lock belongs to the open file, of which a process that another thread is just starting has
+/// a copy until it runs its program. So closing ours would not end it for certain: it is undone.
 #[derive(Debug)]
 struct DiskLock {
-    _file: File,
+    file: File,
 }
 
 impl FileLock for DiskLock {}
+
+impl Drop for DiskLock {
+    fn drop(&mut self) {
+        // What fails here ends with the last copy of the file.
+        let _ = self.file.unlock();
+    }
+}
 
 fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
     retry_on_intr(|| rustix::fs::open(path, flags | ALWAYS, FILE_MODE)).map(File::from)
@@ -158,7 +168,7 @@ fn lock_opened(
     path: &Path,
     mut open: impl FnMut() -> io::Result<File>,
     take: impl Fn(&File) -> Result<(), TryLockError>,
-) -> io::Result<Box<dyn FileLock>> {
+) -> io::Result<DiskLock> {
     for _ in 0..LOCK_ATTEMPTS {
         let file = open()?;
         match take(&file) {
@@ -170,7 +180,7 @@ fn lock_opened(
             Err(TryLockError::Error(error)) => return Err(wrap("lock", path, error)),
         }
         if is_at(&file, path).map_err(|error| wrap("lock", path, error))? {
-            return Ok(Box::new(DiskLock { _file: file }));
+            return Ok(DiskLock { file });
         }
     }
     let why = "the file is being replaced again and again";

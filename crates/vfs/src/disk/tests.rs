@@ -198,3 +198,16 @@ fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
         assert_eq!(buffer, expected);
     }
 }
+
+/// Between fork and exec a child holds copies of all files. Closing ours alone left the store locked
+/// for that long: whoever opened it again was told that it was open elsewhere.
+#[test]
+fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
+    let (_dir, path) = folder();
+    let path = path.join("LOCK");
+    let lock = lock_opened(&path, || open_lock(&path), File::try_lock).expect("nobody holds it");
+    let copy = lock.file.try_clone().expect("a file handle");
+    drop(lock);
+    drop(DiskVfs.lock(&path).expect("nobody holds it any more"));
+    drop(copy);
+}

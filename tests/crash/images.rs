@@ -10,19 +10,19 @@
 //!    killed: all acknowledged batches must be there.
 //! 4. Images that were met before are only compared with the bounds of the new boundary.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use fastrand::Rng;
-use trommel::vfs::{Image, Policy, Replay, SimDisk, Vfs};
+use trommel::vfs::{Image, Op, OpKind, Policy, Replay, SimDisk, Vfs};
 use trommel::{Db, Options};
 
 use crate::inspect::{Inspection, inspect_checkpoints};
 use crate::oracle::{Bounds, History};
 use crate::settings::{first_seed, only, scale};
 use crate::watchdog;
-use crate::workload::{Profile, Run};
+use crate::workload::{DIR, Profile, Run};
 
 /// Up to so many open decisions, all images at a boundary are made.
 const EXHAUSTIVE_DECISIONS: usize = 8;
@@ -76,6 +76,7 @@ impl Lane {
             let outcome = run.all(&profile, &profile.actions());
             outcome.unwrap_or_else(|e| panic!("{} seed {seed} life {life}: {e}", self.name));
             counts.batches += run.history.len() - inherited;
+            no_number_twice(&run.disk);
             let mut walk = Walk {
                 lane: self,
                 seed,
@@ -91,12 +92,24 @@ impl Lane {
     }
 }
 
+/// No file's number is used again while anything may remember it, through kills and reopens.
+fn no_number_twice(disk: &SimDisk) {
+    let replay = disk.replay();
+    let created = replay.ops().iter().filter(|op| op.kind() == OpKind::Create);
+    let mut numbers = HashSet::new();
+    for path in created.map(Op::path).filter(|path| path.starts_with(DIR)) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let number: String = name.chars().filter(char::is_ascii_digit).collect();
+        assert!(number.is_empty() || numbers.insert(number), "{name}: its number was used before");
+    }
+}
+
 /// The life after `run`: on what some crash left of it.
 fn crash(run: &Run, profile: &Profile, life: u64, rng: &mut Rng) -> Run {
     let mut replay = run.disk.replay();
     replay.seek(rng.usize(..=replay.ops().len()));
     let image = replay.image(Policy::ALL[rng.usize(..Policy::ALL.len())], rng.u64(..));
-    let db = Db::open(crate::workload::DIR, profile.options(Arc::new(image.disk())));
+    let db = Db::open(DIR, profile.options(Arc::new(image.disk())));
     let state = crate::inspect::scan(&db.expect("this image was opened before")).expect("as above");
     let mut history = run.history.clone();
     let digest = crate::oracle::digest(&state);

@@ -8,6 +8,8 @@
 //! * [`images`]: what a power cut may leave at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail.
+//! * [`killed`]: processes killed at random on the real disk.
+//! * [`opening`]: locks, readers, leftovers, and directories that are no stores.
 //!
 //! A failure prints one line that runs its image again. `TROMMEL_CRASH_SCALE=20` makes the lanes
 //! twenty times as large, `TROMMEL_CRASH_SEED=n` starts them from another seed.
@@ -18,6 +20,10 @@ mod faults;
 mod images;
 #[cfg(test)]
 mod inspect;
+#[cfg(test)]
+mod killed;
+#[cfg(test)]
+mod opening;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]

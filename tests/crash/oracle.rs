@@ -53,6 +53,9 @@ impl History {
 
     /// Forgets all but the first `count` batches: a crash took the others.
     pub(crate) fn truncate(&mut self, count: usize) {
+        if count == self.len() {
+            return;
+        }
         let mut shorter = Self::default();
         for batch in self.batches.drain(..count) {
             shorter.push(batch);

@@ -1,0 +1,218 @@
+//! Processes that die: a child writes to a store on the real disk, says over a pipe what was
+//! acknowledged, and is killed at random. The parent opens what is left.
+//!
+//! 1. The child is this very program, told by its environment to run [`child`] alone. Each of its
+//!    threads writes batches to keys of its own, one after the other, some synced and some not, and
+//!    prints a line for each as soon as it is acknowledged.
+//! 2. The parent kills it after a random time, while it opens, writes, flushes, compacts or
+//!    recovers from the last kill. Then it opens the store: of each thread's batches a prefix is
+//!    there, with all that were acknowledged, and at most the one behind them.
+//! 3. The same directory goes on through all kills of a run, and is verified now and then.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use trommel::{Db, Options};
+
+use crate::inspect::{Verdict, compare_reads, failed, scan};
+use crate::oracle::{History, Operation, State};
+use crate::settings::{first_seed, scale};
+use crate::watchdog;
+use crate::workload::{options, write};
+
+/// What tells the child that it is one: directory, seed, and the batches each thread has written.
+const CHILD: &str = "TROMMEL_CRASH_CHILD";
+/// What its lines begin with, apart from what the test harness prints.
+const ACKNOWLEDGED: &str = "acknowledged";
+/// Batches that a run may write before a fresh directory is taken, so that comparing stays cheap.
+const BATCHES: usize = 20_000;
+
+fn store_options(seed: u64) -> Options {
+    let vfs = std::sync::Arc::new(trommel::vfs::DiskVfs);
+    options(seed, vfs).background_threads(2).base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30)
+}
+
+/// Batch `number` of `thread`: several keys of that thread's own, some of them deleted.
+fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>, bool) {
+    let mut rng = Rng::with_seed(seed ^ (thread as u64) << 48 ^ number as u64);
+    let length = [1, 1, 2, 7][rng.usize(..4)];
+    let operation = |rng: &mut Rng| {
+        let key = format!("{thread}/{:03}", rng.u32(..100)).into_bytes();
+        let value = format!("{number}.{}", "x".repeat(rng.usize(..300))).into_bytes();
+        (key, (rng.u8(..6) > 0).then_some(value))
+    };
+    // The counter makes each state unlike all others.
+    let counter = (format!("{thread}/count").into_bytes(), Some(number.to_string().into_bytes()));
+    let operations = (0..length).map(|_| operation(&mut rng)).chain([counter]).collect();
+    (operations, rng.u8(..8) == 0)
+}
+
+/// Not a test of its own: what the child of the others runs.
+#[test]
+fn child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let mut words = told.split('|');
+    let dir = words.next().expect("a directory");
+    let mut number = || words.next().and_then(|word| word.parse().ok());
+    let seed: usize = number().expect("a seed");
+    let started: Vec<usize> = std::iter::from_fn(number).collect();
+    let db = Db::open(dir, store_options(seed as u64)).expect("opening");
+    std::thread::scope(|scope| {
+        for (thread, &first) in started.iter().enumerate() {
+            let db = &db;
+            scope.spawn(move || {
+                for number in first.. {
+                    let (operations, sync) = batch(seed as u64, thread, number);
+                    write(db, &operations, sync).expect("writing");
+                    // One call, so that no line is half there.
+                    let line = format!("{ACKNOWLEDGED} {thread} {number}\n");
+                    let mut out = std::io::stdout().lock();
+                    out.write_all(line.as_bytes()).expect("a parent that listens");
+                }
+            });
+        }
+    });
+}
+
+fn spawn(dir: &Path, seed: u64, started: &[usize]) -> Child {
+    let mut told = format!("{}|{seed}", dir.display());
+    started.iter().for_each(|count| told.push_str(&format!("|{count}")));
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["killed::child", "--exact", "--nocapture"])
+        .env(CHILD, told)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a child")
+}
+
+/// What the threads of a run have written so far.
+struct Threads {
+    seed: u64,
+    histories: Vec<History>,
+}
+
+impl Threads {
+    /// The batches of each.
+    fn counts(&self) -> Vec<usize> {
+        self.histories.iter().map(History::len).collect()
+    }
+
+    fn batches(&self) -> usize {
+        self.counts().iter().sum()
+    }
+
+    /// Lets a child run and kills it; returns how many batches of each thread it acknowledged.
+    fn run_and_kill(&self, dir: &Path, lifetime: Duration) -> Vec<usize> {
+        let mut child = spawn(dir, self.seed, &self.counts());
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut acknowledged = self.counts();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                for line in out.lines().map_while(Result::ok) {
+                    let Some(rest) = line.strip_prefix(ACKNOWLEDGED) else { continue };
+                    let numbers: Vec<usize> =
+                        rest.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+                    let [thread, number] = numbers[..] else { continue };
+                    acknowledged[thread] = number + 1;
+                }
+            });
+            std::thread::sleep(lifetime);
+            if child.try_wait().expect("a child to ask about").is_some() {
+                let mut said = String::new();
+                let errors = child.stderr.as_mut().expect("a pipe");
+                errors.read_to_string(&mut said).expect("reading the pipe");
+                panic!("the child ended by itself: {said}");
+            }
+            child.kill().expect("a child to kill");
+            child.wait().expect("a killed child");
+            reader.join().expect("reading the pipe");
+        });
+        acknowledged
+    }
+
+    /// Compares the store with what was acknowledged, and takes over what is there.
+    fn settle(&mut self, state: &State, acknowledged: &[usize]) -> Verdict<()> {
+        let mut known = 0;
+        for (thread, history) in self.histories.iter_mut().enumerate() {
+            let prefix = format!("{thread}/").into_bytes();
+            let own: State = state
+                .iter()
+                .filter(|(key, _)| key.starts_with(&prefix))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            known += own.len();
+            let low = acknowledged[thread];
+            for number in history.len()..=low {
+                history.push(batch(self.seed, thread, number).0);
+            }
+            let found = crate::oracle::digest(&own);
+            let count = history.prefix(found, low, low + 1).ok_or_else(|| {
+                format!("thread {thread}: {}", history.explain(&own, low, low + 1))
+            })?;
+            history.truncate(count);
+        }
+        if known == state.len() { Ok(()) } else { Err("there are keys that nobody wrote".into()) }
+    }
+}
+
+/// Kills `kills` children of so many threads, all on one directory.
+fn kill_often(threads: usize, seed: u64, kills: u64) -> Verdict<usize> {
+    let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut rng = Rng::with_seed(seed);
+    let fresh = || Threads { seed, histories: vec![History::default(); threads] };
+    let (mut run, mut dir, mut done) = (fresh(), home.path().join("db"), 0);
+    for kill in 0..kills {
+        watchdog::note([seed, kill, 0, 0, 0]);
+        let longest = [30_000, 250_000][rng.usize(..2)];
+        let lifetime = Duration::from_micros(rng.u64(3_000..longest));
+        let acknowledged = run.run_and_kill(&dir, lifetime);
+        // Now and then the next child finds what the last one left, and is killed recovering.
+        if rng.u8(..4) == 0 && acknowledged == run.counts() {
+            continue;
+        }
+        let at = |what| format!("after kill {kill}: {what}");
+        let read_only = rng.u8(..4) == 0 && dir.join("CURRENT").exists();
+        let options = store_options(seed).read_only(read_only);
+        let db = Db::open(&dir, options).map_err(failed("opening")).map_err(at)?;
+        let state = scan(&db).map_err(at)?;
+        run.settle(&state, &acknowledged).map_err(at)?;
+        if kill % 8 == 0 {
+            compare_reads(&db, &state).map_err(at)?;
+            db.verify().map_err(failed("verifying")).map_err(at)?;
+        }
+        if run.batches() > BATCHES {
+            done += run.batches();
+            (run, dir) = (fresh(), home.path().join(format!("db{kill}")));
+        }
+    }
+    Ok(done + run.batches())
+}
+
+fn kill_in_runs(test: &str, threads: usize, kills: u64) {
+    let start = Instant::now();
+    let (runs, mut batches) = (4 * scale(), 0);
+    for seed in first_seed()..first_seed() + runs {
+        batches += kill_often(threads, seed, kills / 4).unwrap_or_else(|what| {
+            panic!(
+                "{what}\n  run it again: TROMMEL_CRASH_SEED={seed} cargo test -p trommel-tests \
+                 --test crash {test} -- --nocapture (the moments of the kills differ)"
+            )
+        });
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{test}: {} kills, {batches} batches, {seconds:.1} s", runs * (kills / 4));
+}
+
+#[test]
+fn one_writer_killed() {
+    kill_in_runs("one_writer_killed", 1, 160);
+}
+
+#[test]
+fn three_writers_killed() {
+    kill_in_runs("three_writers_killed", 3, 100);
+}

@@ -24,7 +24,8 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
     for (file, bytes) in &store.image {
         for at in 0..bytes.len() {
             for turn in 0..bits_a_byte() {
-                let injury = Injury::Flip { at, bit: ((at + at / 8 + usize::from(turn)) % 8) as u8 };
+                let injury =
+                    Injury::Flip { at, bit: ((at + at / 8 + usize::from(turn)) % 8) as u8 };
                 for how in ways(case, kind_of(file)) {
                     lane.case(file, &injury, how, |found| {
                         let verdict = whole(&store, found)?;

@@ -3,8 +3,9 @@
 //! 1. A worker takes what is most urgent: the oldest frozen memtable (one flush at a time), then
 //!    the next plan of the planner, or the next step of a requested range compaction.
 //! 2. It runs it without any lock, installs the outcome, and looks again.
-//! 3. A job that fails because the disk is full is tried again later; nothing refers to its
-//!    outputs yet, so they are removed and nothing is lost. Any other failure poisons the store.
+//! 3. A job that fails because the disk is full, or because there are no file handles left, is
+//!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
+//!    lost. Any other failure poisons the store.
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
@@ -38,10 +39,74 @@ pub(crate) struct State {
     /// Range compactions being worked on, each with its ticket.
     ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
-    /// The last attempt's failure, until one succeeds.
-    failure: Option<Error>,
-    retry_after: Option<(Instant, Duration)>,
+    flushes: Trouble,
+    compactions: Trouble,
     shutting_down: bool,
+}
+
+/// Failures of one kind of job that are tried again: a full disk, no more file handles.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Failures since the store was opened. Waiters report one that came while they waited, and
+    /// leave older ones to those who waited then.
+    failures: u64,
+    last: Option<Error>,
+    /// When the next attempt is due, and how long the pause before it is.
+    retry: Option<(Instant, Duration)>,
+}
+
+impl Trouble {
+    fn succeeded(&mut self) {
+        self.retry = None;
+    }
+
+    fn failed(&mut self, error: Error, now: Instant) -> Duration {
+        let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
+        self.retry = Some((now + pause, pause));
+        self.note(error);
+        pause
+    }
+
+    fn note(&mut self, error: Error) {
+        self.failures += 1;
+        self.last = Some(error);
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.retry.is_none_or(|(at, _)| at <= now)
+    }
+
+    /// The last failure, if it came after the first `seen` of them.
+    fn since(&self, seen: u64) -> Result<()> {
+        match &self.last {
+            Some(error) if self.failures > seen => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which failures a waiter wants to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Concern {
+    Flushes,
+    All,
+}
+
+impl State {
+    fn trouble(&mut self, job: &Job) -> &mut Trouble {
+        match job {
+            Job::Flush(_) => &mut self.flushes,
+            Job::Compact(..) => &mut self.compactions,
+        }
+    }
+
+    /// The last failure of any kind, if one came after the first `seen` of them.
+    fn failures_since(&self, seen: u64) -> Result<()> {
+        if self.flushes.failures + self.compactions.failures <= seen {
+            return Ok(());
+        }
+        self.compactions.since(0).and(self.flushes.since(0))
+    }
 }
 
 /// The workers' shared state.
@@ -50,6 +115,8 @@ pub(crate) struct Background {
     pub(crate) state: Mutex<State>,
     /// Whether someone paused compaction; a copy, for writers that look without the lock.
     paused: AtomicBool,
+    /// Whether the store is being closed; a copy, for jobs that look without the lock.
+    closing: AtomicBool,
     /// Signalled when there may be something to do, and when something was done.
     changed: Condvar,
 }
@@ -67,15 +134,21 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Lets no more work start, and waits for what runs: in workers, or in callers' own threads
-    /// where there are no workers.
+    /// Lets no more work start, and waits for what runs, in workers or in callers' own threads:
+    /// compactions give up, a flush is finished.
     pub(crate) fn shut_down(&self) {
         let mut state = lock(&self.state);
         state.shutting_down = true;
+        self.closing.store(true, Ordering::Relaxed);
         self.changed.notify_all();
         while state.running > 0 {
             state = wait(&self.changed, state);
         }
+    }
+
+    /// Whether the store is being closed, so that long work is not worth its time any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 }
 
@@ -88,12 +161,15 @@ impl Engine {
             if let Some(job) = self.next_job(&mut state, now) {
                 drop(state);
                 let _ = self.run_job(&job);
+                // A memtable is freed without holding anyone up.
+                drop(job);
                 state = lock(&self.background.state);
                 continue;
             }
             // Judged by the moment at which work was looked for: either a retry was not due then,
             // and is waited for, or it was, and there is nothing to do.
-            let later = state.retry_after.map(|(at, _)| at).filter(|at| *at > now);
+            let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
+            let later = [&state.flushes, &state.compactions].into_iter().filter_map(due).min();
             state = match later.filter(|_| self.poison.get().is_none()) {
                 Some(at) => {
                     let outcome = self.background.changed.wait_timeout(state, at - now);
@@ -104,19 +180,22 @@ impl Engine {
         }
     }
 
-    /// Does all pending work in the calling thread, where the store has no threads of its own.
-    pub(crate) fn work_inline(&self) -> Result<()> {
+    /// Does all pending work in the calling thread, where the store has no threads of its own;
+    /// true if there was some.
+    pub(crate) fn work_inline(&self) -> Result<bool> {
         if self.options.load().background_threads > 0 {
-            return Ok(());
+            return Ok(false);
         }
+        let mut ran_some = false;
         loop {
             let job = {
                 let mut state = lock(&self.background.state);
-                state.retry_after = None;
+                (state.flushes.retry, state.compactions.retry) = (None, None);
                 self.next_job(&mut state, env::now())
             };
-            let Some(job) = job else { return Ok(()) };
+            let Some(job) = job else { return Ok(ran_some) };
             self.run_job(&job)?;
+            ran_some = true;
         }
     }
 
@@ -125,18 +204,16 @@ impl Engine {
         if state.shutting_down || self.poison.get().is_some() || self.options.load().read_only {
             return None;
         }
-        if state.retry_after.is_some_and(|(at, _)| at > now) {
-            return None;
-        }
         let view = self.view.load();
         if !state.flushing
+            && state.flushes.is_due(now)
             && let Some(oldest) = view.frozen.last()
         {
             state.flushing = true;
             state.running += 1;
             return Some(Job::Flush(Arc::clone(oldest)));
         }
-        if state.pauses > 0 {
+        if state.pauses > 0 || !state.compactions.is_due(now) {
             return None;
         }
         let plan = self.next_plan(state, &view)?;
@@ -165,7 +242,7 @@ impl Engine {
 
     fn automatic_plan(&self, state: &State, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
-        if !options.auto_compaction {
+        if !options.auto_compaction || options.read_only {
             return None;
         }
         plan(&view.version, &state.busy, &options.compaction()).map(Box::new)
@@ -190,74 +267,92 @@ impl Engine {
             state.flushing = false;
         }
         state.running -= 1;
-        let outcome = self.judge(&mut state, outcome);
+        if let Err(error) = &outcome {
+            self.judge(&mut state, job, error);
+        } else {
+            state.trouble(job).succeeded();
+        }
         self.background.changed.notify_all();
         outcome
     }
 
-    /// Whether a failed job is tried again later or poisons the store.
-    fn judge(&self, state: &mut State, outcome: Result<()>) -> Result<()> {
-        let Err(error) = outcome else {
-            state.failure = None;
-            state.retry_after = None;
-            return Ok(());
-        };
-        if error.is_disk_full() && self.poison.get().is_none() {
-            let pause = state.retry_after.map_or(FIRST_RETRY, |(_, last)| last * 2);
-            let pause = pause.min(LONGEST_RETRY);
-            state.retry_after = Some((env::now() + pause, pause));
-            crate::events::retrying(&error, pause);
+    /// Whether a failed job is tried again later, was given up, or poisons the store.
+    fn judge(&self, state: &mut State, job: &Job, error: &Error) {
+        if matches!(error, Error::Closed) || self.poison.get().is_some() {
+            state.trouble(job).note(error.clone());
+        } else if error.is_shortage() {
+            let pause = state.trouble(job).failed(error.clone(), env::now());
+            crate::events::retrying(error, pause);
         } else {
-            let first = self.poison.set(Arc::new(error.clone())).is_ok();
-            if first {
-                crate::events::poisoned(&error);
+            state.trouble(job).note(error.clone());
+            if self.poison.set(Arc::new(error.clone())).is_ok() {
+                crate::events::poisoned(error);
             }
+            // Waiters for publication look at the poison under this lock.
+            let _order = lock(&self.publishing);
             self.published.notify_all();
         }
-        state.failure = Some(error.clone());
-        Err(error)
     }
 
-    /// Waits for a background job to end, or for the view to be another than `seen`. An error
-    /// where the work cannot go on.
+    /// Waits until something has changed that a stopped writer may be waiting for, unless it has
+    /// already: the view is another than `seen`. An error where a flush failed meanwhile.
     pub(crate) fn wait_for_progress(&self, seen: &Arc<View>) -> Result<()> {
-        if self.options.load().background_threads == 0 {
-            return self.work_inline();
+        let ran_some = self.work_inline()?;
+        let state = lock(&self.background.state);
+        let failures = state.flushes.failures;
+        if ran_some || !Arc::ptr_eq(&self.view.load(), seen) {
+            return self.check_background(&state, Concern::Flushes, failures);
         }
-        let mut state = lock(&self.background.state);
-        while Arc::ptr_eq(&self.view.load(), seen) {
-            self.check_background(&state)?;
-            state = wait(&self.background.changed, state);
-        }
-        Ok(())
+        // One wake-up is enough: the writer judges the pressure anew.
+        let (state, _) = self
+            .background
+            .changed
+            .wait_timeout(state, LONGEST_RETRY)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.check_background(&state, Concern::Flushes, failures)
     }
 
-    fn check_background(&self, state: &State) -> Result<()> {
+    fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
         if let Some(first) = self.poisoned() {
             return Err(Error::Poisoned { first });
         }
         if state.shutting_down {
             return Err(Error::Closed);
         }
-        match &state.failure {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
+        match concern {
+            Concern::Flushes => state.flushes.since(seen),
+            Concern::All => state.failures_since(seen),
         }
     }
 
-    /// Waits until `done` holds for the view.
+    /// Waits until `done` holds for the view, which a flush changes.
     pub(crate) fn wait_until(&self, done: impl Fn(&View) -> bool) -> Result<()> {
-        self.work_inline()?;
-        self.wait_for_state(|engine, _| done(&engine.view.load()))
+        self.wait_for_state(Concern::Flushes, |engine, _| done(&engine.view.load()))
     }
 
-    fn wait_for_state(&self, done: impl Fn(&Self, &State) -> bool) -> Result<()> {
+    /// Waits until `done` holds. An error where a job of concern has failed meanwhile, even if
+    /// another has succeeded since.
+    fn wait_for_state(&self, concern: Concern, done: impl Fn(&Self, &State) -> bool) -> Result<()> {
         let inline = self.options.load().background_threads == 0;
         let mut state = lock(&self.background.state);
-        while !done(self, &state) {
-            self.check_background(&state)?;
+        let seen = match concern {
+            Concern::Flushes => state.flushes.failures,
+            Concern::All => state.flushes.failures + state.compactions.failures,
+        };
+        loop {
+            let is_done = done(self, &state);
+            if concern == Concern::All || !is_done {
+                self.check_background(&state, concern, seen)?;
+            }
+            if is_done {
+                return Ok(());
+            }
             // Work may become possible while waiting for it: a pause is over, or what another
             // caller ran is out of the way.
+            if inline {
+                // Who waits here is the retry.
+                (state.flushes.retry, state.compactions.retry) = (None, None);
+            }
             let job = if inline { self.next_job(&mut state, env::now()) } else { None };
             state = match job {
                 Some(job) => {
@@ -266,11 +361,10 @@ impl Engine {
                     lock(&self.background.state)
                 }
                 // Looking for work ends range compactions that have nothing left to do.
-                None if done(self, &state) => break,
+                None if done(self, &state) => state,
                 None => wait(&self.background.changed, state),
             };
         }
-        Ok(())
     }
 
     /// Waits until no work is running or needed.
@@ -280,7 +374,7 @@ impl Engine {
             return Ok(());
         }
         self.work_inline()?;
-        self.wait_for_state(|engine, state| {
+        self.wait_for_state(Concern::All, |engine, state| {
             let view = engine.view.load();
             state.running == 0
                 && view.frozen.is_empty()
@@ -293,6 +387,10 @@ impl Engine {
 
     /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        if lock(&self.background.state).pauses > 0 {
+            let what = "compaction is paused: resume it before compacting a range";
+            return Err(Error::option(what));
+        }
         self.flush()?;
         let through = self.snapshots.visible();
         let before = self.new_file_number();
@@ -305,8 +403,7 @@ impl Engine {
             ticket
         };
         let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
-        let outcome =
-            self.work_inline().and_then(|()| self.wait_for_state(|_, state| !is_open(state)));
+        let outcome = self.wait_for_state(Concern::All, |_, state| !is_open(state));
         lock(&self.background.state).ranges.retain(|(other, _)| *other != ticket);
         outcome
     }
@@ -324,7 +421,7 @@ impl Engine {
             state.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
         }
-        let rests = self.wait_for_state(|_, state| state.busy.is_empty());
+        let rests = self.wait_for_state(Concern::Flushes, |_, state| state.busy.is_empty());
         if rests.is_err() {
             self.resume_compaction();
         }

@@ -243,15 +243,17 @@ impl Counters {
 
     /// What was counted since the last reset.
     pub(crate) fn totals(&self) -> Totals {
+        // Held over the sum: a reset in between would set a baseline above it.
+        let baseline = lock(&self.baseline);
         let mut totals = self.sum();
-        totals.subtract(&lock(&self.baseline));
+        totals.subtract(&baseline);
         totals
     }
 
     /// Starts counting anew.
     pub(crate) fn reset(&self) {
-        let now = self.sum();
-        *lock(&self.baseline) = now;
+        let mut baseline = lock(&self.baseline);
+        *baseline = self.sum();
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Engine {
 
     // Replaced as a whole.
     pub(crate) options: ArcSwap<Options>,
+    /// Held while the options are changed.
+    pub(crate) options_change: Mutex<()>,
     pub(crate) view: ArcSwap<View>,
     pub(crate) view_change: Mutex<()>,
 
@@ -141,7 +143,7 @@ impl Engine {
     pub(crate) fn account_memtables(&self) {
         let view = self.view.load();
         let frozen = view.frozen.iter().map(|logged| logged.memtable.memory_bytes() as u64);
-        let active = self.memtable_limit(&self.options.load());
+        let active = self.options.load().memtable_limit();
         self.memory.set_memtables(frozen.sum::<u64>() + active + self.arenas.idle_bytes() as u64);
     }
 }

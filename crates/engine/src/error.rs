@@ -104,8 +104,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Locked { .. } => ErrorKind::Retry,
+            Self::Io { .. } if self.is_shortage() => ErrorKind::Retry,
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => ErrorKind::Usage,
+                io::ErrorKind::AlreadyExists => ErrorKind::Usage,
+                io::ErrorKind::NotFound => ErrorKind::RestoreData,
                 _ => ErrorKind::Reopen,
             },
             Self::Poisoned { .. } | Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
@@ -132,11 +134,17 @@ impl Error {
         Self::InvalidOption { what: what.into() }
     }
 
-    /// Whether the disk is full.
-    pub(crate) fn is_disk_full(&self) -> bool {
+    /// Whether the process had no file handle left.
+    pub(crate) fn is_out_of_handles(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if trommel_vfs::is_out_of_handles(source))
+    }
+
+    /// Whether something was short that may be there again later: room on the disk, file handles.
+    pub(crate) fn is_shortage(&self) -> bool {
         match self {
             Self::Io { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+                    || self.is_out_of_handles()
             }
             _ => false,
         }
@@ -154,7 +162,7 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => {
             " (open the store read-only, or put it on a file system that can be written to)"
         }
-        _ if matches!(trommel_vfs::os_error(error), Some(23 | 24)) => {
+        _ if trommel_vfs::is_out_of_handles(error) => {
             " (raise the limit on open files, `ulimit -n`, or lower Options::max_open_files)"
         }
         _ => "",

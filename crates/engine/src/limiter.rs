@@ -38,8 +38,10 @@ impl Limiter {
     }
 }
 
-/// Bytes written to a limited file in one go, so that a limit is kept evenly.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bytes written to a limited file in one go, so that a limit is kept evenly: an eighth of a
+/// second's worth, within these bounds.
+const SMALLEST_PIECE: u64 = 512;
+const LARGEST_PIECE: u64 = 64 << 10;
 
 /// A file whose appends keep to the engine's limit, whatever that is at the time.
 #[derive(Debug)]
@@ -60,10 +62,16 @@ impl WriteFile for LimitedFile {
         if engine.options.load().background_bytes_per_second.is_none() {
             return self.file.append(bytes);
         }
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let rate = engine.options.load().background_bytes_per_second;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let limit = engine.options.load().background_bytes_per_second;
+            let rate = limit.filter(|_| !engine.background.is_closing());
+            let largest =
+                rate.map_or(u64::MAX, |rate| (rate / 8).clamp(SMALLEST_PIECE, LARGEST_PIECE));
+            let (piece, behind) = rest.split_at(largest.min(rest.len() as u64) as usize);
             engine.limiter.wait_for(piece.len() as u64, rate);
             self.file.append(piece)?;
+            rest = behind;
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::table_path;
@@ -25,23 +27,61 @@ impl Engine {
             let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
             manifest.state().clone()
         };
-        self.vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
+        self.claim_empty_dir(dir)?;
+        let outcome = self.fill_checkpoint(dir, &state);
+        if outcome.is_err() {
+            self.empty_checkpoint(dir);
+        }
+        outcome
+    }
+
+    /// Creates `dir`, or takes an empty one.
+    fn claim_empty_dir(&self, dir: &Path) -> Result<()> {
+        match self.vfs.create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match self.vfs.list(dir) {
+                    Ok(entries) if entries.is_empty() => Ok(()),
+                    _ => Err(Error::io(dir, "creating", error)),
+                }
+            }
+            outcome => outcome.map_err(|source| Error::io(dir, "creating", source)),
+        }
+    }
+
+    fn fill_checkpoint(&self, dir: &Path, state: &ManifestState) -> Result<()> {
         for (_, table) in state.version.tables() {
             let (from, to) = (table_path(&self.dir, table.number), table_path(dir, table.number));
             self.link_or_copy(&from, &to)?;
         }
         self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
-        let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state };
+        let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state.clone() };
         create_manifest(self, dir, number, crate::env::random_u64(), &state)?.finish()?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         self.vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
     }
 
+    /// Takes back what a checkpoint that failed has put into `dir`, which was empty.
+    fn empty_checkpoint(&self, dir: &Path) {
+        for entry in self.vfs.list(dir).unwrap_or_default() {
+            let _ = self.vfs.remove(&dir.join(entry.name));
+        }
+    }
+
     fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
         match self.vfs.hard_link(from, to) {
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy(from, to),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::CrossesDevices
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::Unsupported
+                        | io::ErrorKind::TooManyLinks
+                ) =>
+            {
+                self.copy(from, to)
+            }
             outcome => outcome.map_err(|source| Error::io(to, "linking", source)),
         }
     }
@@ -96,7 +136,7 @@ impl Engine {
 
     /// Takes over the options that can change on a live store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
-        let one_at_a_time = lock(&self.view_change);
+        let one_at_a_time = lock(&self.options_change);
         let old = self.options.load_full();
         let wanted = change((*old).clone());
         let options = Options {
@@ -113,6 +153,9 @@ impl Engine {
         };
         options.check()?;
         self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
+        let version = self.version();
+        self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
+        self.arenas.set_limit(options.memtable_limit() as usize);
         self.options.store(Arc::new(options));
         drop(one_at_a_time);
         self.account_memtables();
@@ -131,20 +174,24 @@ impl Engine {
             let _ = self.closed.set(());
             return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
-        self.exclusively(|leader| {
+        let ended = self.exclusively(|leader| {
             if !options.log {
                 self.rotate(leader)?;
             }
             // Set while nobody else leads: no write finds the store open and its log ended.
             let _ = self.closed.set(());
             self.finish_log(leader)
-        })?;
+        });
+        // Whatever failed: the lock is about to be given back.
+        let _ = self.closed.set(());
+        ended?;
         if options.log { Ok(()) } else { self.wait_until(|view| view.frozen.is_empty()) }
     }
 
     /// The last step of closing, once no background job runs any more.
     pub(crate) fn finish_manifest(&self) -> Result<()> {
         self.graveyard.sweep();
+        self.tables.close();
         let finished = match (lock(&self.manifest).take(), self.poison.get()) {
             (Some(mut manifest), None) => manifest.finish(),
             _ => Ok(()),

@@ -256,6 +256,14 @@ impl Options {
         self.cache_bytes.unwrap_or_else(default)
     }
 
+    /// Bytes at which a memtable is full. Under a memory limit all memtables together, full ones
+    /// and what is kept for the next included, get a quarter of it.
+    pub(crate) fn memtable_limit(&self) -> u64 {
+        let buffer = self.write_buffer_bytes as u64;
+        let memtables = self.max_frozen_memtables as u64 + 2;
+        self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
+    }
+
     /// What the compaction planner needs to know.
     pub(crate) fn compaction(&self) -> CompactionOptions {
         CompactionOptions {

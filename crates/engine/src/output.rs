@@ -140,7 +140,8 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
     let options = engine.options.load();
     let number = engine.new_file_number();
     let path = table_path(&engine.dir, number);
-    let file = engine.vfs.create(&path).map_err(|e| Error::io(&path, "creating", e))?;
+    let file = engine.tables.with_handles(|| engine.vfs.create(&path));
+    let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();
     let table = TableOptions {

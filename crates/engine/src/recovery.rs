@@ -105,10 +105,9 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         let recovered = match reader::recover(&*vfs, dir, &listing, options.salvage)? {
             Some(_) if options.error_if_exists => {
-                return Err(not_a_store(
-                    dir,
-                    "there is a store already, and the options refuse one",
-                ));
+                let dir = dir.display();
+                let what = format!("{dir} holds a store already, and error_if_exists is set");
+                return Err(Error::option(what));
             }
             Some(recovered) => recovered,
             None => {
@@ -143,7 +142,7 @@ impl Engine {
             last_seqno = last_seqno.max(self.replay_batch(log_number, &record)?);
             let options = self.options.load();
             let memtable = Arc::clone(&self.view.load().active.memtable);
-            let full = memtable.memory_bytes() as u64 >= self.memtable_limit(&options);
+            let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
             if full && !options.read_only {
                 self.save_replayed(&mut state)?;
             }
@@ -427,7 +426,7 @@ fn assemble(
         options.max_open_files,
         Arc::clone(&memory),
     ));
-    let arenas = ArenaPool::new(options.write_buffer_bytes);
+    let arenas = ArenaPool::new(options.memtable_limit() as usize);
     let view = View {
         active: Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&arenas)),
@@ -453,6 +452,7 @@ fn assemble(
         options: ArcSwap::from_pointee(options),
         view: ArcSwap::from_pointee(view),
         view_change: Mutex::default(),
+        options_change: Mutex::default(),
         queue: crate::write::Queue::default(),
         leader: Mutex::new(Leader::new(recovered.state.last_seqno)),
         rotated: crate::write::RotatedLogs::default(),

@@ -48,6 +48,14 @@ impl Error for PathError {
     }
 }
 
+/// Whether the process, or the system, has no file handle left.
+pub fn is_out_of_handles(error: &io::Error) -> bool {
+    let number = os_error(error);
+    [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
+        .iter()
+        .any(|errno| number == Some(errno.raw_os_error()))
+}
+
 /// The path that an error of this crate names.
 pub fn path_of(error: &io::Error) -> Option<&Path> {
     error.get_ref()?.downcast_ref::<PathError>().map(PathError::path)

@@ -1,4 +1,4 @@
-//! The one thing about the machine, beside its files, that sizes depend on.
+//! What sizes depend on, beside files: the machine's memory and the process's file handles.
 
 /// Bytes of physical memory, where the system says.
 #[cfg(target_os = "linux")]
@@ -11,5 +11,17 @@ pub fn memory_bytes() -> Option<u64> {
 /// Bytes of physical memory, where the system says.
 #[cfg(not(target_os = "linux"))]
 pub fn memory_bytes() -> Option<u64> {
+    None
+}
+
+/// Files that the process may have open at once, where the system says.
+#[cfg(unix)]
+pub fn open_file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Files that the process may have open at once, where the system says.
+#[cfg(not(unix))]
+pub fn open_file_limit() -> Option<u64> {
     None
 }

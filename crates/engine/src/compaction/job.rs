@@ -23,6 +23,9 @@ use crate::version::{TableFile, TableMeta};
 /// Bytes that a merge reads ahead of each input.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
+/// Entries after which a merge looks whether the store is being closed.
+const ENTRIES_BETWEEN_LOOKS: u64 = 1024;
+
 impl Engine {
     /// Runs a plan and installs its outcome.
     pub(crate) fn run_compaction(&self, plan: &Plan, id: JobId) -> Result<()> {
@@ -55,6 +58,9 @@ impl Engine {
         let mut read = 0;
         while let Some(entry) = merged.entry() {
             read += 1;
+            if read % ENTRIES_BETWEEN_LOOKS == 0 && self.background.is_closing() {
+                return Err(Error::Closed);
+            }
             let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
             if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());

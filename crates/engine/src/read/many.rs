@@ -9,7 +9,7 @@ use trommel_sstable::{Found, ReadStats, Request};
 use super::probe::is_decided;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{LEVELS, TableFile};
+use crate::version::{LEVELS, TableFile, Version};
 
 /// Keys still looked for, and what was found.
 struct Batch<'a> {
@@ -52,12 +52,9 @@ impl Engine {
             self.probe_many(0, table, inside, &mut batch)?;
         }
         for level in 1..LEVELS {
-            for table in &view.version.levels[level] {
-                if batch.pending.is_empty() {
-                    break;
-                }
-                let inside = batch.take_pending(table);
-                self.probe_many(level, table, inside, &mut batch)?;
+            for table in batch.tables_of(&view.version, level) {
+                let inside = batch.take_pending(&table);
+                self.probe_many(level, &table, inside, &mut batch)?;
             }
         }
         self.counters.with(|shard| {
@@ -114,6 +111,18 @@ impl Engine {
 }
 
 impl Batch<'_> {
+    /// The tables of a sorted level whose key ranges hold pending keys.
+    fn tables_of(&self, version: &Version, level: usize) -> Vec<Arc<TableFile>> {
+        let mut tables: Vec<Arc<TableFile>> = Vec::new();
+        for at in &self.pending {
+            let key = self.keys[*at];
+            if !tables.last().is_some_and(|last| last.may_hold(key)) {
+                tables.extend(version.table_for(level, key).cloned());
+            }
+        }
+        tables
+    }
+
     /// Takes the pending keys in the table's range, in key order.
     fn take_pending(&mut self, table: &TableFile) -> Vec<usize> {
         let keys = &self.keys;

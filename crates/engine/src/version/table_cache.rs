@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::Guard;
 use trommel_sstable::{BlockCache, Expected, FilterState, Table, TableConfig};
-use trommel_vfs::{Access, Vfs};
+use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
 use super::TableFile;
 use crate::error::{Error, Result};
@@ -62,6 +62,18 @@ impl Drop for OpenTable {
     }
 }
 
+/// Handles that are left to logs, outputs and the rest of the process.
+const SPARED_HANDLES: u64 = 32;
+/// Tables that may be open however few handles there are.
+const FEWEST_OPEN: u64 = 4;
+
+/// Tables that the process's limit on open files allows: half of what is not spared.
+fn handle_share() -> usize {
+    let limit = trommel_vfs::open_file_limit().unwrap_or(u64::MAX);
+    let share = (limit.saturating_sub(SPARED_HANDLES) / 2).max(FEWEST_OPEN);
+    usize::try_from(share).unwrap_or(usize::MAX)
+}
+
 /// Opens tables and bounds how many are open.
 #[derive(Debug)]
 pub(crate) struct TableCache {
@@ -75,6 +87,7 @@ pub(crate) struct TableCache {
     memory: Arc<MemoryShares>,
     /// Filters found damaged or unknown so far, each a table that answers "maybe".
     unusable_filters: Mutex<Vec<(u64, String)>>,
+    closed: AtomicBool,
 }
 
 impl TableCache {
@@ -91,10 +104,11 @@ impl TableCache {
             vfs,
             blocks,
             access,
-            max_open,
+            max_open: max_open.min(handle_share()),
             ring: Mutex::default(),
             memory,
             unusable_filters: Mutex::default(),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -109,8 +123,33 @@ impl TableCache {
         self.open(file)
     }
 
+    /// Runs `operation`, which needs a file handle; where the process has none left, gives half of
+    /// ours back and runs it once more.
+    pub(crate) fn with_handles<T>(&self, operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match operation() {
+            Err(error) if is_out_of_handles(&error) => {
+                self.release_handles();
+                operation()
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Gives half of the file handles back.
+    pub(crate) fn release_handles(&self) {
+        self.close_half(&mut lock(&self.ring));
+    }
+
+    /// Opens no further table: the store is closed, and its files may be somebody else's.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
     #[cold]
     fn open(&self, file: &Arc<TableFile>) -> Result<Reader> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
         let mut ring = lock(&self.ring);
         let reader = file.reader.load();
         if reader.is_some() {
@@ -119,11 +158,8 @@ impl TableCache {
         let crowded = |open: usize| open >= self.max_open || self.memory.tables_are_heavy();
         while crowded(ring.len()) && self.close_one(&mut ring) {}
         let table = match self.open_table(file) {
-            Err(Error::Io { source, .. }) if out_of_handles(&source) && !ring.is_empty() => {
-                // The process is short of handles for reasons of its own: give half of ours back.
-                for _ in 0..ring.len().div_ceil(2) {
-                    self.close_one(&mut ring);
-                }
+            Err(Error::Io { source, .. }) if is_out_of_handles(&source) => {
+                self.close_half(&mut ring);
                 self.open_table(file)?
             }
             outcome => outcome?,
@@ -148,6 +184,13 @@ impl TableCache {
         let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
         let config = TableConfig { cache: Arc::clone(&self.blocks), access: self.access };
         Ok(Table::open(handle, &path, expected, &config)?)
+    }
+
+    /// Closes half of the open tables.
+    fn close_half(&self, ring: &mut VecDeque<Weak<TableFile>>) {
+        for _ in 0..ring.len().div_ceil(2) {
+            self.close_one(ring);
+        }
     }
 
     /// Closes the next table of the ring that was not used of late; false if the ring is empty.
@@ -185,9 +228,4 @@ impl TableCache {
         ring.retain(|file| file.strong_count() > 0);
         ring.len()
     }
-}
-
-fn out_of_handles(error: &io::Error) -> bool {
-    // EMFILE and ENFILE have no stable kind in the standard library.
-    matches!(trommel_vfs::os_error(error), Some(23 | 24))
 }

@@ -78,7 +78,7 @@ impl Engine {
         let mut leader = lock(&self.leader);
         self.make_room(&mut leader)?;
         let members = self.queue.group();
-        turnstile.count = members.len();
+        turnstile.members.clone_from(&members);
         let first_seqno = leader.last_seqno + 1;
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
@@ -86,11 +86,13 @@ impl Engine {
             .and_then(|()| self.wait_published(first_seqno - 1));
         if let Err(error) = logged {
             fail(&members, &error);
+            turnstile.is_told = true;
             return Err(error);
         }
         let memtable = Arc::clone(&self.view.load().active.memtable);
         let group = Group::new(memtable, members.len(), leader.last_seqno);
         hand_out(&group, &members, first_seqno);
+        turnstile.is_told = true;
         drop(leader);
         drop(turnstile);
         self.insert(&group, &members[0], first_seqno)
@@ -218,25 +220,30 @@ impl Engine {
 }
 
 /// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
-/// panics poisons the store first, for nobody knows how far it got.
+/// panics poisons the store first, for nobody knows how far it got, and tells its members.
 struct Turnstile<'a> {
     engine: &'a Engine,
-    /// Members that leave with the leader, itself included.
-    count: usize,
+    /// Who leaves with the leader, itself first; empty while that is the leader alone.
+    members: Vec<Arc<Member>>,
+    /// Whether the members know what has become of their batches.
+    is_told: bool,
 }
 
 impl<'a> Turnstile<'a> {
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, count: 1 }
+        Self { engine, members: Vec::new(), is_told: false }
     }
 }
 
 impl Drop for Turnstile<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.engine.poison(panicked());
+            let error = self.engine.poison(panicked());
+            if !self.is_told && !self.members.is_empty() {
+                fail(&self.members, &error);
+            }
         }
-        self.engine.queue.leave(self.count);
+        self.engine.queue.leave(self.members.len().max(1));
     }
 }
 

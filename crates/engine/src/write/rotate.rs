@@ -88,7 +88,17 @@ impl Engine {
             store_id: self.store_id,
             previous,
         };
-        LogWriter::create(&*self.vfs, &path, &header).map_err(|error| self.poison(error.into()))
+        let create = || LogWriter::create(&*self.vfs, &path, &header).map_err(Error::from);
+        match create() {
+            // Nothing was written yet: the write is refused, and the store goes on as it was.
+            Err(error) if error.is_out_of_handles() => {
+                self.tables.release_handles();
+                let _ = self.vfs.remove(&path);
+                create()
+            }
+            outcome => outcome,
+        }
+        .map_err(|error| if error.is_out_of_handles() { error } else { self.poison(error) })
     }
 
     /// Makes everything in the logs durable.
@@ -115,8 +125,13 @@ impl Engine {
     /// Writes the memtables out to tables, and waits until that is done.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.exclusively(|leader| self.rotate(leader))?;
-        self.wait_until(|view| view.frozen.is_empty())
+        let newest = self.exclusively(|leader| {
+            self.rotate(leader)?;
+            Ok(self.view.load().frozen.first().cloned())
+        })?;
+        // Memtables are flushed oldest first; later ones are not waited for.
+        let Some(newest) = newest else { return Ok(()) };
+        self.wait_until(|view| !view.frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest)))
     }
 
     /// Ends the log, durably, so that the next open knows it to be whole.

@@ -45,7 +45,7 @@ impl Engine {
             let active = &view.active.memtable;
             // An empty memtable is never full: freezing it would make no room.
             let full =
-                !active.is_empty() && active.memory_bytes() as u64 >= self.memtable_limit(&options);
+                !active.is_empty() && active.memory_bytes() as u64 >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
                     drop(options);
@@ -67,12 +67,6 @@ impl Engine {
         }
     }
 
-    /// Bytes at which a memtable is full.
-    pub(crate) fn memtable_limit(&self, options: &Options) -> u64 {
-        let buffer = options.write_buffer_bytes as u64;
-        options.memory_limit.map_or(buffer, |limit| buffer.min(limit / 8))
-    }
-
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.compaction();
         // While compactions rest by request, waiting for them would last for ever.
@@ -82,7 +76,7 @@ impl Engine {
             debt: if rests { 0 } else { self.debt.load(Ordering::Relaxed) },
             frozen_memtables: view.frozen.len(),
             active_fill: view.active.memtable.memory_bytes() as f64
-                / self.memtable_limit(options) as f64,
+                / options.memtable_limit() as f64,
         };
         pressure(&backlog, &compaction)
     }

@@ -1,0 +1,221 @@
+//! Nobody waits for ever, and no promise about memory, handles or waiting is broken. Each test was
+//! red before the engine kept its promise.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use trommel::{Db, Error, ErrorKind, Options};
+
+/// Fails if `work` has not ended after a time that is far longer than it needs.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, waiting) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match waiting.recv_timeout(Duration::from_secs(120)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => worker.join().unwrap(),
+    }
+}
+
+fn scattered(i: u32) -> [u8; 4] {
+    i.wrapping_mul(2_654_435_761).to_le_bytes()
+}
+
+#[test]
+fn writers_go_on_when_options_lift_what_stopped_them() {
+    ends(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::default()
+            .write_buffer_bytes(64 << 10)
+            .debt_stop_bytes(200 << 10)
+            .table_bytes(64 << 10)
+            .base_level_bytes(1 << 20);
+        let db = Db::open(dir.path(), options).unwrap();
+        db.pause_compaction().unwrap();
+        for i in 0..20_000 {
+            db.put(scattered(i), [i as u8; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        assert!(db.stats().compaction_debt > 200 << 10, "writers would be stopped");
+        db.set_options(|options| {
+            options.l0_trigger(900).l0_slowdown(900).l0_stop(1000).base_level_bytes(1 << 30)
+        })
+        .unwrap();
+        db.resume_compaction();
+        db.wait_idle().unwrap();
+        assert_eq!(db.stats().compaction_debt, 0);
+        for i in 0..20_000 {
+            db.put(scattered(i), [7; 100]).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_flush_waits_for_its_own_memtables_only() {
+    ends(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::default()
+            .write_buffer_bytes(256 << 10)
+            .background_threads(1)
+            .auto_compaction(false);
+        let db = Db::open(dir.path(), options).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let (db, stop) = (db.clone(), Arc::clone(&stop));
+                thread::spawn(move || {
+                    for i in (writer..).step_by(2) {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        db.put(i.to_le_bytes(), [1; 500]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            let before = db.stats().flushes;
+            db.flush().unwrap();
+            // At most those that were frozen already, its own, and a few that came meanwhile.
+            let waited_for = db.stats().flushes - before;
+            assert!(waited_for <= 16, "one flush waited for {waited_for} memtables");
+        }
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn compacting_while_paused_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    db.put("k", "v").unwrap();
+    db.pause_compaction().unwrap();
+    assert_eq!(db.compact_all().unwrap_err().kind(), ErrorKind::Usage);
+    db.resume_compaction();
+    db.compact_all().unwrap();
+}
+
+#[test]
+fn statistics_and_resets_may_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                db.reset_stats();
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                db.get("x").unwrap();
+            }
+        });
+        for _ in 0..20_000 {
+            assert!(db.stats().gets < 1 << 40);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn memory_stays_under_its_ceiling() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = 16 << 20;
+    let options = Options::default()
+        .memory_limit(limit)
+        .max_frozen_memtables(16)
+        .background_bytes_per_second(Some(8 << 20));
+    let db = Db::open(dir.path(), options).unwrap();
+    for i in 0..100_000 {
+        db.put(scattered(i), [i as u8; 100]).unwrap();
+        if i % 1000 == 0 {
+            let memory = db.stats().memory;
+            assert!(memory.total() <= limit, "{memory:?}");
+        }
+    }
+    db.set_options(|options| options.background_bytes_per_second(None)).unwrap();
+    for i in 0..100_000 {
+        db.get(scattered(i)).unwrap();
+        if i % 1000 == 0 {
+            let memory = db.stats().memory;
+            assert!(memory.total() <= limit, "{memory:?}");
+        }
+    }
+}
+
+#[test]
+fn an_iterator_that_outlives_its_store_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let mut range = db.iter();
+    drop(db);
+    assert!(matches!(range.next(), Some(Err(Error::Closed))));
+    assert!(range.next().is_none());
+}
+
+#[test]
+fn an_empty_checkpoint_directory_will_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+    db.put("k", "v").unwrap();
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    db.checkpoint(&copy).unwrap();
+    assert!(db.checkpoint(&copy).is_err(), "it is not empty any more");
+    let copy = Db::open(&copy, Options::default()).unwrap();
+    assert_eq!(copy.get("k").unwrap().unwrap(), b"v"[..]);
+}
+
+/// Set for the process that is short of file handles.
+const FEW_HANDLES: &str = "TROMMEL_FEW_HANDLES";
+
+/// Many tables, few handles: in a process of its own, for the limit holds for all of it.
+#[test]
+fn few_file_handles_are_enough() {
+    if std::env::var_os(FEW_HANDLES).is_some() {
+        return many_tables_are_written_and_read();
+    }
+    let program = std::env::current_exe().unwrap();
+    let script = "ulimit -n 48 && exec \"$0\" --exact liveness::few_file_handles_are_enough";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(program)
+        .env(FEW_HANDLES, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn many_tables_are_written_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default()
+        .table_bytes(8 << 10)
+        .base_level_bytes(64 << 10)
+        .write_buffer_bytes(64 << 10);
+    let db = Db::open(dir.path(), options).unwrap();
+    for i in 0..20_000 {
+        db.put(scattered(i), [i as u8; 100]).unwrap();
+        assert!(db.get(scattered(i / 2)).unwrap().is_some());
+    }
+    db.wait_idle().unwrap();
+    let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+    assert!(tables > 48, "{tables} tables are no test");
+    for i in 0..20_000 {
+        assert!(db.get(scattered(i)).unwrap().is_some());
+    }
+    assert_eq!(db.iter().filter(Result::is_ok).count(), 20_000);
+}

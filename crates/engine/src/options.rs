@@ -197,7 +197,8 @@ impl Options {
         block_bytes: usize;
         /// Compression of table blocks. Default: LZ4.
         compression: Compression;
-        /// Open table files at most, 16 or more. Default: 1000.
+        /// Open table files at most, 16 or more; never more than half of what the process may
+        /// have open (`ulimit -n`), less some for logs and new tables. Default: 1000.
         max_open_files: usize;
         /// Bytes at which a compaction starts a new table. Default: 64 MiB.
         table_bytes: u64;

@@ -188,6 +188,8 @@ impl TableCache {
 
     /// Closes half of the open tables.
     fn close_half(&self, ring: &mut VecDeque<Weak<TableFile>>) {
+        // A table that is gone has no handle to give.
+        ring.retain(|file| file.strong_count() > 0);
         for _ in 0..ring.len().div_ceil(2) {
             self.close_one(ring);
         }

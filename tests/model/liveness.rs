@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use trommel::{Db, Error, ErrorKind, Options};
+use trommel::{Db, Error, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
 fn ends(work: impl FnOnce() + Send + 'static) {
@@ -91,17 +91,6 @@ fn a_flush_waits_for_its_own_memtables_only() {
             writer.join().unwrap();
         }
     });
-}
-
-#[test]
-fn compacting_while_paused_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
-    db.put("k", "v").unwrap();
-    db.pause_compaction().unwrap();
-    assert_eq!(db.compact_all().unwrap_err().kind(), ErrorKind::Usage);
-    db.resume_compaction();
-    db.compact_all().unwrap();
 }
 
 #[test]

@@ -387,10 +387,6 @@ impl Engine {
 
     /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        if lock(&self.background.state).pauses > 0 {
-            let what = "compaction is paused: resume it before compacting a range";
-            return Err(Error::option(what));
-        }
         self.flush()?;
         let through = self.snapshots.visible();
         let before = self.new_file_number();

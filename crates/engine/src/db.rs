@@ -229,7 +229,8 @@ impl Db {
     }
 
     /// Lets no compaction start until [`Db::resume_compaction`] was called as often; waits for
-    /// those that run. Writers are not held up by what compaction then leaves undone.
+    /// those that run. Writers are not held up by what compaction then leaves undone; who asks for
+    /// a compaction ([`Db::compact_range`]) waits until it may start.
     pub fn pause_compaction(&self) -> Result<()> {
         self.engine().pause_compaction()
     }

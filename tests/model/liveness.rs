@@ -143,15 +143,21 @@ fn memory_stays_under_its_ceiling() {
 }
 
 #[test]
-fn an_iterator_that_outlives_its_store_says_so() {
+fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
-    db.put("k", "v").unwrap();
-    db.flush().unwrap();
+    let open = || Db::open(dir.path(), Options::default().auto_compaction(false)).unwrap();
+    let db = open();
+    for round in 0..6 {
+        db.put("k", [round]).unwrap();
+        db.flush().unwrap();
+    }
     drop(db);
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = open();
     let mut range = db.iter();
     drop(db);
+    let next_owner = open();
+    next_owner.compact_all().unwrap();
+    next_owner.close().unwrap();
     assert!(matches!(range.next(), Some(Err(Error::Closed))));
     assert!(range.next().is_none());
 }

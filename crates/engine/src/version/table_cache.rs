@@ -140,16 +140,14 @@ impl TableCache {
         self.close_half(&mut lock(&self.ring));
     }
 
-    /// Opens no further table: the store is closed, and its files may be somebody else's.
+    /// Notes that the store is closed: iterators that outlive it still read its files, but these
+    /// may be somebody else's, and a table that cannot be opened is no damage.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
     #[cold]
     fn open(&self, file: &Arc<TableFile>) -> Result<Reader> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
         let mut ring = lock(&self.ring);
         let reader = file.reader.load();
         if reader.is_some() {
@@ -162,6 +160,8 @@ impl TableCache {
                 self.close_half(&mut ring);
                 self.open_table(file)?
             }
+            // The next owner of the directory may have removed it.
+            Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
         match table.filter_state() {

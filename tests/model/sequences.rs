@@ -10,12 +10,12 @@ use crate::world::Work;
 
 /// What each test plays, with the number of its sequences. The disk syncs, so it gets fewer.
 const SHARES: [(Home, u64); 6] = [
-    (Home::memory(ReadMode::Cached, 0), 75),
-    (Home::memory(ReadMode::Direct, 1), 72),
-    (Home::memory(ReadMode::Mapped, 2), 75),
-    (Home::disk(ReadMode::Cached, 2), 10),
-    (Home::disk(ReadMode::Mapped, 1), 10),
-    (Home::disk(ReadMode::Direct, 0), 10),
+    (Home::memory(ReadMode::Cached, 0), 78),
+    (Home::memory(ReadMode::Direct, 1), 78),
+    (Home::memory(ReadMode::Mapped, 2), 78),
+    (Home::disk(ReadMode::Cached, 2), 6),
+    (Home::disk(ReadMode::Mapped, 1), 6),
+    (Home::disk(ReadMode::Direct, 0), 6),
 ];
 
 const _: () = {

@@ -131,7 +131,9 @@ impl Engine {
         })?;
         // Memtables are flushed oldest first; later ones are not waited for.
         let Some(newest) = newest else { return Ok(()) };
-        self.wait_until(|view| !view.frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest)))
+        self.wait_until(|view| !view.frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest)))?;
+        // Where nobody else will, the compaction that this has made necessary is done here.
+        self.work_inline().map(drop)
     }
 
     /// Ends the log, durably, so that the next open knows it to be whole.

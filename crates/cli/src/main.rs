@@ -1,21 +1,23 @@
-//! The `trommel` program: the main job, and the bench.
+//! The `trommel` program: the main job, the bench, and tools to look inside a store.
 //!
-//! What is measured goes to standard output; messages and progress go to standard error. Exit
-//! codes are listed in [`exit`].
+//! Data goes to standard output; messages and progress go to standard error. Exit codes are listed
+//! in [`failure`].
 #![forbid(unsafe_code)]
 
 mod args;
-mod bench;
-mod demo;
-mod exit;
+mod commands;
+mod failure;
 mod progress;
+mod shared_args;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use trommel_harness::{Control, Error, Stop};
+use trommel_harness::{Control, Stop};
 
 use args::{Cli, Command};
+use commands::{bench, demo};
+use failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -30,11 +32,11 @@ fn main() -> ExitCode {
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => report(&error),
+        Err(failure) => report(&failure),
     }
 }
 
-fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<(), Error> {
+fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(args, control, out),
         Command::Bench(args) => bench::run(*args, control, out),
@@ -42,23 +44,22 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
 }
 
 /// The first signal ends the run in order; a second one ends the process at once.
-fn stop_on_signals(stop: &Stop) -> Result<(), Error> {
+fn stop_on_signals(stop: &Stop) -> Result<(), Failure> {
     let stop = stop.clone();
     ctrlc::set_handler(move || {
         if stop.is_set() {
-            std::process::exit(exit::INTERRUPTED.into());
+            std::process::exit(failure::INTERRUPTED.into());
         }
         stop.set();
     })
-    .map_err(|error| Error::Usage(format!("signals cannot be handled: {error}")))
+    .map_err(|error| Failure::Other(format!("signals cannot be handled: {error}")))
 }
 
 /// Says on standard error what went wrong, and gives the exit code for it.
-fn report(error: &Error) -> ExitCode {
-    let code = exit::code(error);
-    if code != exit::OK {
+fn report(failure: &Failure) -> ExitCode {
+    if let Some(message) = failure.message() {
         // If even standard error is gone, the exit code has to do.
-        let _ = writeln!(io::stderr(), "error: {error}");
+        let _ = writeln!(io::stderr(), "error: {message}");
     }
-    ExitCode::from(code)
+    ExitCode::from(failure.code())
 }

@@ -1,0 +1,2 @@
+//! Incremental backups of Trommel stores.
+#![forbid(unsafe_code)]

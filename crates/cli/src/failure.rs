@@ -1,0 +1,144 @@
+//! Why a command failed, and the exit code that tells a script so.
+//!
+//! 0 done; 1 an error; 2 wrong usage; 3 the key is not there; 4 a file of the store is damaged;
+//! 5 the store is open elsewhere; 6 the directory is no store, or one of a newer version; 7 a check
+//! that was asked for did not pass; 130 interrupted. These are promised: scripts rely on them.
+
+use std::fmt;
+use std::io;
+
+pub(crate) const OK: u8 = 0;
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const NOT_FOUND: u8 = 3;
+const CORRUPTION: u8 = 4;
+const LOCKED: u8 = 5;
+const NOT_A_STORE: u8 = 6;
+const CHECK_FAILED: u8 = 7;
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A run of the harness ended early.
+    Run(trommel_harness::Error),
+    /// The store refused something.
+    Store(trommel::Error),
+    /// The results could not be written.
+    Output(io::Error),
+    /// The command cannot be done as asked; the text says what would be right.
+    Usage(String),
+    /// A key that was asked for is not there. Nothing is said about it: the exit code says it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the commands that look keys up come next"))]
+    NotFound,
+    /// A check found what it looks for; the text says what.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the commands that check come next"))]
+    Check(String),
+    /// Anything else; the text says what was being done, to which file, and what the system said.
+    Other(String),
+}
+
+impl Failure {
+    /// The exit code that tells a script what this is.
+    pub(crate) fn code(&self) -> u8 {
+        use trommel_harness::Error;
+        match self {
+            Self::Run(Error::Output(source)) | Self::Output(source) => output_code(source),
+            Self::Run(Error::Usage(_)) | Self::Usage(_) => USAGE,
+            Self::Run(Error::Interrupted) => INTERRUPTED,
+            Self::Run(Error::Store(source)) => source.downcast_ref().map_or(FAILED, store_code),
+            Self::Store(error) => store_code(error),
+            Self::NotFound => NOT_FOUND,
+            Self::Check(_) => CHECK_FAILED,
+            Self::Run(_) | Self::Other(_) => FAILED,
+        }
+    }
+
+    /// What to say about it on standard error, if anything.
+    pub(crate) fn message(&self) -> Option<String> {
+        let is_worth_saying = !matches!(self, Self::NotFound) && self.code() != OK;
+        is_worth_saying.then(|| self.to_string())
+    }
+}
+
+/// Whoever reads the output may have seen enough: `trommel scan | head`.
+fn output_code(source: &io::Error) -> u8 {
+    if source.kind() == io::ErrorKind::BrokenPipe { OK } else { FAILED }
+}
+
+fn store_code(error: &trommel::Error) -> u8 {
+    match error {
+        trommel::Error::Corruption(_) => CORRUPTION,
+        trommel::Error::Locked { .. } => LOCKED,
+        trommel::Error::NotAStore { .. } | trommel::Error::Unsupported { .. } => NOT_A_STORE,
+        trommel::Error::InvalidOption { .. } => USAGE,
+        _ => FAILED,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Output(error) => write!(f, "the results could not be written: {error}"),
+            Self::NotFound => f.write_str("the key is not there"),
+            Self::Usage(what) | Self::Check(what) | Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<trommel_harness::Error> for Failure {
+    fn from(error: trommel_harness::Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+impl From<trommel::Error> for Failure {
+    fn from(error: trommel::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Only writes of results are turned into failures by `?`; whoever reads or writes another file
+/// says which, with [`Failure::Other`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_harness::Error;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_code() {
+        let (dir, what) = (std::path::PathBuf::from("d"), String::new());
+        for (error, expected) in [
+            (trommel::Error::Locked { dir: dir.clone() }, 5),
+            (trommel::Error::NotAStore { dir: dir.clone(), what: what.clone() }, 6),
+            (trommel::Error::Unsupported { file: dir, what: what.clone() }, 6),
+            (trommel::Error::InvalidOption { what: what.clone() }, 2),
+        ] {
+            assert_eq!(Failure::Store(error.clone()).code(), expected, "{error:?}");
+            assert_eq!(Failure::Run(Error::Store(error.into())).code(), expected);
+        }
+        for (failure, expected) in [
+            (Failure::Run(Error::Output(io::ErrorKind::BrokenPipe.into())), 0),
+            (Failure::Output(io::ErrorKind::BrokenPipe.into()), 0),
+            (Failure::Output(io::ErrorKind::StorageFull.into()), 1),
+            (Failure::Run(Error::Usage(what.clone())), 2),
+            (Failure::Run(Error::Interrupted), 130),
+            (Failure::Run(Error::Store("of another store".into())), 1),
+            (Failure::NotFound, 3),
+            (Failure::Check(what), 7),
+        ] {
+            assert_eq!(failure.code(), expected, "{failure:?}");
+            let is_silent = matches!(expected, 0 | 3);
+            assert_eq!(failure.message().is_none(), is_silent, "{failure:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Arguments and value parsers that several commands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use trommel_harness::KeySpace;
+use trommel_harness::units::{ParseUnitError, parse_bytes};
+
+use crate::failure::Failure;
+
+/// Which keys and values, in both commands.
+#[derive(Debug, Args)]
+pub(crate) struct DataArgs {
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 16, conflicts_with = "keys_file")]
+    pub(crate) key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = size)]
+    pub(crate) value_size: usize,
+    /// Take the keys from FILE, one a line (distinct, not empty), at most the first --num lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys_file: Option<PathBuf>,
+    /// Decides everything that is drawn
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// How table blocks reach memory
+    #[arg(long, value_name = "MODE", value_enum, default_value = "cached")]
+    pub(crate) read_mode: ReadMode,
+}
+
+impl DataArgs {
+    /// The keys that a command works on; `num` of them, or `default` where no file decides.
+    pub(crate) fn keys(&self, num: Option<u64>, default: u64) -> Result<KeySpace, Failure> {
+        Ok(match &self.keys_file {
+            Some(file) => KeySpace::read_lines(file, num)?,
+            None => KeySpace::integers(num.unwrap_or(default), self.key_size)?,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ReadMode {
+    /// pread and the block cache
+    Cached,
+    /// Read-only maps of the files
+    Mapped,
+    /// O_DIRECT and the block cache
+    Direct,
+}
+
+impl From<ReadMode> for trommel::ReadMode {
+    fn from(mode: ReadMode) -> Self {
+        match mode {
+            ReadMode::Cached => Self::Cached,
+            ReadMode::Mapped => Self::Mapped,
+            ReadMode::Direct => Self::Direct,
+        }
+    }
+}
+
+/// A size in memory.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text).map_err(|error: ParseUnitError| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are more than memory can hold"))
+}
+
+/// A number from 1 to 65,536.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=65_536) => Ok(number),
+        _ => Err("it must be a number from 1 to 65536".into()),
+    }
+}

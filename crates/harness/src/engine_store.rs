@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use trommel::{Db, Options, VerifyReport, WriteBatch};
+use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::Error;
 use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
@@ -29,20 +29,28 @@ impl EngineStore {
     }
 }
 
+fn batch_of(operations: &[Operation<'_>]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for operation in operations {
+        match *operation {
+            Operation::Put { key, value } => batch.put(key, value),
+            Operation::Delete { key } => batch.delete(key),
+        };
+    }
+    batch
+}
+
 impl Store for EngineStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         Ok(self.db.put(key, value)?)
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::new();
-        for operation in operations {
-            match *operation {
-                Operation::Put { key, value } => batch.put(key, value),
-                Operation::Delete { key } => batch.delete(key),
-            };
-        }
-        Ok(self.db.write(batch)?)
+        Ok(self.db.write(batch_of(operations))?)
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        Ok(self.db.write_with(batch_of(operations), WriteOptions::sync())?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
@@ -110,6 +118,15 @@ impl Store for EngineStore {
         ))
     }
 
+    fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
+        Ok(self.db.checkpoint(dir)?)
+    }
+
+    fn make_iterator(&self) -> Result<(), StoreError> {
+        self.db.cursor()?;
+        Ok(())
+    }
+
     fn close(self: Arc<Self>) -> Result<(), StoreError> {
         match Arc::into_inner(self) {
             Some(store) => Ok(store.db.close()?),
@@ -136,6 +153,20 @@ impl Store for EngineStore {
 
     fn stats(&self) -> String {
         self.db.stats().to_string()
+    }
+
+    fn memory_stats(&self) -> String {
+        let memory = self.db.stats().memory;
+        let parts = [
+            ("Memtables", memory.memtables),
+            ("Idle arenas", memory.idle_arenas),
+            ("Block cache", memory.block_cache),
+            ("Filters", memory.filters),
+            ("Index", memory.index),
+            ("Other", memory.other),
+            ("Total", memory.total()),
+        ];
+        parts.map(|(part, bytes)| format!("{part:<12} {:>12}\n", units::bytes(bytes))).concat()
     }
 
     fn reset_stats(&self) {
@@ -215,6 +246,10 @@ impl Opener for EngineOpener {
         let mut settings = vec![("DB path", format!("[{}]", self.dir.display()))];
         settings.extend(self.settings.iter().cloned());
         settings
+    }
+
+    fn dir(&self) -> Option<&Path> {
+        Some(&self.dir)
     }
 
     fn name(&self) -> String {

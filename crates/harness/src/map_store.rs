@@ -42,6 +42,10 @@ impl Store for MapStore {
         Ok(())
     }
 
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        self.write(operations)
+    }
+
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         self.write_lock().remove(key);
         Ok(())

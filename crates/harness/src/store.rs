@@ -1,5 +1,6 @@
 //! The seam between the harness and a store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -67,6 +68,14 @@ pub trait Store: Send + Sync {
     /// Does all `operations`, in order, or none.
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError>;
 
+    /// As [`Store::write`], and all of it is on the device when this returns.
+    ///
+    /// # Errors
+    /// Also where the store cannot choose this for a single write.
+    fn write_durably(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        Err("this store does not sync single writes".into())
+    }
+
     /// Removes `key`, if it is there.
     fn delete(&self, key: &[u8]) -> Result<(), StoreError>;
 
@@ -89,6 +98,11 @@ pub trait Store: Send + Sync {
         visit: Visit<'_>,
     ) -> Result<(), StoreError>;
 
+    /// Makes an iterator over the whole store and drops it, without reading an entry.
+    fn make_iterator(&self) -> Result<(), StoreError> {
+        self.scan(None, Direction::Forward, &mut |_, _| false)
+    }
+
     /// Writes what is held in memory to table files.
     fn flush(&self) -> Result<(), StoreError>;
 
@@ -100,6 +114,14 @@ pub trait Store: Send + Sync {
 
     /// Reads and checks everything; returns one line that says what was checked.
     fn verify(&self) -> Result<String, StoreError>;
+
+    /// Makes `dir`, which does not exist, a store that holds what this one holds now.
+    ///
+    /// # Errors
+    /// Also where the store has no such thing.
+    fn checkpoint(&self, _dir: &Path) -> Result<(), StoreError> {
+        Err("this store makes no checkpoints".into())
+    }
 
     /// Closes the store. Nothing else holds it.
     fn close(self: Arc<Self>) -> Result<(), StoreError>;
@@ -124,6 +146,16 @@ pub trait Store: Send + Sync {
         String::new()
     }
 
+    /// What it holds in memory, part by part, as text.
+    fn memory_stats(&self) -> String {
+        "this store does not say what it holds in memory".into()
+    }
+
+    /// Its table files, one a line, as text.
+    fn table_stats(&self) -> String {
+        "this store does not list its tables".into()
+    }
+
     /// Starts all counts anew.
     fn reset_stats(&self) {}
 }
@@ -131,10 +163,17 @@ pub trait Store: Send + Sync {
 /// Makes stores for a run.
 pub trait Opener {
     /// Opens the store; with `fresh`, an empty one in place of what this opener made before.
+    /// Without, the one that is there: also one that this opener made and that was closed since.
     fn open(&self, fresh: bool) -> Result<Arc<dyn Store>, Error>;
 
     /// Where the store is, and how it is set up: name and value of every setting that matters.
     fn describe(&self) -> Vec<(&'static str, String)>;
+
+    /// The directory that holds the store and nothing else, if it lies in one: `--cold` drops its
+    /// files from the page cache, and checkpoints are made beside it.
+    fn dir(&self) -> Option<&Path> {
+        None
+    }
 
     /// What the store is called in lines about it: its directory, if it has one.
     fn name(&self) -> String;
@@ -198,6 +237,7 @@ pub(crate) mod conformance {
             store.flush().unwrap();
             store.settle().unwrap();
         }
+        store.make_iterator().unwrap();
         store.delete(b"a").unwrap();
         store.compact().unwrap();
         assert_eq!(keys_of(&*store, None, Direction::Forward), [b"b", b"c"]);

@@ -91,6 +91,10 @@ impl Vfs for Process {
         self.call(|| self.disk.create_dir(path))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.call(|| self.disk.remove_dir(path))
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.call(|| self.disk.sync_dir(dir))
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use trommel_base::{EntryKind, Slice};
+use trommel_vfs::Vfs;
 
 use crate::batch::{SealedBatch, WriteBatch};
 use crate::engine::Engine;
@@ -80,6 +81,23 @@ impl Db {
 
     fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
+    }
+
+    /// The directory that the store was opened in, as it was given.
+    pub fn dir(&self) -> &Path {
+        &self.engine().dir
+    }
+
+    /// The random number that the store was given when it was created. Its checkpoints and
+    /// restored backups keep it, so it says where data comes from, and not that two stores are
+    /// equal.
+    pub fn id(&self) -> u64 {
+        self.engine().store_id
+    }
+
+    /// The file system that holds the store.
+    pub fn vfs(&self) -> &Arc<dyn Vfs> {
+        &self.engine().vfs
     }
 
     /// Sets `key` to `value`.

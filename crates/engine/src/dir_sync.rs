@@ -63,6 +63,10 @@ impl Vfs for DirSync {
         self.vfs.create_dir(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.vfs.remove_dir(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut failed = lock(&self.failed);
         if let Some((kind, text)) = failed.get(dir) {

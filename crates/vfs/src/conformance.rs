@@ -13,7 +13,7 @@ const ACCESSES: [Access; 3] = [Access::Buffered, Access::Mapped, Access::Direct]
 /// Checks everything, in new directories below `root`, which must exist and be empty.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     type Promise = fn(&dyn Vfs, &Path);
-    let promises: [(&str, Promise); 14] = [
+    let promises: [(&str, Promise); 15] = [
         ("append", appended_bytes_read_back),
         ("long", long_files_read_back_at_any_offset),
         ("bounds", reads_past_the_end_are_refused),
@@ -24,6 +24,7 @@ pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
         ("list", listing_is_sorted_and_complete),
         ("rename", renaming_replaces),
         ("remove", removing_leaves_open_files_alone),
+        ("folders", only_empty_folders_are_removed),
         ("link", hard_links_share_bytes),
         ("lock", a_lock_has_one_owner),
         ("shared lock", a_shared_lock_keeps_owners_out),
@@ -265,6 +266,21 @@ fn removing_leaves_open_files_alone(vfs: &dyn Vfs, dir: &Path) {
         assert_eq!(&buffer, b"bytes");
         assert!(names(vfs, dir).is_empty());
     }
+}
+
+fn only_empty_folders_are_removed(vfs: &dyn Vfs, dir: &Path) {
+    let (folder, inside) = (dir.join("folder"), dir.join("folder/inside"));
+    vfs.create_dir(&folder).expect("a new directory");
+    write(vfs, &inside, b"bytes");
+    refused(vfs.remove_dir(&folder), ErrorKind::DirectoryNotEmpty, &folder);
+    refused(vfs.remove_dir(&inside), ErrorKind::NotADirectory, &inside);
+    vfs.remove(&inside).expect("a file that exists");
+    vfs.remove_dir(&folder).expect("an empty directory");
+    assert!(names(vfs, dir).is_empty());
+    refused(vfs.remove_dir(&folder), ErrorKind::NotFound, &folder);
+    vfs.create_dir(&folder).expect("its name is free again");
+    assert!(names(vfs, &folder).is_empty());
+    vfs.remove_dir(&folder).expect("an empty directory");
 }
 
 fn hard_links_share_bytes(vfs: &dyn Vfs, dir: &Path) {

@@ -91,6 +91,10 @@ impl Vfs for DiskVfs {
         rustix::fs::mkdir(path, DIR_MODE).map_err(|error| wrap("create", path, error))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        rustix::fs::rmdir(path).map_err(|error| wrap("remove", path, error))
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let failed = |error| wrap("sync", dir, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

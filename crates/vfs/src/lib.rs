@@ -86,6 +86,9 @@ pub trait Vfs: Debug + Send + Sync {
     /// Creates one directory, whose parent must exist. `AlreadyExists` if there is one.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory. `DirectoryNotEmpty` if something lies in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
     /// Makes the directory's entries (creations, renames, removals) durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 

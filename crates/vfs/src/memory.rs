@@ -77,6 +77,10 @@ impl Vfs for MemoryVfs {
         self.write().create_dir(path).map(drop).map_err(|error| wrap("create", path, error))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.write().remove_dir(path).map(drop).map_err(|error| wrap("remove", path, error))
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.read().open_dir(dir).map(drop).map_err(|error| wrap("sync", dir, error))
     }

@@ -284,6 +284,13 @@ impl Vfs for SimDisk {
         created.map_err(|error| wrap("create", path, error))
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let removed = self.change(OpKind::Remove, path, None, |tree| {
+            Ok(((), Some(Change::Remove { place: tree.remove_dir(path)? })))
+        });
+        removed.map_err(|error| wrap("remove", path, error))
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let synced = self.sync(OpKind::SyncDir, dir, |tree, synced| {
             Ok(Change::SyncDir { inode: tree.open_dir(dir)?, synced })

@@ -164,6 +164,20 @@ impl Tree {
         Ok(place)
     }
 
+    /// Takes away a directory in which there is nothing.
+    pub(crate) fn remove_dir(&mut self, path: &Path) -> io::Result<Place> {
+        let place = self.place(path)?;
+        let Entry::Dir(inode) = self.entry(&place).ok_or(ErrorKind::NotFound)? else {
+            return Err(ErrorKind::NotADirectory.into());
+        };
+        if self.dirs.get(&inode).is_some_and(|dir| !dir.is_empty()) {
+            return Err(ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.take(&place);
+        self.dirs.remove(&inode);
+        Ok(place)
+    }
+
     /// Renames a file; nothing to do if both are names of one file.
     pub(crate) fn rename(
         &mut self,

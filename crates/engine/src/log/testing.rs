@@ -76,6 +76,10 @@ impl Vfs for Recorder {
         self.inner.create_dir(path)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.note(Op::SyncDir)?;
         self.inner.sync_dir(dir)

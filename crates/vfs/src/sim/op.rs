@@ -23,7 +23,7 @@ pub enum OpKind {
     Sync,
     /// Renaming a file.
     Rename,
-    /// Removing a file.
+    /// Removing a file or an empty directory.
     Remove,
     /// Giving a file a second name.
     HardLink,

@@ -126,6 +126,11 @@ impl Error {
         Self::Io { file: file.to_path_buf(), doing, source: Arc::new(source) }
     }
 
+    /// For `map_err`, where the file layer's error says what was being done.
+    pub(crate) fn on(file: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        |source| Self::io(file, "reading or writing", source)
+    }
+
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self::Internal { what: what.into() }
     }

@@ -19,7 +19,6 @@ use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::table_path;
-use crate::log::Error as LogError;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::names;
 use crate::manifest::state::ManifestState;
@@ -81,7 +80,7 @@ impl Manifest {
 
     /// Says durably that the store was closed.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        Ok(self.writer.finish()?)
+        self.writer.finish()
     }
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn create_manifest(
     number: u64,
     store_id: u64,
     state: &ManifestState,
-) -> Result<ManifestWriter, LogError> {
+) -> Result<ManifestWriter> {
     ManifestWriter::create(&*engine.vfs, dir, number, env::random_u64(), store_id, state)
 }
 

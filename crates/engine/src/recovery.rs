@@ -393,7 +393,7 @@ fn plan_logs(
         closed: recovered.closed,
         salvage: options.salvage,
     };
-    Ok(recover::plan(vfs, &needed)?)
+    recover::plan(vfs, &needed)
 }
 
 fn report(recovered: &Recovered, plan: &recover::Plan) -> RecoveryReport {

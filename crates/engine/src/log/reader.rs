@@ -45,13 +45,13 @@ use std::path::Path;
 
 use trommel_base::{Corruption, Decoder};
 
-use super::Error;
 use super::format::{
     END_PAYLOAD_BYTES, FILE_HEADER_BYTES, KIND_DATA, KIND_END, RECORD_HEADER_BYTES, RECORD_MAGIC,
     RECORD_TRAILER, SECTOR_BYTES,
 };
 use super::framing::{Binding, FileHeader, FileKind, HeaderError, RecordHeader};
 use super::mask;
+use crate::error::Error;
 
 /// How a file ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,8 +38,9 @@ use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
 use super::framing::FileKind;
+use super::read_whole;
 use super::reader::{LogImage, Record, Summary, TearReason, Verdict};
-use super::{Error, read_whole};
+use crate::error::Error;
 use crate::manifest::names;
 
 /// Bytes of verified logs kept in memory between planning and replay; what does not fit is read
@@ -155,11 +156,11 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
 
 impl Plan {
     /// Hands every record to `take`, with its log's number, oldest first.
-    pub(crate) fn replay<E: From<Error>>(
+    pub(crate) fn replay(
         self,
         vfs: &dyn Vfs,
-        mut take: impl FnMut(u64, Record<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut take: impl FnMut(u64, Record<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for log in self.replayed {
             let image = match log.image {
                 Some(image) => image,
@@ -167,7 +168,7 @@ impl Plan {
             };
             if *image.summary() != log.summary {
                 let what = "the log changed while it was being recovered";
-                return Err(Error::from(Corruption::new(&log.path, 0, what)).into());
+                return Err(Corruption::new(&log.path, 0, what).into());
             }
             for record in image.records() {
                 take(log.number, record)?;

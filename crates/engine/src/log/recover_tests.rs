@@ -7,7 +7,8 @@ use trommel_vfs::{MemoryVfs, Vfs};
 
 use super::recover::{DropReason, Needed, Plan, plan};
 use super::testing::{Crash, Recorder, disk};
-use super::{Error, FileHeader, FileKind, LogWriter};
+use super::{FileHeader, FileKind, LogWriter};
+use crate::error::Error;
 
 const STORE: u64 = 4711;
 
@@ -193,7 +194,7 @@ fn recover_with(files: &Files, needed: Needed<'_>) -> Result<Found, Error> {
     let mut batches = Batches::new();
     plan.replay(&vfs, |_, record| {
         batches.push(record.payload.to_vec());
-        Ok::<_, Error>(())
+        Ok(())
     })?;
     assert_eq!(batches.len() as u64, records);
     Ok(Found { batches, dropped, newest })

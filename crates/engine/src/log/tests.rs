@@ -314,7 +314,7 @@ fn a_newer_format_is_a_typed_error() {
         let checksum = crate::log::framing::file_checksum(&newer[..60]);
         newer[60..64].copy_from_slice(&checksum.to_le_bytes());
         let error = LogImage::decode(newer, path(), FileKind::Log, NUMBER).unwrap_err();
-        assert!(matches!(error, super::Error::Unsupported { .. }), "{error}");
+        assert!(matches!(error, crate::Error::Unsupported { .. }), "{error}");
     }
 }
 
@@ -366,6 +366,7 @@ fn after_a_failure_nothing_is_written_or_synced() {
         failures += usize::from(writer.finish(0).is_err());
         assert_eq!(vfs.ops().len(), fail_at + 1, "no call reached the file after the failed one");
         assert_eq!(failures, 7 - (fail_at - 4));
-        assert_eq!(writer.push(99, &[]).unwrap_err().to_string(), "planted failure");
+        let error = writer.push(99, &[]).unwrap_err().to_string();
+        assert!(error.ends_with(": planted failure"), "{error}");
     }
 }

@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 use trommel_vfs::{Vfs, WriteFile};
 
-use super::Error;
 use super::format::{KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_TRAILER};
 use super::framing::{Binding, FileHeader, RecordHeader};
 use super::mask::mask_if_needed;
+use crate::error::Error;
 
 /// Capacity that the buffer keeps between groups, in bytes.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
@@ -52,7 +52,7 @@ impl LogWriter {
         writer.sync()?;
         let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
-        vfs.sync_dir(dir).map_err(Error::io(dir))?;
+        vfs.sync_dir(dir).map_err(Error::on(dir))?;
         Ok(writer)
     }
 
@@ -63,8 +63,8 @@ impl LogWriter {
         path: &Path,
         header: &FileHeader,
     ) -> Result<Self, Error> {
-        let mut file = vfs.create(path).map_err(Error::io(path))?;
-        file.append(&header.encode()).map_err(Error::io(path))?;
+        let mut file = vfs.create(path).map_err(Error::on(path))?;
+        file.append(&header.encode()).map_err(Error::on(path))?;
         Ok(Self {
             file,
             path: path.to_path_buf(),
@@ -97,7 +97,7 @@ impl LogWriter {
         let payload_bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if payload_bytes > MAX_PAYLOAD_BYTES {
             let text = format!("a record for {} is above 4 GiB", self.path.display());
-            return Err(Error::io(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text)));
+            return Err(Error::on(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         let start = self.group.len();
         let (offset, durable_to) = (self.bytes(), self.durable_to());
@@ -176,7 +176,7 @@ impl LogWriter {
     }
 
     fn keep_first_error(&mut self, result: io::Result<()>) -> Result<(), Error> {
-        let result = result.map_err(Error::io(&self.path));
+        let result = result.map_err(Error::on(&self.path));
         self.failed = result.clone().err();
         result
     }

@@ -16,7 +16,7 @@ use trommel_base::{Checksum, Corruption};
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::names::{self, CURRENT, CURRENT_TMP, Numbered};
-use crate::log::Error;
+use crate::error::Error;
 use crate::log::format::FILE_HEADER_BYTES;
 
 /// Longer than any `CURRENT`, in bytes.
@@ -44,16 +44,16 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
     let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TMP));
     match vfs.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io(&temporary)(error));
+            return Err(Error::on(&temporary)(error));
         }
         _ => {}
     }
-    let mut file = vfs.create(&temporary).map_err(Error::io(&temporary))?;
-    file.append(text(number).as_bytes()).map_err(Error::io(&temporary))?;
-    file.sync().map_err(Error::io(&temporary))?;
+    let mut file = vfs.create(&temporary).map_err(Error::on(&temporary))?;
+    file.append(text(number).as_bytes()).map_err(Error::on(&temporary))?;
+    file.sync().map_err(Error::on(&temporary))?;
     drop(file);
-    vfs.rename(&temporary, &path).map_err(Error::io(&path))?;
-    vfs.sync_dir(dir).map_err(Error::io(dir))
+    vfs.rename(&temporary, &path).map_err(Error::on(&path))?;
+    vfs.sync_dir(dir).map_err(Error::on(dir))
 }
 
 /// Which manifest is in force in `dir`, whose entries are `listing`.
@@ -65,7 +65,7 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
     if listing.iter().any(|entry| entry.name == CURRENT) {
         let bytes = match vfs.read(&path, MAX_CURRENT_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Vec::new(),
-            other => other.map_err(Error::io(&path))?,
+            other => other.map_err(Error::on(&path))?,
         };
         return match parse(&bytes) {
             Some(number) => Ok(Current::Manifest(number)),

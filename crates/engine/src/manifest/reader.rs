@@ -25,8 +25,9 @@ use super::current::{self, Current};
 use super::edit::{EditError, VersionEdit};
 use super::names::{self, MAX_FILE_NUMBER, Numbered};
 use super::state::{InvalidEdit, ManifestState};
+use crate::error::Error;
 use crate::log::reader::{LogImage, Record, Verdict};
-use crate::log::{DropReason, Dropped, Error, FileKind, read_whole};
+use crate::log::{DropReason, Dropped, FileKind, read_whole};
 
 /// What a directory's manifest says.
 #[derive(Debug)]

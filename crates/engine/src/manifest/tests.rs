@@ -11,8 +11,9 @@ use super::edit_tests::table;
 use super::reader::{Recovered, recover};
 use super::state::ManifestState;
 use super::writer::ManifestWriter;
+use crate::error::Error;
 use crate::log::testing::{Crash, Recorder, disk};
-use crate::log::{DropReason, Error, FileHeader, FileKind, LogWriter};
+use crate::log::{DropReason, FileHeader, FileKind, LogWriter};
 use crate::version::TableMeta;
 
 const STORE: u64 = 0xfeed_face_cafe_beef;

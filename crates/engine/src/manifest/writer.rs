@@ -17,7 +17,8 @@ use trommel_vfs::Vfs;
 use super::edit::VersionEdit;
 use super::state::ManifestState;
 use super::{current, names};
-use crate::log::{Error, FileHeader, FileKind, LogWriter};
+use crate::error::Error;
+use crate::log::{FileHeader, FileKind, LogWriter};
 
 /// Below this length a manifest is never rolled over, in bytes.
 const ROLL_BYTES: u64 = 1 << 20;
@@ -51,7 +52,7 @@ impl ManifestWriter {
         log.set_previous_durable();
         log.append(1, &[&state.snapshot().encode()])?;
         log.sync()?;
-        vfs.sync_dir(dir).map_err(Error::io(dir))?;
+        vfs.sync_dir(dir).map_err(Error::on(dir))?;
         current::install(vfs, dir, number)?;
         Ok(Self { snapshot_bytes: log.bytes(), log, number, ordinal: 1 })
     }

@@ -116,12 +116,11 @@ impl Engine {
             let before = log.bytes();
             for member in members {
                 if let Some(batch) = &member.batch {
-                    log.push(seqno, &[batch.encoded()])
-                        .map_err(|error| self.poison(error.into()))?;
+                    log.push(seqno, &[batch.encoded()]).map_err(|error| self.poison(error))?;
                 }
                 seqno += operations(member);
             }
-            log.commit().map_err(|error| self.poison(error.into()))?;
+            log.commit().map_err(|error| self.poison(error))?;
             let bytes = log.bytes() - before;
             self.counters.with(|shard| shard.log_bytes.add(bytes));
         }

@@ -7,7 +7,7 @@ use trommel_memtable::Memtable;
 
 use super::commit::Leader;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::log_path;
 use crate::log::LogWriter;
 use crate::sync::lock;
@@ -59,7 +59,7 @@ impl Engine {
         let number = self.new_file_number();
         if let Some(old) = &mut leader.log {
             let fresh = self.create_log(number, self.view.load().active.log_number)?;
-            old.finish(number).map_err(|error| self.poison(error.into()))?;
+            old.finish(number).map_err(|error| self.poison(error))?;
             self.rotated.add(std::mem::replace(old, fresh));
         }
         // Keys to come most likely begin as those before did.
@@ -88,7 +88,7 @@ impl Engine {
             store_id: self.store_id,
             previous,
         };
-        let create = || LogWriter::create(&*self.vfs, &path, &header).map_err(Error::from);
+        let create = || LogWriter::create(&*self.vfs, &path, &header);
         match create() {
             // Nothing was written yet: the write is refused, and the store goes on as it was.
             Err(error) if error.is_out_of_handles() => {
@@ -106,7 +106,7 @@ impl Engine {
         self.rotated.sync().map_err(|error| self.poison(error))?;
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
-            log.sync().map_err(|error| self.poison(error.into()))?;
+            log.sync().map_err(|error| self.poison(error))?;
             self.counters.with(|shard| shard.log_syncs.add(1));
         }
         Ok(())
@@ -141,22 +141,10 @@ impl Engine {
         // Synced first, so that the end marker itself says that all before it is durable.
         self.sync_logs(leader)?;
         if let Some(log) = &mut leader.log {
-            log.finish(0).map_err(|error| self.poison(error.into()))?;
+            log.finish(0).map_err(|error| self.poison(error))?;
         }
         self.sync_logs(leader)?;
         leader.log = None;
         Ok(())
-    }
-}
-
-impl From<crate::log::Error> for Error {
-    fn from(error: crate::log::Error) -> Self {
-        match error {
-            crate::log::Error::Io { file, source } => {
-                Self::Io { file, doing: "reading or writing", source }
-            }
-            crate::log::Error::Corruption(damage) => Self::Corruption(damage),
-            crate::log::Error::Unsupported { file, what } => Self::Unsupported { file, what },
-        }
     }
 }

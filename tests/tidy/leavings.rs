@@ -89,6 +89,7 @@ fn every_file_belongs_to_a_module() {
         let is_root = matches!(
             parts[..],
             ["crates", _, "src", "lib.rs" | "main.rs"]
+                | ["crates", _, "build.rs"]
                 | ["crates", _, "tests" | "examples" | "benches", _]
                 | ["crates", _, "tests" | "examples" | "benches", _, "main.rs"]
                 | ["tests" | "benches", _, "lib.rs" | "main.rs"]

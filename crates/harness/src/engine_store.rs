@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::Error;
+use crate::record::{Product, State};
 use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
 use crate::units;
 
@@ -169,6 +170,10 @@ impl Store for EngineStore {
         parts.map(|(part, bytes)| format!("{part:<12} {:>12}\n", units::bytes(bytes))).concat()
     }
 
+    fn state(&self) -> State {
+        State::of(&self.db.stats(), &self.db.filter_report())
+    }
+
     fn reset_stats(&self) {
         self.db.reset_stats();
     }
@@ -254,6 +259,11 @@ impl Opener for EngineOpener {
 
     fn name(&self) -> String {
         self.dir.display().to_string()
+    }
+
+    fn product(&self) -> Product {
+        // All crates of the workspace share one version.
+        Product { name: "trommel".into(), version: env!("CARGO_PKG_VERSION").into() }
     }
 }
 

@@ -36,6 +36,11 @@ impl Latencies {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
+    /// All of them, in nanoseconds.
+    pub(crate) fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+
     /// Number of times.
     pub fn count(&self) -> u64 {
         self.0.len()

@@ -6,7 +6,8 @@
 //!    next to nothing.
 //! 3. [`measure`] runs one [`Workload`] on a number of threads and returns a [`Measured`], all
 //!    threads' counts added up.
-//! 4. [`bench`](bench::bench) strings workloads together and prints db_bench's lines.
+//! 4. [`record`] is what a workload did, as a line of JSON; [`machine`] is where it ran.
+//! 5. [`bench`](bench::bench) strings workloads together and prints db_bench's lines.
 //!
 //! Invariants: nothing here writes to the standard streams (callers pass a writer), nothing but
 //! the caller's seed decides what is drawn, and every loop ends soon after [`Stop`] is set.
@@ -20,9 +21,11 @@ mod engine_store;
 mod error;
 mod histogram;
 mod keys;
+pub mod machine;
 mod map_store;
 mod measure;
 mod measured;
+pub mod record;
 mod scratch;
 mod store;
 pub mod units;

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::Error;
+use crate::record::Product;
 use crate::store::{Direction, Opener, Operation, Store, StoreError, Visit};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -123,6 +124,10 @@ impl Opener for MapOpener {
 
     fn name(&self) -> String {
         "memory".into()
+    }
+
+    fn product(&self) -> Product {
+        Product { name: "map".into(), version: env!("CARGO_PKG_VERSION").into() }
     }
 }
 

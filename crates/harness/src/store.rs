@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::record::{Product, State};
 
 /// Whatever a store reports as its error.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -156,6 +157,12 @@ pub trait Store: Send + Sync {
         "this store does not list its tables".into()
     }
 
+    /// What it says about itself for a record, all counts since the last reset or since it was
+    /// opened. Take one before and one after a workload, and [`State::since`].
+    fn state(&self) -> State {
+        State::default()
+    }
+
     /// Starts all counts anew.
     fn reset_stats(&self) {}
 }
@@ -177,6 +184,9 @@ pub trait Opener {
 
     /// What the store is called in lines about it: its directory, if it has one.
     fn name(&self) -> String;
+
+    /// Which kind of store it opens, for a record.
+    fn product(&self) -> Product;
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Sizes and counts as people write and read them.
+//! Sizes, counts and times as people write and read them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The text is no size or no count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +129,31 @@ pub fn duration(time: std::time::Duration) -> String {
     }
 }
 
+/// A time in UTC to the second, such as `2026-11-21T09:30:00Z`. Times before 1970 are shown as its
+/// beginning.
+pub fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +213,19 @@ mod tests {
         }
         assert_eq!(duration(std::time::Duration::from_millis(1234)), "1.2 s");
         assert_eq!(duration(std::time::Duration::from_secs(83)), "1 min 23 s");
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_795_253_400, "2026-11-21T09:30:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + std::time::Duration::from_secs(seconds)), text);
+        }
     }
 }

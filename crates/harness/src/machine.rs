@@ -1,0 +1,253 @@
+//! The machine and the build that a measurement was made with.
+//!
+//! What the system does not say is none. Most of it is said by Linux only, in /proc and /sys.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a measurement was made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of the program that measured.
+    pub program: String,
+    /// The commit it was built from: the value that TROMMEL_COMMIT had when it was built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The compiler.
+    pub rustc: String,
+    /// The profile of the build, such as `release`.
+    pub profile: String,
+    /// Whether the build checks its assertions, which slows it down.
+    pub debug_assertions: bool,
+    /// Model of the processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Those of its instruction sets that a store or a filter may make use of.
+    pub cpu_flags: Vec<String>,
+    /// Threads that the process may run at once.
+    pub cores: u64,
+    /// How the system chooses the processor's frequency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// The machine's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The operating system's kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The store's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Kind of the file system that the directory is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
+    /// What the file system is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Whether that is a spinning disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotational: Option<bool>,
+}
+
+impl Environment {
+    /// This machine, and the file system of `directory`, if there is one.
+    pub fn of(directory: Option<&Path>) -> Self {
+        let mount = directory.and_then(mount_of);
+        Self {
+            program: env!("CARGO_PKG_VERSION").into(),
+            commit: option_env!("TROMMEL_COMMIT").map(Into::into),
+            rustc: env!("TROMMEL_RUSTC").into(),
+            profile: env!("TROMMEL_PROFILE").into(),
+            debug_assertions: cfg!(debug_assertions),
+            cpu: field_of("/proc/cpuinfo", "model name"),
+            cpu_flags: cpu_flags(),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            memory_bytes: memory_bytes(),
+            kernel: kernel(),
+            directory: directory.map(|dir| dir.display().to_string()),
+            rotational: mount.as_ref().and_then(|mount| rotational(&mount.number)),
+            file_system: mount.as_ref().map(|mount| mount.kind.clone()),
+            device: mount.map(|mount| mount.source),
+        }
+    }
+}
+
+/// Processor time of this process so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CpuSeconds {
+    /// In user mode.
+    pub user: f64,
+    /// In the kernel.
+    pub system: f64,
+}
+
+impl CpuSeconds {
+    /// Of all threads of this process until now, to a hundredth of a second.
+    pub fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
+    }
+
+    /// What was spent since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { user: self.user - before.user, system: self.system - before.system }
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        // The second field is the program's name in parentheses and may hold anything.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+        // The kernel reports in hundredths on every machine that Rust runs on.
+        let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / 100.0);
+        Some(Self { user: seconds()?, system: seconds()? })
+    }
+}
+
+/// The first line of a small file.
+fn line_of(file: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// The value of a line `name : value`.
+fn field_of(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = field_of("/proc/meminfo", "MemTotal")?;
+    Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(unix)]
+fn kernel() -> Option<String> {
+    let names = rustix::system::uname();
+    let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
+    Some(format!("{} {}", text(names.sysname()), text(names.release())))
+}
+
+#[cfg(not(unix))]
+fn kernel() -> Option<String> {
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_flags() -> Vec<String> {
+    use std::arch::is_x86_feature_detected as detected;
+    let flags = [
+        ("sse4.2", detected!("sse4.2")),
+        ("pclmulqdq", detected!("pclmulqdq")),
+        ("bmi2", detected!("bmi2")),
+        ("avx2", detected!("avx2")),
+        ("avx512f", detected!("avx512f")),
+        ("avx512bw", detected!("avx512bw")),
+    ];
+    flags.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_flags() -> Vec<String> {
+    use std::arch::is_aarch64_feature_detected as detected;
+    let flags = [("neon", detected!("neon")), ("crc", detected!("crc")), ("sve", detected!("sve"))];
+    flags.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_flags() -> Vec<String> {
+    Vec::new()
+}
+
+/// One mounted file system.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    /// Number of its device: major, colon, minor.
+    number: String,
+    kind: String,
+    source: String,
+}
+
+/// The file system that `dir` is on, or will be on once it is made.
+fn mount_of(dir: &Path) -> Option<Mount> {
+    let there = dir.ancestors().find_map(|dir| {
+        // The empty ancestor of a relative path is the working directory.
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        dir.canonicalize().ok()
+    })?;
+    find_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &there)
+}
+
+/// The last mount whose place holds `path`, among those with the longest place.
+fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
+    let mut best: Option<(usize, Mount)> = None;
+    for line in mounts.lines() {
+        // id parent major:minor root place options [optional fields] - kind source options
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let left: Vec<&str> = left.split(' ').collect();
+        let right: Vec<&str> = right.split(' ').collect();
+        let (Some(number), Some(place)) = (left.get(2), left.get(4)) else { continue };
+        let (Some(kind), Some(source)) = (right.first(), right.get(1)) else { continue };
+        let place = place.replace("\\040", " ");
+        let is_better = best.as_ref().is_none_or(|(length, _)| place.len() >= *length);
+        if is_better && path.starts_with(&place) {
+            let [number, kind, source] = [number, kind, source].map(|text| (*text).to_owned());
+            best = Some((place.len(), Mount { number, kind, source }));
+        }
+    }
+    best.map(|(_, mount)| mount)
+}
+
+fn rotational(number: &str) -> Option<bool> {
+    let device = Path::new("/sys/dev/block").join(number).canonicalize().ok()?;
+    // A partition has no queue of its own; its disk, one folder up, has.
+    let files = [device.join("queue/rotational"), device.parent()?.join("queue/rotational")];
+    files.iter().find_map(|file| line_of(file.to_str()?)).map(|line| line == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known() {
+        let here = Environment::of(Some(Path::new("no/such/directory/yet")));
+        assert!(here.cores > 0 && here.rustc.starts_with("rustc "), "{here:?}");
+        assert!(!here.profile.is_empty() && !here.program.is_empty(), "{here:?}");
+        assert_eq!(here.debug_assertions, cfg!(debug_assertions));
+        if cfg!(target_os = "linux") {
+            assert!(here.memory_bytes > Some(1 << 20) && here.file_system.is_some(), "{here:?}");
+            assert!(here.kernel.unwrap().starts_with("Linux "));
+        }
+    }
+
+    #[test]
+    fn the_deepest_mount_counts_and_the_last_on_it() {
+        let mounts = "\
+22 1 253:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+30 22 0:40 / /data\\040one rw - tmpfs tmpfs rw
+31 22 0:41 / /data rw shared:2 master:3 - xfs /dev/nvme0n1p2 rw
+32 22 0:42 / /data rw - btrfs /dev/mapper/x rw
+damaged line";
+        let kind = |path: &str| find_mount(mounts, Path::new(path)).unwrap().kind;
+        assert_eq!(kind("/home/user"), "ext4");
+        assert_eq!(kind("/data/bench"), "btrfs");
+        assert_eq!(kind("/data one/x"), "tmpfs");
+        assert_eq!(kind("/database"), "ext4");
+        assert_eq!(find_mount("", Path::new("/")), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let stat = "71 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 75 0 0 20";
+        assert_eq!(CpuSeconds::parse(stat), Some(CpuSeconds { user: 2.5, system: 0.75 }));
+        assert_eq!(CpuSeconds::parse("71 (a R 1 2"), None);
+        if cfg!(target_os = "linux") {
+            assert!(CpuSeconds::now().is_some());
+        }
+    }
+}

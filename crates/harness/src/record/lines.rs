@@ -1,0 +1,159 @@
+//! Files of records: one JSON object a line.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Deserialize;
+
+use super::{Record, SCHEMA};
+
+/// A line that holds no record that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadError {
+    /// Its number, from 1; 0 stands for the file as a whole.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Writes `record` as one line.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = serde_json::to_string(record)?;
+    line.push('\n');
+    out.write_all(line.as_bytes())
+}
+
+/// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
+/// ignored.
+///
+/// # Errors
+/// The first line that is no record, or one of a newer schema; a file without any record.
+pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
+    let mut records = Vec::new();
+    for (nth, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        records.push(read_line(line).map_err(|what| ReadError { line: nth + 1, what })?);
+    }
+    if records.is_empty() {
+        return Err(ReadError { line: 0, what: "it holds no records".into() });
+    }
+    Ok(records)
+}
+
+/// All that is looked at before the schema is known to be one of ours.
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+}
+
+fn read_line(line: &str) -> Result<Record, String> {
+    let not_one = |error: serde_json::Error| {
+        let at = error.column();
+        format!("this is no record of a bench: {} (column {at})", without_place(&error))
+    };
+    let head: Head = serde_json::from_str(line).map_err(not_one)?;
+    if head.schema > SCHEMA {
+        return Err(format!(
+            "the record has schema {}, this program reads schemas up to {SCHEMA}: use the program \
+             that wrote it, or a newer one",
+            head.schema
+        ));
+    }
+    let record: Record = serde_json::from_str(line).map_err(not_one)?;
+    match record.latency_ns.as_ref().map(super::Times::histogram) {
+        Some(Err(error)) => Err(format!("the histogram in latency_ns.hdr is damaged: {error}")),
+        _ => Ok(record),
+    }
+}
+
+/// serde_json's words without its line number, which is always 1 here.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing;
+
+    fn line() -> String {
+        let mut bytes = Vec::new();
+        write_line(&testing::full(), &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn records_survive_a_file() {
+        let (full, bare) = (testing::full(), Record { schema: 1, ..Record::default() });
+        let mut bytes = Vec::new();
+        write_line(&full, &mut bytes).unwrap();
+        bytes.push(b'\n');
+        write_line(&bare, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 3);
+        let read = read_lines(&text).unwrap();
+        assert_eq!(read, [full.clone(), bare]);
+        let names: Vec<_> = read[0].settings.keys().collect();
+        assert!(names.iter().eq(&full.settings.keys().collect::<Vec<_>>()), "in order");
+    }
+
+    #[test]
+    fn what_a_store_does_not_know_is_left_out() {
+        let mut bytes = Vec::new();
+        write_line(&Record { schema: 1, ..Record::default() }, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        for absent in ["latency", "io", "levels", "memory", "found", "series", "null"] {
+            assert!(!text.contains(&format!("{absent}\"")) && !text.contains("null"), "{absent}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_newer_schemas_refused() {
+        let text = line().replacen("{\"schema\":1,", "{\"schema\":1,\"moon\":{\"x\":[1]},", 1);
+        assert_eq!(read_lines(&text).unwrap(), [testing::full()]);
+        let text = line() + &line().replacen("\"schema\":1,", "\"schema\":2,", 1);
+        let error = read_lines(&text).unwrap_err();
+        assert_eq!(error.line, 2);
+        assert!(error.what.contains("schema 2") && error.what.contains("up to 1"), "{error}");
+        let text = "{\"schema\":9,\"everything\":\"else\"}";
+        assert!(read_lines(text).unwrap_err().what.contains("schema 9"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let whole = line();
+        let cut = &whole[..whole.len() / 2];
+        let error = read_lines(&format!("{whole}\n{cut}")).unwrap_err();
+        assert_eq!(error.line, 3);
+        assert!(error.to_string().starts_with("line 3: this is no record of a bench: "), "{error}");
+        assert!(!error.to_string().contains("at line"), "{error}");
+        for (text, wants) in [
+            ("", "it holds no records"),
+            ("hello", "line 1: this is no record"),
+            ("[]", "line 1: this is no record"),
+            ("{\"a\":1}", "missing field `schema`"),
+            ("{\"schema\":1}", "missing field"),
+            ("{\"schema\":-1}", "line 1: this is no record"),
+        ] {
+            let error = read_lines(text).unwrap_err().to_string();
+            assert!(error.contains(wants), "{text}: {error}");
+        }
+        let text = whole.replacen("\"hdr\":\"", "\"hdr\":\"!", 1);
+        let error = read_lines(&text).unwrap_err();
+        assert!(error.what.contains("latency_ns.hdr is damaged"), "{error}");
+    }
+}

@@ -1,0 +1,178 @@
+//! What one workload did in a bench, as one line of JSON that other programs can read.
+//!
+//! `docs/format/bench-record.md` is the page for readers of such files; a test holds it and these
+//! types together.
+//!
+//! 1. A [`Run`] is what all workloads of a bench share: which store, set up how, on what machine.
+//! 2. [`Record::new`] joins it with what was measured; the store's own counts are put into
+//!    [`Record::state`] if the store knows them.
+//! 3. [`write_line`] writes a record, [`read_lines`] reads a file of them.
+//!
+//! Invariants: what a store does not know is left out, never zero. A reader ignores fields it does
+//! not know and refuses a schema newer than [`SCHEMA`]; so a field that is added keeps the number,
+//! and a field whose meaning changes raises it.
+//! Called by the bench, by the comparison with other stores, by the report and by `compare`.
+
+mod lines;
+mod page_tests;
+mod state;
+#[cfg(test)]
+pub(crate) mod testing;
+mod times;
+
+use std::time::SystemTime;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::machine::Environment;
+use crate::measured::Measured;
+use crate::units;
+
+pub use lines::{ReadError, read_lines, write_line};
+pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
+pub use times::Times;
+
+/// Version of the record that this program writes, and the newest that it reads.
+pub const SCHEMA: u32 = 1;
+
+/// A kind of store, and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Product {
+    /// Such as `trommel` or `rocksdb`.
+    pub name: String,
+    /// As the store's own project counts.
+    pub version: String,
+}
+
+/// What all workloads of a bench share.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// Tells runs apart: the same in all records of a run, and in no other.
+    pub id: String,
+    /// The store that was driven.
+    pub store: Product,
+    /// Every option by its resolved value, defaults included, in the order in which to show them.
+    /// The directory is none of them: it is in the environment.
+    pub settings: IndexMap<String, Value>,
+    /// Where it ran.
+    pub environment: Environment,
+}
+
+impl Run {
+    /// A run that begins now.
+    pub fn new(
+        store: Product,
+        settings: IndexMap<String, Value>,
+        environment: Environment,
+    ) -> Self {
+        let now = units::utc(SystemTime::now());
+        let id = format!("{now}-{:08x}", fastrand::u32(..));
+        Self { id, store, settings, environment }
+    }
+}
+
+/// What one workload did, once.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// [`Run::id`].
+    pub run: String,
+    /// The store that was driven.
+    pub store: Product,
+    /// Name of the workload.
+    pub workload: String,
+    /// 1 for the first time the run does this workload in a row, 2 for the second, and so on.
+    pub repeat: u32,
+    /// [`Run::settings`].
+    pub settings: IndexMap<String, Value>,
+    /// Where it ran.
+    pub environment: Environment,
+    /// When it began: UTC, as `2026-11-21T09:30:00Z`.
+    pub start: String,
+    /// Threads that did the operations.
+    pub threads: u64,
+    /// Operations done, all threads together.
+    pub operations: u64,
+    /// Keys and values written, or found, in bytes.
+    pub bytes: u64,
+    /// Keys found, of workloads that look keys up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<u64>,
+    /// Keys asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
+    /// From the first thread's start to the last one's end.
+    pub wall_seconds: f64,
+    /// Time that threads spent, added up.
+    pub thread_seconds: f64,
+    /// Processor time of the whole process in user mode, background threads included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_seconds: Option<f64>,
+    /// Processor time of the whole process in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_seconds: Option<f64>,
+    /// Whether it was stopped before its end.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// How long single operations took, in nanoseconds, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<Times>,
+    /// Operations over time: for each interval its end, in seconds since the start, and the
+    /// operations done in it. Empty if that was not kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<(f64, u64)>,
+    /// What the store says about itself.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+impl Record {
+    /// What `workload` measured in its `repeat`th repeat, begun at `start`, with `threads` threads.
+    /// The series and the processor's times are left for the caller to fill in, as is the state.
+    pub fn new(
+        run: &Run,
+        workload: &str,
+        repeat: u32,
+        threads: usize,
+        start: SystemTime,
+        measured: &Measured,
+    ) -> Self {
+        Self {
+            schema: SCHEMA,
+            run: run.id.clone(),
+            store: run.store.clone(),
+            workload: workload.into(),
+            repeat,
+            settings: run.settings.clone(),
+            environment: run.environment.clone(),
+            start: units::utc(start),
+            threads: threads as u64,
+            operations: measured.operations,
+            bytes: measured.bytes,
+            found: measured.found.map(|(found, _)| found),
+            asked: measured.found.map(|(_, asked)| asked),
+            wall_seconds: measured.wall_time.as_secs_f64(),
+            thread_seconds: measured.thread_time.as_secs_f64(),
+            user_seconds: None,
+            system_seconds: None,
+            interrupted: measured.interrupted,
+            latency_ns: measured.latencies.as_ref().map(Times::new),
+            series: Vec::new(),
+            state: State::default(),
+        }
+    }
+
+    /// Operations a second of all threads together.
+    pub fn operations_per_second(&self) -> f64 {
+        // A clock that did not move must not make a rate infinite.
+        self.operations as f64 / self.wall_seconds.max(1e-9)
+    }
+
+    /// Microseconds an operation, as the thread that did it saw it.
+    pub fn micros_per_operation(&self) -> f64 {
+        self.thread_seconds * 1e6 / self.operations.max(1) as f64
+    }
+}

@@ -1,0 +1,53 @@
+//! `docs/format/bench-record.md` names every field of a record, and no other.
+#![cfg(test)]
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{SCHEMA, testing};
+
+const PAGE: &str = include_str!("../../../../docs/format/bench-record.md");
+
+/// Paths of all values in a JSON object: `a.b`, and `a[].b` for those in a list.
+fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    // Their names are those of options and parts of memory, not fields of the record.
+    let is_open = ["settings", "memory"].contains(&at);
+    match value {
+        Value::Object(fields) if !is_open => {
+            for (name, value) in fields {
+                let dot = if at.is_empty() { "" } else { "." };
+                paths(value, &format!("{at}{dot}{name}"), found);
+            }
+        }
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            for item in items {
+                paths(item, &format!("{at}[]"), found);
+            }
+        }
+        _ => {
+            found.insert(at.to_owned());
+        }
+    }
+}
+
+/// The first cells of the page's tables that are set as code.
+fn named() -> BTreeSet<String> {
+    let cells = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+    cells.filter_map(|rest| rest.split_once('`')).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn the_page_names_every_field() {
+    let record = serde_json::to_value(testing::full()).unwrap();
+    let mut fields = BTreeSet::new();
+    paths(&record, "", &mut fields);
+    let named = named();
+    let missing: Vec<_> = fields.difference(&named).collect();
+    let unknown: Vec<_> = named.difference(&fields).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "not there: {missing:?}; no field: {unknown:?}"
+    );
+    assert!(PAGE.contains(&format!("schema {SCHEMA}")));
+}

@@ -1,0 +1,56 @@
+//! Keys made of parts: all of a user's events, the newest first, page by page.
+//!
+//! `cargo run --example prefix_scan` prints:
+//!
+//! ```text
+//! ada has 5 events
+//! newest: event 5, event 4
+//! then:   event 3, event 2
+//! from 2 to 3: event 2, event 3
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::big_endian_bytes, reason = "big-endian numbers sort as they should")]
+
+use std::error::Error;
+
+use trommel::{Db, Options, Range};
+
+/// `event/USER/` and the number in 8 bytes, the most significant first, so that keys sort as
+/// numbers do. The `/` keeps `ada` apart from `adam`.
+fn key(user: &str, number: u64) -> Vec<u8> {
+    let mut key = format!("event/{user}/").into_bytes();
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let db = Db::open(dir.path(), Options::default())?;
+    for number in 1..=5 {
+        db.put(key("ada", number), format!("event {number}"))?;
+        db.put(key("adam", number), "somebody else's")?;
+    }
+
+    println!("ada has {} events", db.prefix("event/ada/").count());
+
+    // A range is read from either end; only what is taken is read.
+    let newest: Vec<_> = db.prefix("event/ada/").rev().take(2).collect::<Result<_, _>>()?;
+    println!("newest: {}", values(newest.iter().map(|(_, value)| &**value)));
+
+    // The next page ends before the last key of this one. Nothing is kept open in between.
+    let (last_key, _) = &newest[1];
+    let first_key = key("ada", 0);
+    let next = db.range(&first_key[..]..&last_key[..]).rev().take(2);
+    let next: Vec<_> = next.collect::<Result<_, _>>()?;
+    println!("then:   {}", values(next.iter().map(|(_, value)| &**value)));
+
+    let some: Range = db.range(key("ada", 2)..=key("ada", 3));
+    let some: Vec<_> = some.collect::<Result<_, _>>()?;
+    println!("from 2 to 3: {}", values(some.iter().map(|(_, value)| &**value)));
+    Ok(db.close()?)
+}
+
+fn values<'a>(values: impl Iterator<Item = &'a [u8]>) -> String {
+    values.map(|value| value.escape_ascii().to_string()).collect::<Vec<_>>().join(", ")
+}

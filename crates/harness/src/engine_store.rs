@@ -280,7 +280,7 @@ mod tests {
     fn the_engine_is_a_store() {
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         let store = opener(&scratch.path().join("db")).open(true).unwrap();
-        crate::store::conformance::check(store);
+        crate::conformance::check(store);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod conformance;
 mod control;
 pub mod demo;
 mod engine_store;

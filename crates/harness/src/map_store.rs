@@ -137,6 +137,6 @@ mod tests {
 
     #[test]
     fn the_map_is_a_store() {
-        crate::store::conformance::check(Arc::new(MapStore::default()));
+        crate::conformance::check(Arc::new(MapStore::default()));
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo};
+use crate::commands::{bench, demo, get, levels, memory, put, scan};
 
 const ABOUT: &str = "An ordered key-value store whose every table probe is gated by a filter";
 
@@ -47,6 +47,20 @@ pub(crate) enum Command {
     /// Run benchmarks by name, with db_bench's flags and lines
     #[command(long_about = bench::LONG_ABOUT, after_help = bench::AFTER_HELP)]
     Bench(Box<bench::BenchArgs>),
+    /// Print the value of a key
+    Get(get::GetArgs),
+    /// Print the values of several keys
+    Mget(get::MgetArgs),
+    /// Set a key to a value
+    Put(put::PutArgs),
+    /// Delete keys
+    Delete(put::DeleteArgs),
+    /// Print entries in key order
+    Scan(scan::ScanArgs),
+    /// Show what each level holds
+    Levels(levels::LevelsArgs),
+    /// Show where the memory of an open store is
+    Memory(memory::MemoryArgs),
 }
 
 impl Cli {

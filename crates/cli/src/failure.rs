@@ -29,11 +29,12 @@ pub(crate) enum Failure {
     /// The command cannot be done as asked; the text says what would be right.
     Usage(String),
     /// A key that was asked for is not there. Nothing is said about it: the exit code says it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the commands that look keys up come next"))]
     NotFound,
     /// A check found what it looks for; the text says what.
     #[cfg_attr(not(test), expect(dead_code, reason = "the commands that check come next"))]
     Check(String),
+    /// The user has ended it.
+    Interrupted,
     /// Anything else; the text says what was being done, to which file, and what the system said.
     Other(String),
 }
@@ -45,7 +46,7 @@ impl Failure {
         match self {
             Self::Run(Error::Output(source)) | Self::Output(source) => output_code(source),
             Self::Run(Error::Usage(_)) | Self::Usage(_) => USAGE,
-            Self::Run(Error::Interrupted) => INTERRUPTED,
+            Self::Run(Error::Interrupted) | Self::Interrupted => INTERRUPTED,
             Self::Run(Error::Store(source)) => source.downcast_ref().map_or(FAILED, store_code),
             Self::Store(error) => store_code(error),
             Self::NotFound => NOT_FOUND,
@@ -83,6 +84,7 @@ impl fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
             Self::NotFound => f.write_str("the key is not there"),
+            Self::Interrupted => f.write_str("interrupted"),
             Self::Usage(what) | Self::Check(what) | Self::Other(what) => f.write_str(what),
         }
     }
@@ -134,6 +136,7 @@ mod tests {
             (Failure::Run(Error::Interrupted), 130),
             (Failure::Run(Error::Store("of another store".into())), 1),
             (Failure::NotFound, 3),
+            (Failure::Interrupted, 130),
             (Failure::Check(what), 7),
         ] {
             assert_eq!(failure.code(), expected, "{failure:?}");

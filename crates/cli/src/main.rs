@@ -7,8 +7,10 @@
 mod args;
 mod commands;
 mod failure;
+mod output;
 mod progress;
 mod shared_args;
+mod text;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,7 +18,8 @@ use std::process::ExitCode;
 use trommel_harness::{Control, Stop};
 
 use args::{Cli, Command};
-use commands::{bench, demo};
+use commands::store_args::Session;
+use commands::{bench, demo, get, levels, memory, put, scan};
 use failure::Failure;
 
 #[global_allocator]
@@ -37,9 +40,17 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let session = Session { control, open: None };
     match command {
         Command::Demo(args) => demo::run(args, control, out),
         Command::Bench(args) => bench::run(*args, control, out),
+        Command::Get(args) => get::run_get(&args, session, out),
+        Command::Mget(args) => get::run_mget(&args, session, out),
+        Command::Put(args) => put::run_put(&args, session),
+        Command::Delete(args) => put::run_delete(&args, session),
+        Command::Scan(args) => scan::run(&args, session, out),
+        Command::Memory(args) => memory::run(&args, session, out),
+        Command::Levels(args) => levels::run(&args, session, out),
     }
 }
 

@@ -2,3 +2,9 @@
 
 pub(crate) mod bench;
 pub(crate) mod demo;
+pub(crate) mod get;
+pub(crate) mod levels;
+pub(crate) mod memory;
+pub(crate) mod put;
+pub(crate) mod scan;
+pub(crate) mod store_args;

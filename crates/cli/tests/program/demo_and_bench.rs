@@ -1,120 +1,12 @@
-//! The program as a user meets it: what it prints, where, and with which exit code.
-//!
-//! Texts that are worth reading whole are kept in `tests/snapshots`; run the tests with
-//! `TROMMEL_BLESS=1` to write them anew after a wanted change, and read the difference.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+//! `trommel demo` and `trommel bench`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use trommel_harness::ScratchDir;
-
-/// The program, run in a place of its own.
-struct Program {
-    scratch: ScratchDir,
-}
-
-impl Program {
-    fn new() -> Self {
-        Self { scratch: ScratchDir::new(&std::env::temp_dir()).unwrap() }
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
-        command
-            .args(line.split_whitespace())
-            .env("TMPDIR", self.scratch.path())
-            .env_remove("COLUMNS")
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, line: &str) -> Ran {
-        Ran::from(self.command(line).output().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    fn left_over(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.scratch.path()).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
-}
-
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-fn check_snapshot(name: &str, text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name)
-        .with_extension("txt");
-    if std::env::var_os("TROMMEL_BLESS").is_some() {
-        fs::write(&file, text).unwrap();
-    }
-    let kept = fs::read_to_string(&file).unwrap_or_default();
-    let differs = text.lines().zip(kept.lines()).find(|(now, then)| now != then);
-    assert_eq!(differs, None, "{} (now, then); see the head of this file", file.display());
-    assert_eq!(text.len(), kept.len(), "{} has another length", file.display());
-}
-
-#[test]
-fn help_explains_everything() {
-    let program = Program::new();
-    for (name, line) in
-        [("help", "--help"), ("help_bench", "help bench"), ("help_demo", "help demo")]
-    {
-        let ran = program.run(line);
-        assert_eq!((ran.code, &*ran.err), (Some(0), ""));
-        check_snapshot(name, &ran.out);
-    }
-    assert!(program.run("--version").out.starts_with("trommel 0."));
-}
-
-#[test]
-fn wrong_usage_says_what_is_right() {
-    let program = Program::new();
-    let mut text = String::new();
-    for line in [
-        "bnch",
-        "bench --benchmarks=fillseq,fillrndom",
-        "bench --cache_size=64X",
-        "bench --num=many",
-        "bench --num=0",
-        "bench --threads=0",
-        "bench --key-size=1 --num=1000",
-        "bench --use-existing-db",
-        "bench --compression-ratio=2",
-        "bench --keys-file=words --key-size=10",
-        "demo --read-mode=fast",
-    ] {
-        let ran = program.run(line);
-        assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");
-        text += &format!("$ trommel {line}\n{}\n", ran.err);
-    }
-    check_snapshot("usage_errors", &text);
-    assert_eq!(program.left_over(), [] as [PathBuf; 0]);
-}
+use crate::support::{Program, Ran};
 
 #[test]
 fn a_wrong_filter_is_explained_in_the_engine_s_words() {

@@ -1,0 +1,138 @@
+//! Which store a command works on, and how it is opened.
+//!
+//! A command that only reads opens the store read-only: it writes nothing, not even what recovery
+//! would, and shares the store with other readers. No command but those that make data creates a
+//! store. In the shell all commands share the one store that is open.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use trommel::{Db, FilterPolicy, Options};
+use trommel_harness::Control;
+
+use crate::failure::Failure;
+
+/// What a command runs in.
+#[derive(Clone, Copy)]
+pub(crate) struct Session<'a> {
+    /// Heeded and told by whatever takes long.
+    pub(crate) control: Control<'a>,
+    /// The store that the shell holds open.
+    pub(crate) open: Option<&'a Db>,
+}
+
+impl Session<'_> {
+    /// Whether the command is to go on.
+    ///
+    /// # Errors
+    /// Once the user has interrupted it.
+    pub(crate) fn go_on(&self) -> Result<(), Failure> {
+        if self.control.stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// The store of a command that reads.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreArgs {
+    /// Directory of the store [default: $TROMMEL_DB]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// The store's directory.
+    ///
+    /// # Errors
+    /// If neither the flag nor the environment names one.
+    pub(crate) fn dir(&self) -> Result<PathBuf, Failure> {
+        let named = std::env::var_os("TROMMEL_DB").filter(|name| !name.is_empty());
+        self.db.clone().or_else(|| named.map(PathBuf::from)).ok_or_else(|| {
+            Failure::Usage("which store? Give --db DIR, or set TROMMEL_DB to its directory".into())
+        })
+    }
+
+    /// Does `act` on the store, opened read-only unless it is open already.
+    pub(crate) fn read<T>(
+        &self,
+        session: Session<'_>,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if let Some(db) = session.open {
+            return act(db);
+        }
+        let db = Db::open_read_only(self.dir()?, Options::default())?;
+        close_after(db, act)
+    }
+}
+
+/// The store of a command that writes, and how its new tables are made. (Options are not kept in
+/// the store: what is written gets those of the program that writes it.)
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Filters of new tables, by level [default: L0=paired:16,L1-=paired:12]
+    #[arg(long, value_name = "SPEC")]
+    filters: Option<FilterPolicy>,
+    /// Compression of new tables: lz4 or none
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        default_value = "lz4",
+        hide_possible_values = true
+    )]
+    compression: Compression,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Compression {
+    None,
+    Lz4,
+}
+
+impl WriteArgs {
+    /// Does `act` on the store, opened for writing unless it is open already, and closes it.
+    pub(crate) fn write<T>(
+        &self,
+        session: Session<'_>,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.open_and(session, false, act)
+    }
+
+    /// As [`WriteArgs::write`]; where `create` is set, a missing or empty directory becomes a
+    /// store.
+    pub(crate) fn open_and<T>(
+        &self,
+        session: Session<'_>,
+        create: bool,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if let Some(db) = session.open {
+            return act(db);
+        }
+        close_after(Db::open(self.store.dir()?, self.options(create))?, act)
+    }
+
+    /// How the store is opened.
+    pub(crate) fn options(&self, create: bool) -> Options {
+        let compression = match self.compression {
+            Compression::None => trommel::Compression::None,
+            Compression::Lz4 => trommel::Compression::Lz4,
+        };
+        Options::default()
+            .filters(self.filters.clone().unwrap_or_default())
+            .compression(compression)
+            .create_if_missing(create)
+    }
+}
+
+/// What `act` says comes first; but a store that cannot be closed in order is no success.
+fn close_after<T>(db: Db, act: impl FnOnce(&Db) -> Result<T, Failure>) -> Result<T, Failure> {
+    let result = act(&db)?;
+    db.close()?;
+    Ok(result)
+}

@@ -1,0 +1,97 @@
+//! `get`, `mget`, `put`, `delete` and `scan`.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::support::{Program, Ran};
+
+/// A program whose store holds the keys that `entries` names.
+fn with_store(entries: &[(&str, &str)]) -> Program {
+    let program = Program::new();
+    for (at, (key, value)) in entries.iter().enumerate() {
+        let create = if at == 0 { "--create" } else { "" };
+        let ran = program.run_on(&format!("put {create} {key} {value}"));
+        assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""), "{key}");
+    }
+    program
+}
+
+#[test]
+fn what_is_put_is_got() {
+    let program = with_store(&[("a", "1"), ("b", r"two\x00\xff"), ("c", "ä")]);
+    let got = |line: &str| {
+        let ran = program.run_on(line);
+        assert_eq!(ran.err, "", "{line}");
+        (ran.code, ran.out)
+    };
+    assert_eq!(got("get a"), (Some(0), "1\n".into()));
+    assert_eq!(got("get b"), (Some(0), "two\\x00\\xff\n".into()));
+    assert_eq!(got("get b --value-format=hex"), (Some(0), "74776f00ff\n".into()));
+    assert_eq!(got("get 63 --key-format=hex"), (Some(0), "ä\n".into()));
+    assert_eq!(got("get c --raw"), (Some(0), "ä".into()));
+    assert_eq!(got("get d"), (Some(3), String::new()));
+    assert_eq!(
+        got("mget b d --format=csv"),
+        (Some(3), "key,found,value\nb,true,two\\x00\\xff\nd,false,\n".into())
+    );
+    assert_eq!(got("delete a d"), (Some(0), String::new()));
+    assert_eq!(got("get a"), (Some(3), String::new()));
+}
+
+#[test]
+fn a_scan_prints_a_range_either_way() {
+    let program = with_store(&[("a", "1"), ("ab", "2"), ("b", "3"), ("c", "4")]);
+    for (line, keys) in [
+        ("scan", "a ab b c"),
+        ("scan --from=ab --to=c", "ab b"),
+        ("scan --prefix=a", "a ab"),
+        ("scan --reverse", "c b ab a"),
+        ("scan --reverse --limit=2 --to=c", "b ab"),
+        ("scan --from=x", ""),
+        ("scan --from=c --to=a", ""),
+    ] {
+        let ran = program.run_on(&format!("{line} --keys-only --format=csv"));
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
+        let found: Vec<&str> = ran.out.lines().skip(1).collect();
+        assert_eq!(found.join(" "), keys, "{line}");
+    }
+    assert_eq!(program.run_on("scan --count --from=b").out, "2\n");
+    assert_eq!(program.run_on("scan --limit 2").out, "key  value\na    1\nab   2\n");
+}
+
+#[test]
+fn keys_come_from_standard_input_too() {
+    let program = with_store(&[("a", "1"), ("b", "2")]);
+    let mut child = program
+        .command_on("mget - --format=jsonl")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"b\n\na").unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, &*ran.err), (Some(3), ""));
+    assert_eq!(
+        ran.out,
+        "{\"key\":\"b\",\"found\":true,\"value\":\"2\"}\n\
+         {\"key\":\"\",\"found\":false,\"value\":null}\n\
+         {\"key\":\"a\",\"found\":true,\"value\":\"1\"}\n"
+    );
+}
+
+#[test]
+fn which_store_must_be_said() {
+    let program = Program::new();
+    let ran = program.run("get a");
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""));
+    assert!(ran.err.contains("--db DIR") && ran.err.contains("TROMMEL_DB"), "{}", ran.err);
+    let ran = program.run_on("get a");
+    assert_eq!((ran.code, &*ran.out), (Some(6), ""), "{}", ran.err);
+    let ran = program.run_on("put a 1");
+    assert_eq!((ran.code, &*ran.out), (Some(6), ""), "{}", ran.err);
+    let with_variable = with_store(&[("a", "1")]);
+    let mut command = with_variable.command("get a");
+    let ran = Ran::from(command.env("TROMMEL_DB", with_variable.path("db")).output().unwrap());
+    assert_eq!((ran.code, &*ran.out), (Some(0), "1\n"));
+}

@@ -1,0 +1,93 @@
+//! Running the program in a place of its own, and comparing what it prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use trommel_harness::ScratchDir;
+
+/// The program, run in a place of its own.
+pub(crate) struct Program {
+    scratch: ScratchDir,
+}
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        Self { scratch: ScratchDir::new(&std::env::temp_dir()).unwrap() }
+    }
+
+    /// The program with these arguments, split at spaces, and nothing on standard input.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+        command
+            .args(line.split_whitespace())
+            .env("TMPDIR", self.scratch.path())
+            .env_remove("COLUMNS")
+            .env_remove("TROMMEL_DB")
+            .env_remove("CLICOLOR_FORCE")
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, line: &str) -> Ran {
+        Ran::from(self.command(line).output().unwrap())
+    }
+
+    /// As [`Program::command`], with `--db` and the path of the store `db` in its place.
+    pub(crate) fn command_on(&self, line: &str) -> Command {
+        let mut command = self.command(line);
+        command.arg("--db").arg(self.path("db"));
+        command
+    }
+
+    /// Runs that to its end.
+    pub(crate) fn run_on(&self, line: &str) -> Ran {
+        Ran::from(self.command_on(line).output().unwrap())
+    }
+
+    /// Where `name` lies in its place.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// What lies there.
+    pub(crate) fn left_over(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.scratch.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// Compares a text with the one kept in `tests/snapshots`, or keeps it with `TROMMEL_BLESS=1`.
+pub(crate) fn check_snapshot(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name)
+        .with_extension("txt");
+    if std::env::var_os("TROMMEL_BLESS").is_some() {
+        fs::write(&file, text).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    let differs = text.lines().zip(kept.lines()).find(|(now, then)| now != then);
+    assert_eq!(differs, None, "{} (now, then); see the head of this file", file.display());
+    assert_eq!(text.len(), kept.len(), "{} has another length", file.display());
+}

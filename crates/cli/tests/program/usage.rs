@@ -1,0 +1,43 @@
+//! Help, and what wrong usage is told.
+
+use std::path::PathBuf;
+
+use crate::support::{Program, check_snapshot};
+
+#[test]
+fn help_explains_everything() {
+    let program = Program::new();
+    for (name, line) in
+        [("help", "--help"), ("help_bench", "help bench"), ("help_demo", "help demo")]
+    {
+        let ran = program.run(line);
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+        check_snapshot(name, &ran.out);
+    }
+    assert!(program.run("--version").out.starts_with("trommel 0."));
+}
+
+#[test]
+fn wrong_usage_says_what_is_right() {
+    let program = Program::new();
+    let mut text = String::new();
+    for line in [
+        "bnch",
+        "bench --benchmarks=fillseq,fillrndom",
+        "bench --cache_size=64X",
+        "bench --num=many",
+        "bench --num=0",
+        "bench --threads=0",
+        "bench --key-size=1 --num=1000",
+        "bench --use-existing-db",
+        "bench --compression-ratio=2",
+        "bench --keys-file=words --key-size=10",
+        "demo --read-mode=fast",
+    ] {
+        let ran = program.run(line);
+        assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");
+        text += &format!("$ trommel {line}\n{}\n", ran.err);
+    }
+    check_snapshot("usage_errors", &text);
+    assert_eq!(program.left_over(), [] as [PathBuf; 0]);
+}

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod compare;
 pub mod conformance;
 mod control;
 pub mod demo;
@@ -28,6 +29,7 @@ mod measure;
 mod measured;
 pub mod record;
 mod scratch;
+pub mod statistics;
 mod store;
 pub mod units;
 mod values;

@@ -59,7 +59,7 @@ impl Stop {
     }
 }
 
-/// Is told how far a run is. Called from the run's threads, some thousand times a second at most.
+/// Is told how far a run is. Called from the run's threads, a few times a second.
 pub trait Progress: Sync {
     /// A step begins: what it is, and how many operations it has (0: not known).
     fn begin(&self, what: &str, operations: u64);
@@ -67,8 +67,15 @@ pub trait Progress: Sync {
     /// So many more operations are done.
     fn advance(&self, operations: u64);
 
+    /// About ten times a second in workloads that do operations: so many are done, all threads
+    /// together, in this time since the workload's start. The last call is at its end.
+    fn tick(&self, _elapsed: Duration, _operations: u64) {}
+
     /// The step is over; results are printed next.
     fn end(&self);
+
+    /// Something that is no result but should be known to whoever reads the results.
+    fn say(&self, _what: &str) {}
 }
 
 /// Tells nobody.

@@ -128,6 +128,19 @@ impl KeySpace {
         }
     }
 
+    /// Whether there are keys beyond those counted, so that some can be added in a run: integers
+    /// of 8 bytes have them.
+    pub fn can_grow(&self) -> bool {
+        matches!(self.source, Source::Integers { key_bytes } if key_bytes >= INTEGER_BYTES)
+    }
+
+    /// The number of the key for record `record`, such that records next to each other are not so
+    /// as keys; distinct for distinct records. Where the space cannot grow it is `record` itself.
+    #[inline]
+    pub(crate) fn scattered(&self, record: u64) -> u64 {
+        if self.can_grow() { mix(record) } else { record }
+    }
+
     /// Something that makes keys one at a time, for one thread.
     pub fn maker(&self) -> KeyMaker<'_> {
         let buffer = match &self.source {
@@ -184,6 +197,15 @@ impl KeyMaker<'_> {
             }
         }
     }
+}
+
+/// A bijection of all numbers in which each bit depends on all others: the finaliser of splitmix64.
+#[inline]
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// Puts `integer` at the start of `key`; a shorter key holds its low bytes.

@@ -15,10 +15,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod compare;
+mod cold;
 pub mod conformance;
 mod control;
 pub mod demo;
+mod distribution;
 mod engine_store;
 mod error;
 mod histogram;
@@ -27,9 +28,10 @@ pub mod machine;
 mod map_store;
 mod measure;
 mod measured;
+mod rate;
 pub mod record;
+mod repeat;
 mod scratch;
-pub mod statistics;
 mod store;
 pub mod units;
 mod values;
@@ -41,8 +43,9 @@ pub use error::Error;
 pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace};
 pub use map_store::{MapOpener, MapStore};
-pub use measure::{Load, measure};
-pub use measured::Measured;
+pub use measure::{Load, Records, measure};
+pub use measured::{Kind, Measured, Tally};
+pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;
 pub use store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
 pub use values::Values;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::Error;
 use crate::record::Product;
@@ -109,13 +109,20 @@ impl Store for MapStore {
     }
 }
 
-/// Opens [`MapStore`]s.
+/// Opens [`MapStore`]s, and keeps the last one for whoever opens it again.
 #[derive(Debug, Default)]
-pub struct MapOpener;
+pub struct MapOpener {
+    last: Mutex<Option<Arc<MapStore>>>,
+}
 
 impl Opener for MapOpener {
-    fn open(&self, _fresh: bool) -> Result<Arc<dyn Store>, Error> {
-        Ok(Arc::new(MapStore::default()))
+    fn open(&self, fresh: bool) -> Result<Arc<dyn Store>, Error> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if fresh {
+            *last = None;
+        }
+        let store = last.get_or_insert_default();
+        Ok(Arc::<MapStore>::clone(store))
     }
 
     fn describe(&self) -> Vec<(&'static str, String)> {

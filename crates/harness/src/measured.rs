@@ -3,6 +3,59 @@
 use std::time::Duration;
 
 use crate::histogram::Latencies;
+use crate::machine::CpuSeconds;
+
+/// What an operation is, as far as its time is kept apart from others'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "`Kind::name` says it")]
+pub enum Kind {
+    Read,
+    Write,
+    Delete,
+    Seek,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+    Other,
+}
+
+impl Kind {
+    const COUNT: usize = Self::Other as usize + 1;
+
+    /// What it is called in the title of a histogram.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::Seek => "seek",
+            Self::Update => "update",
+            Self::Insert => "insert",
+            Self::Scan => "scan",
+            Self::ReadModifyWrite => "read-modify-write",
+            Self::Other => "op",
+        }
+    }
+}
+
+/// How many operations of each kind were done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally([u64; Kind::COUNT]);
+
+impl Tally {
+    /// Operations of this kind.
+    #[inline]
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, kind: Kind, operations: u64) {
+        self.0[kind as usize] += operations;
+    }
+}
 
 /// What one workload did, all threads together.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +70,21 @@ pub struct Measured {
     pub thread_time: Duration,
     /// From the first thread's start to the last one's end.
     pub wall_time: Duration,
-    /// How long single operations took, if that was asked for.
+    /// How long single operations took, all kinds together, if that was asked for.
     pub latencies: Option<Latencies>,
+    /// The same, each kind by itself.
+    pub latencies_by_kind: Vec<(Kind, Latencies)>,
+    /// Operations by kind.
+    pub tally: Tally,
+    /// Operations over time: the end of each interval, in seconds since the start, and the
+    /// operations done in it.
+    pub series: Vec<(f64, u64)>,
+    /// Processor time that the whole process used meanwhile, background threads included.
+    pub processor: Option<CpuSeconds>,
+    /// What the line says in place of the keys found, where there is more to say.
+    pub note: Option<String>,
+    /// What the thread beside those that were measured did, if there was one.
+    pub beside: Option<String>,
     /// Whether it was stopped before its end.
     pub interrupted: bool,
 }
@@ -44,15 +110,25 @@ impl Measured {
             (one, other) => one.or(other),
         };
         self.thread_time += other.thread_time;
-        match (&mut self.latencies, &other.latencies) {
-            (Some(all), Some(one)) => all.merge(one),
-            (all, one) => *all = all.take().or_else(|| one.clone()),
+        for (kind, latencies) in &other.latencies_by_kind {
+            match self.latencies_by_kind.iter_mut().find(|(of, _)| of == kind) {
+                Some((_, all)) => all.merge(latencies),
+                None => self.latencies_by_kind.push((*kind, latencies.clone())),
+            }
+            match &mut self.latencies {
+                Some(all) => all.merge(latencies),
+                none => *none = Some(latencies.clone()),
+            }
+        }
+        for (count, other) in self.tally.0.iter_mut().zip(other.tally.0) {
+            *count += other;
         }
         self.interrupted |= other.interrupted;
     }
 
     /// db_bench's line: name, microseconds an operation, operations a second, seconds, operations,
-    /// MB/s (of 1,048,576 bytes) if bytes were moved, keys found if keys were asked for.
+    /// MB/s (of 1,048,576 bytes) if bytes were moved, keys found if keys were asked for or what
+    /// else the workload counts.
     pub fn line(&self, name: &str) -> String {
         let mut line = format!(
             "{name:<12} : {:11.3} micros/op {} ops/sec {:.3} seconds {} operations;",
@@ -65,8 +141,13 @@ impl Measured {
             let seconds = self.wall_time.as_secs_f64().max(1e-9);
             line += &format!(" {:6.1} MB/s", self.bytes as f64 / 1_048_576.0 / seconds);
         }
-        if let Some((found, asked)) = self.found {
-            line += &format!(" ({found} of {asked} found)");
+        match (&self.note, self.found) {
+            (Some(note), _) => line += &format!(" {note}"),
+            (None, Some((found, asked))) => line += &format!(" ({found} of {asked} found)"),
+            (None, None) => {}
+        }
+        if let Some(beside) = &self.beside {
+            line += &format!(" {beside}");
         }
         if self.interrupted {
             line += " (interrupted)";

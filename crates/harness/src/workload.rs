@@ -10,96 +10,346 @@ use std::str::FromStr;
 pub enum Workload {
     FillSeq,
     FillRandom,
+    FillUniqueRandom,
+    FillBatch,
+    FillSync,
+    Fill100K,
     Overwrite,
     ReadRandom,
     ReadMissing,
+    ReadHot,
     ReadSeq,
     ReadReverse,
     MultiReadRandom,
     SeekRandom,
+    NewIterator,
+    ReadWhileWriting,
+    ReadWhileScanning,
+    SeekRandomWhileWriting,
+    ReadRandomWriteRandom,
+    UpdateRandom,
+    GetThenPut,
     DeleteSeq,
     DeleteRandom,
+    YcsbLoad,
+    YcsbA,
+    YcsbB,
+    YcsbC,
+    YcsbD,
+    YcsbE,
+    YcsbF,
+    Open,
     Flush,
     WaitForCompaction,
     Compact,
+    Checkpoint,
     Verify,
     LevelStats,
     FilterStats,
+    MemStats,
+    SsTables,
     Stats,
     ResetStats,
 }
 
-/// Every workload, with its name and what it does.
-const TABLE: [(Workload, &str, &str); 19] = [
-    (Workload::FillSeq, "fillseq", "write all keys in key order, to a fresh store"),
-    (Workload::FillRandom, "fillrandom", "write keys drawn with replacement, to a fresh store"),
-    (Workload::Overwrite, "overwrite", "write keys drawn with replacement, to the store as it is"),
-    (Workload::ReadRandom, "readrandom", "get keys drawn with replacement"),
-    (Workload::ReadMissing, "readmissing", "get keys that are not there, from inside the range"),
-    (Workload::ReadSeq, "readseq", "scan forward"),
-    (Workload::ReadReverse, "readreverse", "scan backward"),
-    (Workload::MultiReadRandom, "multireadrandom", "get drawn keys, --batch-size in a call"),
-    (Workload::SeekRandom, "seekrandom", "seek to drawn keys and read --seek-nexts entries"),
-    (Workload::DeleteSeq, "deleteseq", "delete all keys in key order"),
-    (Workload::DeleteRandom, "deleterandom", "delete keys drawn with replacement"),
-    (Workload::Flush, "flush", "write what is in memory to table files"),
-    (Workload::WaitForCompaction, "waitforcompaction", "wait until the background is idle"),
-    (Workload::Compact, "compact", "merge everything into the deepest level"),
-    (Workload::Verify, "verify", "read and check every byte, and every key against its filter"),
-    (Workload::LevelStats, "levelstats", "files and size of each level"),
-    (Workload::FilterStats, "filterstats", "what each level's filters did, and should have done"),
-    (Workload::Stats, "stats", "everything the store counts"),
-    (Workload::ResetStats, "resetstats", "count anew from here"),
+/// What says how many operations a thread of a workload does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The number of writes.
+    Writes,
+    /// A thousandth of it.
+    ThousandthOfWrites,
+    /// The number of reads.
+    Reads,
+    /// The number of deletes.
+    Deletes,
+    /// The larger of reads and writes, if either was given; else the number of keys.
+    Both,
+    /// A ten-thousandth of the number of keys, as LevelDB counts what is slow.
+    Opens,
+    /// Nothing: it is done once, or shows something.
+    Once,
+}
+
+struct Row {
+    workload: Workload,
+    name: &'static str,
+    /// Other names that db_bench has for it, or people.
+    aliases: &'static [&'static str],
+    counts: Counts,
+    about: &'static str,
+}
+
+const fn row(
+    workload: Workload,
+    name: &'static str,
+    aliases: &'static [&'static str],
+    counts: Counts,
+    about: &'static str,
+) -> Row {
+    Row { workload, name, aliases, counts, about }
+}
+
+/// Every workload, in the order in which help lists them.
+const TABLE: &[Row] = {
+    use Counts::{Both, Deletes, Once, Opens, Reads, ThousandthOfWrites, Writes};
+    use Workload as W;
+    &[
+        row(W::FillSeq, "fillseq", &[], Writes, "write all keys in key order, to a fresh store"),
+        row(W::FillRandom, "fillrandom", &[], Writes, "write drawn keys, to a fresh store"),
+        row(
+            W::FillUniqueRandom,
+            "filluniquerandom",
+            &[],
+            Writes,
+            "write every key once in random order, to a fresh store; the threads share the keys",
+        ),
+        row(W::FillBatch, "fillbatch", &[], Writes, "fillseq, 1000 keys in a write"),
+        row(
+            W::FillSync,
+            "fillsync",
+            &[],
+            ThousandthOfWrites,
+            "write N/1000 drawn keys, each on the device before the next, to a fresh store",
+        ),
+        row(
+            W::Fill100K,
+            "fill100K",
+            &["fill100k"],
+            ThousandthOfWrites,
+            "write N/1000 drawn keys with values of 100,000 bytes, to a fresh store",
+        ),
+        row(W::Overwrite, "overwrite", &[], Writes, "write drawn keys, to the store as it is"),
+        row(W::ReadRandom, "readrandom", &[], Reads, "get drawn keys"),
+        row(
+            W::ReadMissing,
+            "readmissing",
+            &[],
+            Reads,
+            "get keys that are not there, from inside the range",
+        ),
+        row(W::ReadHot, "readhot", &[], Reads, "get keys drawn from the first 1% of all"),
+        row(W::ReadSeq, "readseq", &[], Reads, "scan forward"),
+        row(W::ReadReverse, "readreverse", &[], Reads, "scan backward"),
+        row(
+            W::MultiReadRandom,
+            "multireadrandom",
+            &[],
+            Reads,
+            "get drawn keys, --batch-size in a call",
+        ),
+        row(
+            W::SeekRandom,
+            "seekrandom",
+            &[],
+            Reads,
+            "seek to drawn keys and read --seek-nexts entries",
+        ),
+        row(W::NewIterator, "newiterator", &[], Reads, "make iterators and drop them"),
+        row(
+            W::ReadWhileWriting,
+            "readwhilewriting",
+            &[],
+            Reads,
+            "readrandom beside one thread that overwrites",
+        ),
+        row(
+            W::ReadWhileScanning,
+            "readwhilescanning",
+            &[],
+            Reads,
+            "readrandom beside one thread that scans",
+        ),
+        row(
+            W::SeekRandomWhileWriting,
+            "seekrandomwhilewriting",
+            &[],
+            Reads,
+            "seekrandom beside one thread that overwrites",
+        ),
+        row(
+            W::ReadRandomWriteRandom,
+            "readrandomwriterandom",
+            &[],
+            Both,
+            "get drawn keys, and write some: --readwritepercent",
+        ),
+        row(W::UpdateRandom, "updaterandom", &[], Both, "get drawn keys and write each back"),
+        row(
+            W::GetThenPut,
+            "getthenput",
+            &[],
+            Both,
+            "get keys and put those that are not there: --get-then-put-hit-rate",
+        ),
+        row(W::DeleteSeq, "deleteseq", &[], Deletes, "delete all keys in key order"),
+        row(W::DeleteRandom, "deleterandom", &[], Deletes, "delete drawn keys"),
+        row(
+            W::YcsbLoad,
+            "ycsbload",
+            &["ycsb-load"],
+            Writes,
+            "write the records of the ycsb workloads, to a fresh store; the threads share them",
+        ),
+        row(W::YcsbA, "ycsba", &["ycsb-a"], Both, "YCSB A: 50% reads, 50% updates, zipfian"),
+        row(W::YcsbB, "ycsbb", &["ycsb-b"], Both, "YCSB B: 95% reads, 5% updates, zipfian"),
+        row(W::YcsbC, "ycsbc", &["ycsb-c"], Both, "YCSB C: reads, zipfian"),
+        row(W::YcsbD, "ycsbd", &["ycsb-d"], Both, "YCSB D: 95% reads of the latest, 5% inserts"),
+        row(
+            W::YcsbE,
+            "ycsbe",
+            &["ycsb-e"],
+            Both,
+            "YCSB E: 95% scans of 1 to 100 entries, 5% inserts, zipfian",
+        ),
+        row(
+            W::YcsbF,
+            "ycsbf",
+            &["ycsb-f"],
+            Both,
+            "YCSB F: 50% reads, 50% read-modify-writes, zipfian",
+        ),
+        row(W::Open, "open", &[], Opens, "close the store and open it again, N/10000 times"),
+        row(W::Flush, "flush", &[], Once, "write what is in memory to table files"),
+        row(
+            W::WaitForCompaction,
+            "waitforcompaction",
+            &[],
+            Once,
+            "wait until the background is idle",
+        ),
+        row(
+            W::Compact,
+            "compact",
+            &["compactall"],
+            Once,
+            "merge everything into the deepest level",
+        ),
+        row(
+            W::Checkpoint,
+            "checkpoint",
+            &[],
+            Once,
+            "make a checkpoint beside the store, and remove it",
+        ),
+        row(
+            W::Verify,
+            "verify",
+            &["verifychecksum", "verifyfilechecksums"],
+            Once,
+            "read and check every byte, and every key against its filter",
+        ),
+        row(W::LevelStats, "levelstats", &[], Once, "files and size of each level"),
+        row(
+            W::FilterStats,
+            "filterstats",
+            &[],
+            Once,
+            "what each level's filters did, and should have done",
+        ),
+        row(
+            W::MemStats,
+            "memstats",
+            &["table-readers-mem"],
+            Once,
+            "what is held in memory, part by part",
+        ),
+        row(W::SsTables, "sstables", &[], Once, "the table files"),
+        row(W::Stats, "stats", &[], Once, "everything the store counts"),
+        row(W::ResetStats, "resetstats", &[], Once, "count anew from here"),
+    ]
+};
+
+/// Workloads that db_bench has and this has not, and why.
+const ABSENT: &[(&str, &str)] = &[
+    ("compact0", "one level cannot be compacted alone; compact merges all of them"),
+    ("compact1", "one level cannot be compacted alone; compact merges all of them"),
+    ("mixgraph", "its fitted distributions are not here; the ycsb workloads are skewed ones"),
+    ("mergerandom", "there are no merge operators"),
+    ("readrandommergerandom", "there are no merge operators"),
+    ("readwhilemerging", "there are no merge operators"),
+    ("seekrandomwhilemerging", "there are no merge operators"),
+    ("getmergeoperands", "there are no merge operators"),
+    ("randomtransaction", "there are no transactions; batches are atomic"),
+    ("timeseries", "there is no expiry of entries"),
+    ("backup", "trommel backup create does it"),
+    ("restore", "trommel backup restore does it"),
+    ("crc32c", "single functions are measured by cargo bench"),
+    ("xxhash", "single functions are measured by cargo bench"),
+    ("xxh3", "single functions are measured by cargo bench"),
+    ("compress", "single functions are measured by cargo bench"),
+    ("uncompress", "single functions are measured by cargo bench"),
 ];
 
 impl Workload {
     /// All workloads, in the order in which help lists them.
     pub fn all() -> impl Iterator<Item = Self> {
-        TABLE.iter().map(|(workload, ..)| *workload)
+        TABLE.iter().map(|row| row.workload)
     }
 
-    fn row(self) -> &'static (Self, &'static str, &'static str) {
-        TABLE.iter().find(|(workload, ..)| *workload == self).expect("every workload is listed")
+    fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.workload == self).expect("every workload is listed")
     }
 
     /// Its name on the command line and in results.
     pub fn name(self) -> &'static str {
-        self.row().1
+        self.row().name
+    }
+
+    /// Other names that are understood on the command line.
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.row().aliases
     }
 
     /// What it does, in a few words.
     pub fn about(self) -> &'static str {
-        self.row().2
+        self.row().about
+    }
+
+    /// Why there is no such workload here, if db_bench has one of this name.
+    pub fn why_absent(name: &str) -> Option<&'static str> {
+        ABSENT.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
+    }
+
+    pub(crate) fn counts(self) -> Counts {
+        self.row().counts
     }
 
     /// Whether it needs an empty store to start from.
     pub fn wants_fresh_store(self) -> bool {
-        matches!(self, Self::FillSeq | Self::FillRandom)
-    }
-
-    /// Whether it counts its operations by the number of reads asked for.
-    pub fn is_read(self) -> bool {
         matches!(
             self,
-            Self::ReadRandom
-                | Self::ReadMissing
-                | Self::ReadSeq
-                | Self::ReadReverse
-                | Self::MultiReadRandom
-                | Self::SeekRandom
+            Self::FillSeq
+                | Self::FillRandom
+                | Self::FillUniqueRandom
+                | Self::FillBatch
+                | Self::FillSync
+                | Self::Fill100K
+                | Self::YcsbLoad
         )
     }
 
-    /// What one operation is called in a histogram's title.
-    pub(crate) fn operation(self) -> &'static str {
-        match self {
-            Self::FillSeq | Self::FillRandom | Self::Overwrite => "write",
-            Self::ReadRandom | Self::ReadMissing | Self::ReadSeq | Self::ReadReverse => "read",
-            Self::MultiReadRandom => "multiread",
-            Self::SeekRandom => "seek",
-            Self::DeleteSeq | Self::DeleteRandom => "delete",
-            _ => "op",
-        }
+    /// Whether it is one of YCSB's, on the records that `ycsbload` writes.
+    pub fn is_ycsb(self) -> bool {
+        matches!(
+            self,
+            Self::YcsbA | Self::YcsbB | Self::YcsbC | Self::YcsbD | Self::YcsbE | Self::YcsbF
+        )
+    }
+
+    /// Whether it reads what is stored, so that it matters what of that is in memory.
+    pub fn is_read(self) -> bool {
+        matches!(self.counts(), Counts::Reads | Counts::Both)
+    }
+
+    /// Whether as many threads do it as are asked for.
+    pub(crate) fn has_threads(self) -> bool {
+        !matches!(self.counts(), Counts::Once | Counts::Opens)
+    }
+
+    /// Whether it does operations, many of them, rather than one thing.
+    pub fn is_counted(self) -> bool {
+        self.counts() != Counts::Once
     }
 }
 
@@ -115,9 +365,12 @@ pub struct UnknownWorkload(String);
 
 impl fmt::Display for UnknownWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = Workload::why_absent(&self.0) {
+            return write!(f, "db_bench's \"{}\" is not here: {why}", self.0);
+        }
         write!(f, "there is no benchmark \"{}\"; there are", self.0)?;
-        for (nth, (_, name, _)) in TABLE.iter().enumerate() {
-            write!(f, "{} {name}", if nth == 0 { "" } else { "," })?;
+        for (nth, row) in TABLE.iter().enumerate() {
+            write!(f, "{} {}", if nth == 0 { "" } else { "," }, row.name)?;
         }
         Ok(())
     }
@@ -131,23 +384,32 @@ impl FromStr for Workload {
     fn from_str(text: &str) -> Result<Self, UnknownWorkload> {
         TABLE
             .iter()
-            .find(|(_, name, _)| *name == text)
-            .map(|(workload, ..)| *workload)
+            .find(|row| row.name == text || row.aliases.contains(&text))
+            .map(|row| row.workload)
             .ok_or_else(|| UnknownWorkload(text.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn names_and_workloads_round_trip() {
+        let mut names = BTreeSet::new();
         for workload in Workload::all() {
-            assert_eq!(workload.name().parse(), Ok(workload));
             assert!(!workload.about().is_empty());
+            for name in workload.aliases().iter().chain([&workload.name()]) {
+                assert_eq!(name.parse(), Ok(workload));
+                assert!(names.insert(*name), "{name} means one thing");
+                assert_eq!(Workload::why_absent(name), None);
+            }
         }
         let error = "fillrndom".parse::<Workload>().unwrap_err().to_string();
         assert!(error.contains("\"fillrndom\"") && error.contains(" fillrandom,"), "{error}");
+        let error = "mergerandom".parse::<Workload>().unwrap_err().to_string();
+        assert!(error.contains("no merge operators"), "{error}");
     }
 }

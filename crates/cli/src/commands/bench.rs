@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use trommel::{Durability, FilterPolicy, Options};
 use trommel_harness::bench::{Plan, bench};
 use trommel_harness::units::{parse_bytes, parse_count};
-use trommel_harness::{Control, EngineOpener, ScratchDir, Values, Workload, units};
+use trommel_harness::{Control, EngineOpener, ScratchDir, Step, Values, Workload, units};
 
 use crate::failure::Failure;
 use crate::shared_args::{DataArgs, ReadMode, size, threads};
@@ -145,14 +145,16 @@ pub(crate) fn run(
     let plan = plan(&args)?;
     let (options, settings) = options(&args.store, args.data.read_mode);
     match args.store.db {
-        Some(dir) => Ok(bench(&plan, &EngineOpener::new(dir, options, settings), control, out)?),
+        Some(dir) => {
+            Ok(bench(&plan, &EngineOpener::new(dir, options, settings), control, out, None)?)
+        }
         None if args.store.use_existing_db => Err(Failure::Usage(
             "--use-existing-db needs --db DIR, the directory of the store".into(),
         )),
         None => {
             let scratch = ScratchDir::new(&std::env::temp_dir())?;
             let opener = EngineOpener::new(scratch.path().join("db"), options, settings);
-            let result = bench(&plan, &opener, control, out);
+            let result = bench(&plan, &opener, control, out, None);
             let removed = scratch.remove();
             Ok(result.and(removed)?)
         }
@@ -165,19 +167,20 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
         return Err(Failure::Usage("--compression-ratio must be from 0 to 1".into()));
     }
     let num = args.num.unwrap_or(keys.len());
+    let values = Values::new(args.data.value_size, args.compression_ratio, args.data.seed);
     Ok(Plan {
-        workloads: args.benchmarks.clone(),
-        values: Values::new(args.data.value_size, args.compression_ratio, args.data.seed),
-        keys,
+        steps: args.benchmarks.iter().copied().map(Step::from).collect(),
         compression_ratio: args.compression_ratio,
         writes: num,
         reads: args.reads.unwrap_or(num),
+        both: args.reads.unwrap_or(num),
         threads: args.threads,
         seed: args.data.seed,
         batch: args.batch_size,
         seek_nexts: args.seek_nexts,
         latencies: args.histogram,
         existing: args.store.use_existing_db,
+        ..Plan::new(keys, values)
     })
 }
 

@@ -186,16 +186,12 @@ impl Steps<'_> {
         threads: usize,
     ) -> Result<Measured, Error> {
         let load = Load {
-            keys: &self.plan.keys,
-            values: &self.plan.values,
             threads,
             operations: operations.div_ceil(threads as u64),
             seed: self.plan.seed,
             stream: workload as u64,
-            batch: 1,
-            seek_nexts: 0,
             tail_bytes: 8,
-            latencies: false,
+            ..Load::new(&self.plan.keys, &self.plan.values)
         };
         self.control.progress.begin(workload.name(), operations);
         let measured = measure(&**self.store, workload, &load, self.control);

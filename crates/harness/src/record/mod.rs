@@ -131,7 +131,7 @@ pub struct Record {
 
 impl Record {
     /// What `workload` measured in its `repeat`th repeat, begun at `start`, with `threads` threads.
-    /// The series and the processor's times are left for the caller to fill in, as is the state.
+    /// The state is left for the caller to fill in.
     pub fn new(
         run: &Run,
         workload: &str,
@@ -156,11 +156,11 @@ impl Record {
             asked: measured.found.map(|(_, asked)| asked),
             wall_seconds: measured.wall_time.as_secs_f64(),
             thread_seconds: measured.thread_time.as_secs_f64(),
-            user_seconds: None,
-            system_seconds: None,
+            user_seconds: measured.processor.map(|cpu| cpu.user),
+            system_seconds: measured.processor.map(|cpu| cpu.system),
             interrupted: measured.interrupted,
             latency_ns: measured.latencies.as_ref().map(Times::new),
-            series: Vec::new(),
+            series: measured.series.clone(),
             state: State::default(),
         }
     }
@@ -175,9 +175,4 @@ impl Record {
     pub fn micros_per_operation(&self) -> f64 {
         self.thread_seconds * 1e6 / self.operations.max(1) as f64
     }
-}
-
-/// A setting's value as people read it: texts without quotes.
-pub(crate) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,0 +1,92 @@
+//! What each workload of a plan works with.
+
+use super::Plan;
+use crate::measure::{Load, Records};
+use crate::values::Values;
+use crate::workload::{Counts, Workload};
+
+/// Keys in one write of `fillbatch`.
+const FILL_BATCH: usize = 1000;
+/// Keys in one call of `multireadrandom`, where nothing says how many.
+const MULTI_READ_BATCH: usize = 32;
+/// Bytes of a value of `fill100K`.
+const LARGE_VALUE_BYTES: usize = 100_000;
+
+/// The values of a workload that does not write the plan's.
+pub(super) fn own_values(plan: &Plan, workload: Workload) -> Option<Values> {
+    (workload == Workload::Fill100K)
+        .then(|| Values::new(LARGE_VALUE_BYTES, plan.compression_ratio, plan.seed))
+}
+
+/// How often `open` opens the store.
+pub(super) fn opens(plan: &Plan) -> u64 {
+    (plan.keys.len() / 10_000).max(1)
+}
+
+/// What the plan's run number `nth`, of this workload, works with.
+pub(super) fn of<'a>(
+    plan: &'a Plan,
+    workload: Workload,
+    own_values: Option<&'a Values>,
+    records: &'a Records,
+    nth: u64,
+) -> Load<'a> {
+    let thousandth = |count: u64| (count / 1000).max(1);
+    let operations = match workload.counts() {
+        Counts::Writes if are_shared(workload) => plan.writes.div_ceil(plan.threads as u64),
+        Counts::Writes => plan.writes,
+        Counts::ThousandthOfWrites => thousandth(plan.writes),
+        Counts::Reads => plan.reads,
+        Counts::Deletes => plan.deletes,
+        Counts::Both => plan.both,
+        Counts::Opens | Counts::Once => 1,
+    };
+    let is_scan = matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
+    let duration = plan.duration.filter(|_| !has_an_end(workload));
+    Load {
+        threads: plan.threads,
+        operations: if duration.is_some() && !is_scan { u64::MAX } else { operations },
+        range: match workload {
+            Workload::FillSync | Workload::Fill100K => thousandth(plan.keys.len()),
+            Workload::ReadHot => plan.keys.len().div_ceil(100),
+            _ => plan.keys.len(),
+        },
+        duration,
+        rate: plan.rate,
+        seed: plan.seed,
+        stream: nth,
+        batch: match workload {
+            Workload::FillBatch => FILL_BATCH,
+            Workload::MultiReadRandom if plan.batch == 1 => MULTI_READ_BATCH,
+            _ => plan.batch,
+        },
+        seek_nexts: plan.seek_nexts,
+        backward: plan.backward,
+        read_percent: plan.read_percent,
+        hit_rate: plan.hit_rate,
+        beside_rate: plan.beside_rate,
+        records: Some(records),
+        latencies: plan.latencies,
+        ..Load::new(&plan.keys, own_values.unwrap_or(&plan.values))
+    }
+}
+
+/// Operations to expect of all threads together, for the progress; 0 if that is not known.
+pub(super) fn expected(load: &Load<'_>, workload: Workload) -> u64 {
+    match (load.operations, are_shared(workload)) {
+        (u64::MAX, _) => 0,
+        (_, true) => load.range,
+        (operations, false) => operations.saturating_mul(load.threads as u64),
+    }
+}
+
+/// Whether the threads do the operations together rather than each all of them.
+fn are_shared(workload: Workload) -> bool {
+    matches!(workload, Workload::FillUniqueRandom | Workload::YcsbLoad)
+}
+
+/// Whether it goes through all keys once, so that time does not end it.
+fn has_an_end(workload: Workload) -> bool {
+    are_shared(workload)
+        || matches!(workload, Workload::FillSeq | Workload::FillBatch | Workload::DeleteSeq)
+}

@@ -1,0 +1,459 @@
+//! Workloads one after another on one store, with a line about each, as db_bench prints them.
+//!
+//! 1. The header says how the run is set up, so that it can be repeated.
+//! 2. Workloads that want a fresh store get one, each time they are run, unless the store was there
+//!    before the run: then they are skipped.
+//! 3. A step that is repeated prints a line for each run, and two about all of them.
+//! 4. When stopped, the line of the workload that was running is still printed, marked as partial.
+
+mod lines;
+mod load;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::cold;
+use crate::control::Control;
+use crate::error::Error;
+use crate::keys::KeySpace;
+use crate::map_store::MapStore;
+use crate::measure::{Records, measure};
+use crate::measured::{Kind, Measured};
+use crate::record::{self, Record, State};
+use crate::repeat::{Runs, Step};
+use crate::store::{Opener, Store, StoreError};
+use crate::values::Values;
+use crate::workload::Workload;
+
+/// What a bench does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The workloads, in order.
+    pub steps: Vec<Step>,
+    /// The keys written and asked for.
+    pub keys: KeySpace,
+    /// The values written.
+    pub values: Values,
+    /// What share of a value is left when it is compressed.
+    pub compression_ratio: f64,
+    /// Operations of each thread that writes.
+    pub writes: u64,
+    /// Operations of each thread that reads.
+    pub reads: u64,
+    /// Operations of each thread that deletes.
+    pub deletes: u64,
+    /// Operations of each thread that reads and writes.
+    pub both: u64,
+    /// Threads of each workload.
+    pub threads: usize,
+    /// Ends each workload that draws its keys after this time, and not before: then it has no
+    /// number of operations.
+    pub duration: Option<Duration>,
+    /// Operations a second to begin, all threads together, whatever the store does.
+    pub rate: Option<f64>,
+    /// Writes a second of the thread that writes beside readers, at most.
+    pub beside_rate: Option<f64>,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Operations in one write, and keys in one multi-get.
+    pub batch: usize,
+    /// Entries that a seek reads from its position.
+    pub seek_nexts: u64,
+    /// Whether it reads those before it.
+    pub backward: bool,
+    /// Reads among a hundred operations of `readrandomwriterandom`.
+    pub read_percent: u64,
+    /// Which part of the gets of `getthenput` asks for keys of the space, 0 to 1.
+    pub hit_rate: f64,
+    /// Whether to keep and print the time of each operation.
+    pub latencies: bool,
+    /// Whether the store was there before: it is used as it is, and fills are skipped.
+    pub existing: bool,
+    /// Whether to put the store's files out of the page cache, and open it anew, before each
+    /// workload that reads.
+    pub cold: bool,
+    /// Whether to print everything the store counts at the end.
+    pub statistics: bool,
+    /// Whether to print of repeated steps only the interval of their mean.
+    pub interval_only: bool,
+}
+
+impl Plan {
+    /// No steps yet, one thread, one operation for each key, and the defaults of db_bench.
+    pub fn new(keys: KeySpace, values: Values) -> Self {
+        let num = keys.len();
+        Self {
+            steps: Vec::new(),
+            keys,
+            values,
+            compression_ratio: 0.5,
+            writes: num,
+            reads: num,
+            deletes: num,
+            both: num,
+            threads: 1,
+            duration: None,
+            rate: None,
+            beside_rate: None,
+            seed: 42,
+            batch: 1,
+            seek_nexts: 0,
+            backward: false,
+            read_percent: 90,
+            hit_rate: 0.001,
+            latencies: false,
+            existing: false,
+            cold: false,
+            statistics: false,
+            interval_only: false,
+        }
+    }
+
+    /// Whether the steps can be done in this order on these keys.
+    fn check(&self) -> Result<(), Error> {
+        let mut are_records_there = self.existing;
+        for Step { workload, .. } in &self.steps {
+            if workload.wants_fresh_store() && !self.existing {
+                are_records_there = *workload == Workload::YcsbLoad;
+            }
+            if !workload.is_ycsb() {
+                continue;
+            }
+            if !are_records_there {
+                return Err(Error::Usage(format!(
+                    "{workload} works on the records that ycsbload writes: put ycsbload before it"
+                )));
+            }
+            if matches!(workload, Workload::YcsbD | Workload::YcsbE) && !self.keys.can_grow() {
+                return Err(Error::Usage(format!(
+                    "{workload} inserts new keys, and there are none beyond those given: it needs \
+                     keys of 8 bytes and more that are not from a file"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the records of a bench go.
+pub struct Journal<'a> {
+    /// What they share.
+    pub run: record::Run,
+    /// Is given each as soon as its workload is done. Warm-ups have none, nor have workloads that
+    /// only show something.
+    pub write: &'a mut dyn FnMut(Record) -> Result<(), Error>,
+}
+
+/// Does what the plan says and writes the results to `out`, and records of them to the journal.
+///
+/// # Errors
+/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done;
+/// [`Error::Interrupted`] if stopped.
+pub fn bench(
+    plan: &Plan,
+    opener: &dyn Opener,
+    control: Control<'_>,
+    out: &mut dyn Write,
+    journal: Option<&mut Journal<'_>>,
+) -> Result<(), Error> {
+    plan.check()?;
+    let store = opener.open(!plan.existing)?;
+    lines::write_header(plan, opener, out)?;
+    let mut run = Run {
+        plan,
+        opener,
+        control,
+        out,
+        journal,
+        store,
+        untouched: true,
+        records: Records::new(plan.keys.len()),
+        nth: 0,
+    };
+    let result = run.steps();
+    let closed = control.close(run.store);
+    result.and(closed)
+}
+
+/// A bench under way.
+struct Run<'a, 'j> {
+    plan: &'a Plan,
+    opener: &'a dyn Opener,
+    control: Control<'a>,
+    out: &'a mut dyn Write,
+    journal: Option<&'a mut Journal<'j>>,
+    store: Arc<dyn Store>,
+    /// Whether nothing was done with the store since it was opened fresh.
+    untouched: bool,
+    /// Those of YCSB's workloads, with what was inserted.
+    records: Records,
+    /// Runs of workloads so far, so that no two draw the same.
+    nth: u64,
+}
+
+impl Run<'_, '_> {
+    fn steps(&mut self) -> Result<(), Error> {
+        for step in &self.plan.steps {
+            self.step(*step)?;
+        }
+        if self.plan.statistics {
+            let stats = self.store.stats();
+            writeln!(self.out, "STATISTICS:\n{}", stats.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Error> {
+        let Step { workload, warmups, repeats } = step;
+        if workload.wants_fresh_store() && self.plan.existing {
+            writeln!(self.out, "{workload:<12} : skipped (--use_existing_db is true)")?;
+            return Ok(self.out.flush()?);
+        }
+        if warmups > 0 {
+            writeln!(self.out, "Warming up benchmark by running {warmups} times")?;
+        }
+        for _ in 0..warmups {
+            self.run_once(workload, None)?;
+        }
+        if repeats > 1 {
+            writeln!(self.out, "Running benchmark for {repeats} times")?;
+        }
+        let mut runs = Runs::default();
+        for repeat in 1..=repeats {
+            if let Some(measured) = self.run_once(workload, Some(repeat))? {
+                runs.add(&measured);
+            }
+        }
+        if repeats > 1 && workload.is_counted() {
+            let lines = runs.lines(workload.name(), self.plan.interval_only);
+            writeln!(self.out, "{lines}")?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    /// Runs a workload once, and records it as repeat number `repeat` if it has one.
+    fn run_once(
+        &mut self,
+        workload: Workload,
+        repeat: Option<u32>,
+    ) -> Result<Option<Measured>, Error> {
+        if workload.wants_fresh_store() {
+            self.make_fresh()?;
+        }
+        if self.plan.cold && workload.is_read() {
+            self.make_cold()?;
+        }
+        self.untouched = false;
+        let (start, before) = (SystemTime::now(), self.state());
+        let measured = self.workload(workload)?;
+        self.nth += 1;
+        self.out.flush()?;
+        if let (Some(measured), Some(repeat)) = (&measured, repeat) {
+            self.record(workload, repeat, start, measured, before.as_ref())?;
+        }
+        if self.control.stop.is_set() {
+            return Err(Error::Interrupted);
+        }
+        Ok(measured)
+    }
+
+    /// What the store says about itself, if anybody wants to know.
+    fn state(&self) -> Option<State> {
+        self.journal.is_some().then(|| self.store.state())
+    }
+
+    fn record(
+        &mut self,
+        workload: Workload,
+        repeat: u32,
+        start: SystemTime,
+        measured: &Measured,
+        before: Option<&State>,
+    ) -> Result<(), Error> {
+        let after = self.state();
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let threads = if workload.has_threads() { self.plan.threads } else { 1 };
+        let mut record =
+            Record::new(&journal.run, workload.name(), repeat, threads, start, measured);
+        record.state = match (after, before) {
+            (Some(after), Some(before)) => after.since(before),
+            (after, _) => after.unwrap_or_default(),
+        };
+        (journal.write)(record)
+    }
+
+    fn workload(&mut self, workload: Workload) -> Result<Option<Measured>, Error> {
+        match workload {
+            Workload::WaitForCompaction => return self.wait().map(Some),
+            Workload::Flush => return self.once(workload, Store::flush).map(Some),
+            Workload::Compact => return self.once(workload, Store::compact).map(Some),
+            Workload::Checkpoint => return self.checkpoint(),
+            Workload::Verify => return self.verify().map(Some),
+            Workload::LevelStats => self.print(&lines::level_stats(&self.store.levels()))?,
+            Workload::FilterStats => self.print(&self.store.filter_stats())?,
+            Workload::MemStats => self.print(&self.store.memory_stats())?,
+            Workload::SsTables => self.print(&self.store.table_stats())?,
+            Workload::Stats => self.print(&self.store.stats())?,
+            Workload::ResetStats => self.store.reset_stats(),
+            Workload::Open => return self.open_again().map(Some),
+            _ => return self.operations(workload).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// Closes the store, does something where it was, and opens one there.
+    fn reopen(
+        &mut self,
+        fresh: bool,
+        between: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // The old store must be closed before its directory can be opened again.
+        let placeholder: Arc<dyn Store> = Arc::new(MapStore::default());
+        self.control.close(std::mem::replace(&mut self.store, placeholder))?;
+        between()?;
+        self.store = self.opener.open(fresh)?;
+        Ok(())
+    }
+
+    /// Puts an empty store in place, if it is not there already.
+    fn make_fresh(&mut self) -> Result<(), Error> {
+        if !self.untouched {
+            self.reopen(true, || Ok(()))?;
+        }
+        self.records = Records::new(self.plan.keys.len());
+        Ok(())
+    }
+
+    fn make_cold(&mut self) -> Result<(), Error> {
+        let Some(dir) = self.opener.dir().map(Path::to_path_buf) else {
+            self.control.progress.say("--cold does nothing: this store lies in no directory");
+            return Ok(());
+        };
+        let progress = self.control.progress;
+        self.reopen(false, || {
+            if cold::drop_files(&dir)? == cold::Outcome::InMemory {
+                progress.say(&format!(
+                    "--cold does nothing: the file system of {} lies in memory",
+                    dir.display()
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    fn operations(&mut self, workload: Workload) -> Result<Measured, Error> {
+        let values = load::own_values(self.plan, workload);
+        let load = load::of(self.plan, workload, values.as_ref(), &self.records, self.nth);
+        self.control.progress.begin(workload.name(), load::expected(&load, workload));
+        let measured = measure(&*self.store, workload, &load, self.control);
+        self.control.progress.end();
+        let measured = measured?;
+        self.report(workload, &measured)?;
+        Ok(measured)
+    }
+
+    fn report(&mut self, workload: Workload, measured: &Measured) -> Result<(), Error> {
+        writeln!(self.out, "{}", measured.line(workload.name()))?;
+        for (kind, latencies) in &measured.latencies_by_kind {
+            writeln!(self.out, "Microseconds per {}:\n{latencies}", kind.name())?;
+        }
+        Ok(())
+    }
+
+    fn once(
+        &mut self,
+        workload: Workload,
+        task: impl FnOnce(&(dyn Store + 'static)) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<Measured, Error> {
+        let (done, time) = self.control.call(&self.store, workload.name(), task)?;
+        let measured = one_operation(done.is_some(), time);
+        self.report(workload, &measured)?;
+        Ok(measured)
+    }
+
+    /// Closes and opens the store several times.
+    fn open_again(&mut self) -> Result<Measured, Error> {
+        let mut measured = Measured::default();
+        let mut latencies = self.plan.latencies.then(crate::Latencies::new);
+        let times = load::opens(self.plan);
+        while measured.operations < times && !self.control.stop.is_set() {
+            let start = Instant::now();
+            self.reopen(false, || Ok(()))?;
+            let time = start.elapsed();
+            if let Some(latencies) = &mut latencies {
+                latencies.record(time);
+            }
+            measured.wall_time += time;
+            measured.thread_time += time;
+            measured.operations += 1;
+        }
+        measured.interrupted = measured.operations < times;
+        measured.latencies_by_kind =
+            latencies.iter().map(|all| (Kind::Other, all.clone())).collect();
+        measured.latencies = latencies;
+        self.report(Workload::Open, &measured)?;
+        Ok(measured)
+    }
+
+    /// Makes a checkpoint beside the store, and removes it.
+    fn checkpoint(&mut self) -> Result<Option<Measured>, Error> {
+        let Some(dir) = self.opener.dir().map(checkpoint_dir) else {
+            writeln!(self.out, "checkpoint   : skipped (the store lies in no directory)")?;
+            return Ok(None);
+        };
+        let to = dir.clone();
+        let measured = self.once(Workload::Checkpoint, move |store| store.checkpoint(&to))?;
+        if self.control.stop.is_set() && !dir.exists() {
+            return Ok(Some(measured));
+        }
+        std::fs::remove_dir_all(&dir).map_err(|error| Error::io(dir, "removing", error))?;
+        Ok(Some(measured))
+    }
+
+    fn wait(&mut self) -> Result<Measured, Error> {
+        let name = self.opener.name();
+        writeln!(self.out, "waitforcompaction({name}): started")?;
+        self.out.flush()?;
+        let (done, time) = self.control.call(&self.store, "waitforcompaction", Store::settle)?;
+        let status = if done.is_some() { "OK" } else { "interrupted" };
+        writeln!(self.out, "waitforcompaction({name}): finished with status ({status})")?;
+        Ok(one_operation(done.is_some(), time))
+    }
+
+    fn verify(&mut self) -> Result<Measured, Error> {
+        let (checked, time) = self.control.call(&self.store, "verify", Store::verify)?;
+        let (seconds, measured) = (time.as_secs_f64(), one_operation(checked.is_some(), time));
+        match checked {
+            Some(checked) => writeln!(self.out, "verify       : OK, {checked} ({seconds:.3} s)")?,
+            None => writeln!(self.out, "verify       : interrupted after {seconds:.3} s")?,
+        }
+        Ok(measured)
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), Error> {
+        Ok(writeln!(self.out, "\n{}", text.trim_end())?)
+    }
+}
+
+/// What one call of the store came to that took `time`, unless it was left to itself.
+fn one_operation(is_done: bool, time: Duration) -> Measured {
+    Measured {
+        operations: u64::from(is_done),
+        thread_time: time,
+        wall_time: time,
+        interrupted: !is_done,
+        ..Measured::default()
+    }
+}
+
+/// Where a checkpoint of the store in `dir` is made.
+fn checkpoint_dir(dir: &Path) -> PathBuf {
+    let mut path = dir.as_os_str().to_owned();
+    path.push(".checkpoint");
+    path.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Puts a store's files out of the page cache, so that reads come from the device.
+//!
+//! 1. The store is closed, so that all it wrote is in its files.
+//! 2. Each file is synced: the kernel keeps pages that are not yet on the device.
+//! 3. Each file's pages are given back (`posix_fadvise`, `POSIX_FADV_DONTNEED`). This is advice:
+//!    a page that another process maps stays. No rights are needed beyond those to read the files.
+//!
+//! Files in memory (tmpfs, ramfs) have no other place to be, and stay.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, Mode, OFlags};
+
+use crate::error::Error;
+
+/// `f_type` of file systems that live in the page cache: see statfs(2).
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All pages were given back that could be.
+    Dropped,
+    /// The files lie in memory.
+    InMemory,
+}
+
+/// Drops all files in `dir` from the page cache.
+///
+/// # Errors
+/// If a file cannot be opened, synced or advised about.
+pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
+    let failed = |doing| {
+        let dir = dir.to_path_buf();
+        move |error: rustix::io::Errno| Error::io(dir, doing, error.into())
+    };
+    let kind = rustix::fs::statfs(dir).map_err(failed("looking at the file system of"))?.f_type;
+    if [TMPFS, RAMFS].contains(&u64::from(kind.cast_unsigned() as u32)) {
+        return Ok(Outcome::InMemory);
+    }
+    for file in files_in(dir)? {
+        drop_file(&file)?;
+    }
+    Ok(Outcome::Dropped)
+}
+
+fn files_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error| Error::io(dir, "reading directory", error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
+}
+
+fn drop_file(file: &Path) -> Result<(), Error> {
+    let failed = |doing| move |error: rustix::io::Errno| Error::io(file, doing, error.into());
+    let handle = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(failed("opening"))?;
+    rustix::fs::fdatasync(&handle).map_err(failed("syncing"))?;
+    rustix::fs::fadvise(&handle, 0, None, Advice::DontNeed)
+        .map_err(failed("dropping from the page cache"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::ScratchDir;
+
+    #[test]
+    fn files_are_dropped_and_keep_their_content() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let file = scratch.path().join("file");
+        fs::write(&file, vec![7; 1 << 20]).unwrap();
+        fs::create_dir(scratch.path().join("directory")).unwrap();
+        let outcome = drop_files(scratch.path()).unwrap();
+        assert!(matches!(outcome, Outcome::Dropped | Outcome::InMemory));
+        assert_eq!(fs::read(&file).unwrap(), vec![7; 1 << 20]);
+        let error = drop_files(&scratch.path().join("absent")).unwrap_err().to_string();
+        assert!(error.contains("absent"), "{error}");
+    }
+}

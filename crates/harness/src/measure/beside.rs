@@ -1,0 +1,48 @@
+//! The thread that does something else while the others are measured.
+
+use super::worker::Worker;
+use crate::measured::Kind;
+use crate::store::{Direction, StoreError};
+use crate::workload::Workload;
+
+/// Whether the workload has such a thread.
+pub(super) fn has_one(workload: Workload) -> bool {
+    matches!(
+        workload,
+        Workload::ReadWhileWriting | Workload::ReadWhileScanning | Workload::SeekRandomWhileWriting
+    )
+}
+
+/// Goes on until the threads that are measured are done.
+pub(super) fn run(worker: &mut Worker<'_>, workload: Workload) -> Result<(), StoreError> {
+    if workload == Workload::ReadWhileScanning {
+        return scan(worker);
+    }
+    while worker.next_beside() {
+        let index = worker.draw();
+        worker.put(index)?;
+        worker.count(Kind::Write, 1);
+    }
+    Ok(())
+}
+
+fn scan(worker: &mut Worker<'_>) -> Result<(), StoreError> {
+    let store = worker.store;
+    while worker.next_beside() {
+        store.scan(None, Direction::Forward, &mut |_, _| {
+            worker.count(Kind::Read, 1);
+            worker.next_beside()
+        })?;
+    }
+    Ok(())
+}
+
+/// What it did, for the workload's line.
+pub(super) fn note(worker: &Worker<'_>, workload: Workload) -> String {
+    match workload {
+        Workload::ReadWhileScanning => {
+            format!("(beside: {} entries scanned)", worker.tally.of(Kind::Read))
+        }
+        _ => format!("(beside: {} writes)", worker.tally.of(Kind::Write)),
+    }
+}

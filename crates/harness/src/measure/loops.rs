@@ -1,0 +1,288 @@
+//! The loops that do one thing over and over: fills, reads, scans, deletes.
+
+use super::worker::Worker;
+use crate::distribution::Permutation;
+use crate::keys::TAIL_BYTES_MAX;
+use crate::measured::Kind;
+use crate::store::{Direction, Operation, StoreError};
+use crate::workload::Workload;
+
+/// In what order keys are taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    Sequential,
+    Random,
+    /// Each once, the threads taking turns.
+    Shuffled(Permutation),
+    /// As `Shuffled`, in the places where YCSB's records have their keys.
+    Records,
+}
+
+/// What a write does.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    order: Order,
+    /// Puts, or else deletes.
+    puts: bool,
+    /// On the device before the next.
+    durable: bool,
+}
+
+impl Change {
+    const fn puts(order: Order) -> Self {
+        Self { order, puts: true, durable: false }
+    }
+}
+
+impl Worker<'_> {
+    pub(super) fn run(&mut self, workload: Workload) -> Result<(), StoreError> {
+        match workload {
+            Workload::FillSeq | Workload::FillBatch => self.change(Change::puts(Order::Sequential)),
+            Workload::FillRandom | Workload::Overwrite | Workload::Fill100K => {
+                self.change(Change::puts(Order::Random))
+            }
+            Workload::FillSync => {
+                self.change(Change { durable: true, ..Change::puts(Order::Random) })
+            }
+            Workload::FillUniqueRandom => {
+                let order = Permutation::new(self.load.range, self.load.seed);
+                self.change(Change::puts(Order::Shuffled(order)))
+            }
+            Workload::YcsbLoad => self.change(Change::puts(Order::Records)),
+            Workload::DeleteSeq => {
+                self.change(Change { puts: false, ..Change::puts(Order::Sequential) })
+            }
+            Workload::DeleteRandom => {
+                self.change(Change { puts: false, ..Change::puts(Order::Random) })
+            }
+            Workload::ReadRandom
+            | Workload::ReadHot
+            | Workload::ReadWhileWriting
+            | Workload::ReadWhileScanning => self.read_random(),
+            Workload::ReadMissing => self.read_missing(),
+            Workload::MultiReadRandom => self.multi_read(),
+            Workload::SeekRandom | Workload::SeekRandomWhileWriting => self.seek_random(),
+            Workload::ReadSeq => self.scan(Direction::Forward),
+            Workload::ReadReverse => self.scan(Direction::Backward),
+            Workload::NewIterator => self.make_iterators(),
+            _ => self.run_mixed(workload),
+        }
+    }
+
+    /// The key of the thread's write number `nth`, or none if all are written.
+    #[inline]
+    fn index(&mut self, order: Order, nth: u64) -> Option<u64> {
+        let range = self.load.range;
+        let turn = || {
+            let position = nth * self.load.threads as u64 + self.thread as u64;
+            (position < range).then_some(position)
+        };
+        match order {
+            Order::Sequential => Some(nth % range),
+            Order::Random => Some(self.draw()),
+            Order::Shuffled(order) => turn().map(|position| order.at(position)),
+            Order::Records => turn().map(|record| self.load.keys.scattered(record)),
+        }
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), StoreError> {
+        if self.load.batch > 1 || change.durable {
+            return self.change_batches(change);
+        }
+        let kind = if change.puts { Kind::Write } else { Kind::Delete };
+        while self.next() {
+            let Some(index) = self.index(change.order, self.done) else { break };
+            if change.puts {
+                self.put(index)?;
+            } else {
+                self.store.delete(self.keys.key(index))?;
+            }
+            self.count(kind, 1);
+        }
+        Ok(())
+    }
+
+    /// Puts the next value, uncounted.
+    #[inline]
+    pub(super) fn put(&mut self, index: u64) -> Result<(), StoreError> {
+        let value = self.value();
+        let key = self.keys.key(index);
+        self.bytes += (key.len() + value.len()) as u64;
+        self.store.put(key, value)
+    }
+
+    fn change_batches(&mut self, change: Change) -> Result<(), StoreError> {
+        let kind = if change.puts { Kind::Write } else { Kind::Delete };
+        let mut batch = KeyBatch::default();
+        while self.next() {
+            self.fill_batch(&mut batch, change.order);
+            if batch.is_empty() {
+                break;
+            }
+            let mut operations = Vec::with_capacity(self.load.batch);
+            for key in batch.keys() {
+                operations.push(if change.puts {
+                    let value = self.value();
+                    self.bytes += (key.len() + value.len()) as u64;
+                    Operation::Put { key, value }
+                } else {
+                    Operation::Delete { key }
+                });
+            }
+            if change.durable {
+                self.store.write_durably(&operations)?;
+            } else {
+                self.store.write(&operations)?;
+            }
+            self.count(kind, operations.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// The next keys, as many as a batch holds and operations are left.
+    fn fill_batch(&mut self, batch: &mut KeyBatch, order: Order) {
+        batch.clear();
+        let len = (self.load.batch as u64).min(self.load.operations - self.done);
+        for nth in 0..len {
+            let Some(index) = self.index(order, self.done + nth) else { break };
+            batch.push(self.keys.key(index));
+        }
+    }
+
+    fn read_random(&mut self) -> Result<(), StoreError> {
+        while self.next() {
+            let index = self.draw();
+            self.get(index, None)?;
+            self.count(Kind::Read, 1);
+        }
+        Ok(())
+    }
+
+    fn read_missing(&mut self) -> Result<(), StoreError> {
+        let tail_bytes = self.load.tail_bytes.clamp(1, TAIL_BYTES_MAX);
+        while self.next() {
+            let index = self.draw();
+            let tail = self.rng.u64(..).to_le_bytes();
+            self.get(index, Some(&tail[..tail_bytes]))?;
+            self.count(Kind::Read, 1);
+        }
+        Ok(())
+    }
+
+    /// Looks up a key, or its missing counterpart with this tail, uncounted; whether it is there.
+    #[inline]
+    pub(super) fn get(&mut self, index: u64, missing: Option<&[u8]>) -> Result<bool, StoreError> {
+        let key = match missing {
+            None => self.keys.key(index),
+            Some(tail) => self.keys.missing(index, tail),
+        };
+        let mut value_bytes = 0;
+        let is_there = self.store.get(key, &mut |value| value_bytes = value.len())?;
+        if is_there {
+            self.found += 1;
+            self.bytes += (key.len() + value_bytes) as u64;
+        }
+        self.asked += 1;
+        Ok(is_there)
+    }
+
+    fn multi_read(&mut self) -> Result<(), StoreError> {
+        let mut batch = KeyBatch::default();
+        while self.next() {
+            self.fill_batch(&mut batch, Order::Random);
+            let keys: Vec<&[u8]> = batch.keys().collect();
+            let (mut found, mut bytes) = (0, 0);
+            self.store.multi_get(&keys, &mut |at, value| {
+                found += 1;
+                bytes += (keys[at].len() + value.len()) as u64;
+            })?;
+            self.found += found;
+            self.bytes += bytes;
+            self.asked += keys.len() as u64;
+            self.count(Kind::Read, keys.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn seek_random(&mut self) -> Result<(), StoreError> {
+        let direction = if self.load.backward { Direction::Backward } else { Direction::Forward };
+        while self.next() {
+            let index = self.draw();
+            // The entry sought is looked at in any case.
+            self.scan_from(index, direction, self.load.seek_nexts + 1)?;
+            self.count(Kind::Seek, 1);
+        }
+        Ok(())
+    }
+
+    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there.
+    #[inline]
+    pub(super) fn scan_from(
+        &mut self,
+        index: u64,
+        direction: Direction,
+        limit: u64,
+    ) -> Result<(), StoreError> {
+        let key = self.keys.key(index);
+        let (mut entries, mut bytes, mut exact) = (0, 0, false);
+        self.store.scan(Some(key), direction, &mut |found, value| {
+            exact |= found == key;
+            bytes += (found.len() + value.len()) as u64;
+            entries += 1;
+            entries < limit
+        })?;
+        self.found += u64::from(exact);
+        self.bytes += bytes;
+        self.asked += 1;
+        Ok(())
+    }
+
+    /// One operation an entry, as db_bench counts a scan.
+    fn scan(&mut self, direction: Direction) -> Result<(), StoreError> {
+        if !self.next() {
+            return Ok(());
+        }
+        let store = self.store;
+        store.scan(None, direction, &mut |key, value| {
+            self.bytes += (key.len() + value.len()) as u64;
+            self.count(Kind::Read, 1);
+            self.next()
+        })
+    }
+
+    fn make_iterators(&mut self) -> Result<(), StoreError> {
+        while self.next() {
+            self.store.make_iterator()?;
+            self.count(Kind::Other, 1);
+        }
+        Ok(())
+    }
+}
+
+/// Some keys at once.
+#[derive(Debug, Default)]
+struct KeyBatch {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl KeyBatch {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}

@@ -1,0 +1,258 @@
+//! One workload on a number of threads.
+//!
+//! 1. Every thread gets a random stream of its own, decided by the load's seed and stream number.
+//! 2. All start together at a barrier; each does its operations until done, stopped or failed.
+//!    Workloads such as `readwhilewriting` have one thread more, which goes on until the others are
+//!    done and whose operations are not counted among theirs.
+//! 3. One more thread looks at the others' counts ten times a second: it tells the progress, keeps
+//!    the throughput over time, and ends the workload when its time is up.
+//! 4. Their counts are added up; the first error wins.
+//!
+//! The loops read a clock for each operation only if latencies or a rate are asked for; else once
+//! before and once after. An operation costs, besides the store: a draw, eight bytes of a key, a
+//! pointer, and a store to a cache line that no other thread writes.
+
+mod beside;
+mod loops;
+mod meter;
+mod mixed;
+mod worker;
+mod ycsb;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::control::Control;
+use crate::error::Error;
+use crate::keys::{KeySpace, mix};
+use crate::machine::CpuSeconds;
+use crate::measured::Measured;
+use crate::store::{Store, StoreError};
+use crate::values::Values;
+use crate::workload::Workload;
+
+use meter::Meter;
+use worker::Worker;
+pub use ycsb::Records;
+
+/// What a workload works with.
+#[derive(Debug, Clone)]
+pub struct Load<'a> {
+    /// The keys written and asked for.
+    pub keys: &'a KeySpace,
+    /// The values written.
+    pub values: &'a Values,
+    /// Threads, at least 1.
+    pub threads: usize,
+    /// Operations of each thread. A scan ends sooner if the store does.
+    pub operations: u64,
+    /// Keys are drawn from those numbered below this; at most as many as there are.
+    pub range: u64,
+    /// Ends the workload after this time, done or not.
+    pub duration: Option<Duration>,
+    /// Operations that all threads together begin in a second; without, each begins when the one
+    /// before has ended.
+    pub rate: Option<f64>,
+    /// Decides everything that is drawn, together with `stream`.
+    pub seed: u64,
+    /// Number of this workload in the run, so that no two draw the same.
+    pub stream: u64,
+    /// Operations in one write, and keys in one multi-get; at least 1.
+    pub batch: usize,
+    /// Entries a seek reads from its position.
+    pub seek_nexts: u64,
+    /// Whether these lie before the position rather than behind it.
+    pub backward: bool,
+    /// Random bytes behind a missing key, 1 to 8. One gives db_bench's key sizes; eight make
+    /// missing keys distinct, so that every lookup is a draw of its own.
+    pub tail_bytes: usize,
+    /// Reads among a hundred operations of `readrandomwriterandom`.
+    pub read_percent: u64,
+    /// Which part of the gets of `getthenput` asks for keys of the space, 0 to 1.
+    pub hit_rate: f64,
+    /// Writes a second of the thread that writes beside readers, at most.
+    pub beside_rate: Option<f64>,
+    /// The records of YCSB's workloads; without, as many as there are keys.
+    pub records: Option<&'a Records>,
+    /// Whether to keep the time of each operation.
+    pub latencies: bool,
+}
+
+impl<'a> Load<'a> {
+    /// One thread, one operation for each key, and the defaults of db_bench.
+    pub fn new(keys: &'a KeySpace, values: &'a Values) -> Self {
+        Self {
+            keys,
+            values,
+            threads: 1,
+            operations: keys.len(),
+            range: keys.len(),
+            duration: None,
+            rate: None,
+            seed: 42,
+            stream: 0,
+            batch: 1,
+            seek_nexts: 0,
+            backward: false,
+            tail_bytes: 1,
+            read_percent: 90,
+            hit_rate: 0.001,
+            beside_rate: None,
+            records: None,
+            latencies: false,
+        }
+    }
+}
+
+/// Runs `workload` on `store`. Only workloads that do operations on an open store are run here;
+/// others do nothing.
+///
+/// # Errors
+/// The first that a thread met. A stop is none: the result says that it is partial.
+pub fn measure(
+    store: &dyn Store,
+    workload: Workload,
+    load: &Load<'_>,
+    control: Control<'_>,
+) -> Result<Measured, Error> {
+    let records = Records::new(load.keys.len());
+    let load = Load {
+        threads: load.threads.max(1),
+        range: load.range.clamp(1, load.keys.len()),
+        records: load.records.or(Some(&records)),
+        ..load.clone()
+    };
+    let team = Team::new(store, workload, &load, control);
+    let cpu_before = CpuSeconds::now();
+    let (results, series) = std::thread::scope(|scope| team.run(scope));
+    for result in results {
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    }
+    let cpu_after = CpuSeconds::now();
+    let mut measured = team.into_measured();
+    measured.series = series;
+    measured.processor = cpu_before.zip(cpu_after).map(|(before, after)| after.since(before));
+    Ok(measured)
+}
+
+/// What the threads of one workload share.
+struct Team<'a> {
+    store: &'a dyn Store,
+    workload: Workload,
+    load: &'a Load<'a>,
+    control: Control<'a>,
+    /// Where all begin.
+    barrier: Barrier,
+    meter: Meter,
+    /// Set when a thread failed or the time is up.
+    halt: AtomicBool,
+    /// Threads whose operations are counted and that are not done yet.
+    working: AtomicUsize,
+    total: Mutex<Total>,
+}
+
+/// What threads that are done came to.
+#[derive(Default)]
+struct Total {
+    measured: Measured,
+    span: Option<(Instant, Instant)>,
+}
+
+type Joined = std::thread::Result<Result<(), StoreError>>;
+
+impl<'a> Team<'a> {
+    fn new(
+        store: &'a dyn Store,
+        workload: Workload,
+        load: &'a Load<'a>,
+        control: Control<'a>,
+    ) -> Self {
+        let all = load.threads + usize::from(beside::has_one(workload)) + 1;
+        Self {
+            store,
+            workload,
+            load,
+            control,
+            barrier: Barrier::new(all),
+            meter: Meter::new(load.threads),
+            halt: AtomicBool::new(false),
+            working: AtomicUsize::new(load.threads),
+            total: Mutex::default(),
+        }
+    }
+
+    /// All threads' results, and the throughput over time.
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) -> (Vec<Joined>, Vec<(f64, u64)>) {
+        let mut handles: Vec<ScopedJoinHandle<'s, _>> =
+            (0..self.load.threads).map(|thread| scope.spawn(move || self.work(thread))).collect();
+        if beside::has_one(self.workload) {
+            handles.push(scope.spawn(|| self.work_beside()));
+        }
+        let sampler = scope.spawn(|| {
+            self.barrier.wait();
+            self.meter.sample(self.control.progress, self.load.duration, &self.halt)
+        });
+        let results = handles.into_iter().map(ScopedJoinHandle::join).collect();
+        self.meter.finish();
+        (results, sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    fn work(&self, thread: usize) -> Result<(), StoreError> {
+        let _done = WhenDone(&self.working);
+        let mut worker = Worker::new(self, thread, self.load.rate, self.meter.slot(thread));
+        self.barrier.wait();
+        worker.begin();
+        let result = worker.run(self.workload);
+        if result.is_err() {
+            self.halt.store(true, Relaxed);
+        }
+        let (part, start, end) = worker.finish();
+        let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        total.measured.merge(&part);
+        let (first, last) = total.span.unwrap_or((start, end));
+        total.span = Some((first.min(start), last.max(end)));
+        result
+    }
+
+    fn work_beside(&self) -> Result<(), StoreError> {
+        let count = Meter::new(1);
+        let mut worker = Worker::new(self, self.load.threads, self.load.beside_rate, count.slot(0));
+        self.barrier.wait();
+        worker.begin();
+        let result = beside::run(&mut worker, self.workload);
+        if result.is_err() {
+            self.halt.store(true, Relaxed);
+        }
+        let note = beside::note(&worker, self.workload);
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).measured.beside = Some(note);
+        result
+    }
+
+    fn into_measured(self) -> Measured {
+        let Total { mut measured, span } =
+            self.total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        measured.wall_time = span.map_or_else(Default::default, |(first, last)| last - first);
+        measured.note = mixed::note(self.workload, &measured);
+        measured
+    }
+}
+
+/// Counts a thread out, also if it panics: others may wait for that.
+struct WhenDone<'a>(&'a AtomicUsize);
+
+impl Drop for WhenDone<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A seed that differs in about half its bits for any other thread, stream or seed ([`mix`]
+/// applied to each in turn).
+fn stream_seed(seed: u64, stream: u64, thread: u64) -> u64 {
+    [stream, thread].into_iter().fold(mix(seed), |mixed, part| mix(mixed ^ part))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+use super::*;
+use crate::control::{Silent, Stop};
+use crate::map_store::MapStore;
+use crate::measured::Kind;
+
+fn run(store: &dyn Store, workload: Workload, change: impl Fn(&mut Load<'_>)) -> Measured {
+    let keys = KeySpace::integers(1000, 16).unwrap();
+    let values = Values::new(100, 0.5, 1);
+    let mut load = Load { seed: 1, stream: workload as u64, ..Load::new(&keys, &values) };
+    change(&mut load);
+    let control = Control { stop: &Stop::new(), progress: &Silent };
+    measure(store, workload, &load, control).unwrap()
+}
+
+#[test]
+fn every_workload_does_what_it_says() {
+    let store = MapStore::default();
+    let same = |_: &mut Load<'_>| {};
+    let fill = run(&store, Workload::FillSeq, same);
+    assert_eq!((fill.operations, fill.bytes, fill.found), (1000, 116_000, None));
+    let read = run(&store, Workload::ReadRandom, same);
+    assert_eq!((read.operations, read.bytes), (1000, 116_000));
+    assert_eq!(read.found, Some((1000, 1000)));
+    let missing = run(&store, Workload::ReadMissing, same);
+    assert_eq!((missing.found, missing.bytes), (Some((0, 1000)), 0));
+    let missing = run(&store, Workload::ReadMissing, |load| load.tail_bytes = 8);
+    assert_eq!(missing.found, Some((0, 1000)));
+    let scan = run(&store, Workload::ReadSeq, |load| load.operations = 5000);
+    assert_eq!((scan.operations, scan.bytes, scan.found), (1000, 116_000, None));
+    let scan = run(&store, Workload::ReadReverse, |load| load.operations = 10);
+    assert_eq!(scan.operations, 10);
+    let multi = run(&store, Workload::MultiReadRandom, |load| load.batch = 7);
+    assert_eq!((multi.operations, multi.found), (1000, Some((1000, 1000))));
+    let seek = run(&store, Workload::SeekRandom, |load| load.seek_nexts = 0);
+    assert_eq!((seek.found, seek.bytes), (Some((1000, 1000)), 116_000));
+    let delete = run(&store, Workload::DeleteSeq, |load| load.operations = 400);
+    assert_eq!(delete.operations, 400);
+    let read = run(&store, Workload::ReadSeq, same);
+    assert_eq!(read.operations, 600);
+    let delete = run(&store, Workload::DeleteSeq, |load| load.batch = 300);
+    assert_eq!(delete.operations, 1000);
+    assert_eq!(run(&store, Workload::ReadSeq, same).operations, 0);
+}
+
+#[test]
+fn draws_are_with_replacement_and_streams_differ() {
+    let store = MapStore::default();
+    run(&store, Workload::FillRandom, |_| {});
+    let stored = run(&store, Workload::ReadSeq, |_| {}).operations;
+    // 1000 draws of 1000 keys leave 1 - 1/e of them; sigma is about 10.
+    assert!((580..=684).contains(&stored), "{stored}");
+    let (found, asked) = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
+    assert!(found < asked, "reads do not replay the writes' draws");
+    let again = MapStore::default();
+    run(&again, Workload::FillRandom, |load| load.batch = 13);
+    assert_eq!(run(&again, Workload::ReadSeq, |_| {}).operations, stored, "the seed decides");
+}
+
+#[test]
+fn counts_of_all_threads_are_added_up() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |_| {});
+    let read = run(&store, Workload::ReadRandom, |load| {
+        load.threads = 3;
+        load.latencies = true;
+    });
+    assert_eq!((read.operations, read.found), (3000, Some((3000, 3000))));
+    assert_eq!(read.latencies.unwrap().count(), 3000);
+}
+
+#[test]
+fn a_stop_leaves_a_partial_result() {
+    let keys = KeySpace::integers(10, 16).unwrap();
+    let values = Values::new(10, 0.5, 1);
+    let load = Load { threads: 2, operations: u64::MAX, ..Load::new(&keys, &values) };
+    let stop = Stop::new();
+    let setter = {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            stop.set();
+        })
+    };
+    let control = Control { stop: &stop, progress: &Silent };
+    let store = MapStore::default();
+    let partial = measure(&store, Workload::FillRandom, &load, control).unwrap();
+    setter.join().unwrap();
+    assert!(partial.interrupted && partial.operations > 0);
+    assert!(partial.line("fillrandom").ends_with("(interrupted)"));
+}
+
+#[test]
+fn fills_of_every_sort_write_what_they_say() {
+    let count = |store: &MapStore| run(store, Workload::ReadSeq, |_| {}).operations;
+    for threads in [1, 3] {
+        let store = MapStore::default();
+        let unique = run(&store, Workload::FillUniqueRandom, |load| {
+            load.threads = threads;
+            load.operations = load.operations.div_ceil(threads as u64);
+        });
+        assert_eq!((unique.operations, count(&store)), (1000, 1000), "the threads share the keys");
+    }
+    let store = MapStore::default();
+    let batches = run(&store, Workload::FillBatch, |load| {
+        (load.batch, load.latencies) = (64, true);
+    });
+    assert_eq!((batches.operations, count(&store)), (1000, 1000));
+    assert_eq!(batches.latencies.unwrap().count(), 16, "one time for each write of 64");
+    let store = MapStore::default();
+    let durable = run(&store, Workload::FillSync, |load| (load.operations, load.range) = (20, 10));
+    assert_eq!(durable.operations, 20);
+    assert!((2..=10).contains(&count(&store)), "keys are drawn from the range");
+    assert_eq!(run(&store, Workload::Fill100K, |load| load.operations = 3).operations, 3);
+}
+
+#[test]
+fn a_hot_range_and_iterators_are_read() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |load| load.operations = 10);
+    let hot = run(&store, Workload::ReadHot, |load| load.range = 10);
+    assert_eq!(hot.found, Some((1000, 1000)));
+    let all = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
+    assert!(all.0 < 50, "{all:?}");
+    let iterators = run(&store, Workload::NewIterator, |_| {});
+    assert_eq!((iterators.operations, iterators.bytes, iterators.found), (1000, 0, None));
+    let back = run(&store, Workload::SeekRandom, |load| {
+        (load.range, load.backward, load.seek_nexts) = (10, true, 1000);
+    });
+    // From key n the n keys before it are read, and n itself: 5.5 on average.
+    assert!(back.bytes > 4 * 116_000 && back.bytes < 7 * 116_000, "{}", back.bytes);
+}
+
+#[test]
+fn mixed_workloads_count_each_thing_they_do() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |_| {});
+    let mixed = run(&store, Workload::ReadRandomWriteRandom, |load| {
+        (load.read_percent, load.latencies, load.threads) = (70, true, 2);
+    });
+    assert_eq!((mixed.operations, mixed.bytes), (2000, 232_000));
+    assert!(mixed.line("x").ends_with(" ( reads:1400 writes:600 total:2000 found:1400)"));
+    let kinds: Vec<_> =
+        mixed.latencies_by_kind.iter().map(|(kind, all)| (kind.name(), all.count())).collect();
+    assert_eq!(kinds, [("read", 1400), ("write", 600)]);
+    assert_eq!(mixed.latencies.unwrap().count(), 2000);
+    let update = run(&store, Workload::UpdateRandom, |_| {});
+    assert!(update.line("x").ends_with(" ( updates:1000 found:1000)"));
+    assert_eq!(update.bytes, 2 * 116_000, "each is read and written");
+}
+
+#[test]
+fn a_get_before_each_put_hits_as_often_as_asked() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |_| {});
+    let stored = |store: &MapStore| {
+        run(store, Workload::ReadSeq, |load| load.operations = u64::MAX).operations
+    };
+    let none = run(&store, Workload::GetThenPut, |load| load.hit_rate = 0.0);
+    assert_eq!(none.found, Some((0, 1000)));
+    assert_eq!(none.tally.of(Kind::Insert), 1000);
+    assert_eq!(stored(&store), 2000, "no key is put twice");
+    let half = run(&store, Workload::GetThenPut, |load| (load.hit_rate, load.stream) = (0.5, 99));
+    let (found, _) = half.found.unwrap();
+    // Five standard deviations of 1000 tosses of a coin.
+    assert!((420..=580).contains(&found), "{found}");
+    assert_eq!(stored(&store), 2000 + half.tally.of(Kind::Insert));
+    assert!(half.line("x").ends_with(&format!("( gets:1000 found:{found} puts:{})", 1000 - found)));
+    let all = run(&store, Workload::GetThenPut, |load| load.hit_rate = 1.0);
+    assert_eq!(all.found, Some((1000, 1000)));
+}
+
+#[test]
+fn a_thread_beside_the_readers_is_not_counted_among_them() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |load| load.operations = 500);
+    for (workload, what) in [
+        (Workload::ReadWhileWriting, "writes)"),
+        (Workload::ReadWhileScanning, "entries scanned)"),
+        (Workload::SeekRandomWhileWriting, "writes)"),
+    ] {
+        let read = run(&store, workload, |load| (load.threads, load.operations) = (2, 20_000));
+        assert_eq!(read.operations, 40_000, "{workload}");
+        let beside = read.beside.clone().unwrap();
+        let count: u64 = beside.split([' ', '(']).nth(2).unwrap().parse().unwrap();
+        assert!(beside.ends_with(what) && count > 0, "{beside}");
+        assert!(read.line("x").ends_with(&beside));
+    }
+    assert!(run(&store, Workload::ReadSeq, |_| {}).operations > 500, "the writer did write");
+}
+
+#[test]
+fn the_ycsb_workloads_do_what_their_definitions_say() {
+    let load = |store: &MapStore| run(store, Workload::YcsbLoad, |load| load.threads = 2);
+    let near = |count: u64, percent: u64| count.abs_diff(percent * 40) <= 250;
+    for (workload, expected) in [
+        (Workload::YcsbA, [(Kind::Read, 50), (Kind::Update, 50)]),
+        (Workload::YcsbB, [(Kind::Read, 95), (Kind::Update, 5)]),
+        (Workload::YcsbC, [(Kind::Read, 100), (Kind::Update, 0)]),
+        (Workload::YcsbD, [(Kind::Read, 95), (Kind::Insert, 5)]),
+        (Workload::YcsbE, [(Kind::Scan, 95), (Kind::Insert, 5)]),
+        (Workload::YcsbF, [(Kind::Read, 50), (Kind::ReadModifyWrite, 50)]),
+    ] {
+        let store = MapStore::default();
+        assert_eq!(load(&store).operations, 1000);
+        let keys = |store: &MapStore| {
+            run(store, Workload::ReadSeq, |load| load.operations = u64::MAX).operations
+        };
+        assert_eq!(keys(&store), 1000);
+        let records = Records::new(1000);
+        let measured = {
+            let (space, values) = (KeySpace::integers(1000, 16).unwrap(), Values::new(100, 0.5, 1));
+            let load = Load {
+                threads: 2,
+                operations: 2000,
+                records: Some(&records),
+                ..Load::new(&space, &values)
+            };
+            let control = Control { stop: &Stop::new(), progress: &Silent };
+            measure(&store, workload, &load, control).unwrap()
+        };
+        assert_eq!(measured.operations, 4000, "{workload}: a read-modify-write is one");
+        for (kind, percent) in expected {
+            assert!(near(measured.tally.of(kind), percent), "{workload} {kind:?}: {measured:?}");
+        }
+        let (found, asked) = measured.found.unwrap();
+        assert_eq!(found, asked, "{workload} asks for stored records only");
+        assert_eq!(keys(&store), 1000 + measured.tally.of(Kind::Insert), "{workload}");
+    }
+}
+
+#[test]
+fn scans_of_ycsb_are_of_one_to_a_hundred_entries() {
+    let store = MapStore::default();
+    run(&store, Workload::YcsbLoad, |_| {});
+    let scans = run(&store, Workload::YcsbE, |_| {});
+    let entries = (scans.bytes / 116).saturating_sub(scans.tally.of(Kind::Insert)) as f64;
+    // 50.5 on average; a few are cut by the end of the store.
+    let mean = entries / scans.tally.of(Kind::Scan) as f64;
+    assert!((43.0..54.0).contains(&mean), "{mean}");
+}
+
+/// A store whose first get takes long.
+struct SlowOnce {
+    inner: MapStore,
+    is_slow: AtomicBool,
+}
+
+const SLOW: Duration = Duration::from_millis(100);
+
+impl Store for SlowOnce {
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        if self.is_slow.swap(false, Relaxed) {
+            std::thread::sleep(SLOW);
+        }
+        self.inner.get(key, found)
+    }
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.inner.put(key, value)
+    }
+    fn write(&self, operations: &[crate::Operation<'_>]) -> Result<(), StoreError> {
+        self.inner.write(operations)
+    }
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.inner.delete(key)
+    }
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.inner.multi_get(keys, found)
+    }
+    fn scan(
+        &self,
+        start: Option<&[u8]>,
+        direction: crate::Direction,
+        visit: crate::Visit<'_>,
+    ) -> Result<(), StoreError> {
+        self.inner.scan(start, direction, visit)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn compact(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn verify(&self) -> Result<String, StoreError> {
+        self.inner.verify()
+    }
+    fn close(self: std::sync::Arc<Self>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Gets that took at least half as long as the slow one, of 200.
+fn slow_gets(rate: Option<f64>) -> u64 {
+    let store = SlowOnce { inner: MapStore::default(), is_slow: true.into() };
+    let read = run(&store, Workload::ReadRandom, |load| {
+        (load.operations, load.rate, load.latencies) = (200, rate, true);
+    });
+    assert_eq!(read.operations, 200);
+    let latencies = read.latencies.unwrap();
+    let within = (1..=200).filter(|nth| {
+        let percent = f64::from(*nth) * 0.5 - 0.1;
+        latencies.percentile(percent) < SLOW.as_micros() as f64 / 2.0
+    });
+    200 - within.count() as u64
+}
+
+#[test]
+fn an_open_loop_sees_all_that_waited_behind_a_slow_one() {
+    // A thousand a second: those meant to begin in the first 50 ms wait for 50 ms and more. How
+    // many more do depends on the machine; that fewer do is impossible.
+    assert!(slow_gets(Some(1000.0)) >= 50);
+    assert!(slow_gets(None) < 50, "a closed loop sees the slow one, and few that were held up");
+}
+
+#[test]
+fn a_rate_is_not_exceeded() {
+    let store = MapStore::default();
+    let start = Instant::now();
+    let read = run(&store, Workload::ReadRandom, |load| {
+        (load.operations, load.rate, load.threads) = (50, Some(1000.0), 2);
+    });
+    assert_eq!(read.operations, 100);
+    assert!(start.elapsed() >= Duration::from_millis(98), "the last one begins after 99 ms");
+}
+
+#[test]
+fn time_ends_a_workload() {
+    let store = MapStore::default();
+    for rate in [None, Some(0.001)] {
+        let read = run(&store, Workload::ReadRandom, |load| {
+            (load.operations, load.rate) = (u64::MAX, rate);
+            load.duration = Some(Duration::from_millis(30));
+        });
+        assert!(read.wall_time >= Duration::from_millis(29) && !read.interrupted);
+        assert!(read.operations > 0);
+        let counted: u64 = read.series.iter().map(|point| point.1).sum();
+        assert_eq!(counted, read.operations, "the series holds all of them");
+    }
+}

@@ -1,0 +1,182 @@
+//! One thread of a workload: what it draws, what it counts, and when it goes on.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use super::meter::Slot;
+use super::{Load, Team, stream_seed};
+use crate::histogram::Latencies;
+use crate::keys::KeyMaker;
+use crate::measured::{Kind, Measured, Tally};
+use crate::rate::Pace;
+use crate::store::Store;
+
+/// Longest sleep of a thread that waits for its turn: then it looks whether it is to stop.
+const NAP: Duration = Duration::from_millis(20);
+/// A turn this near is waited for awake: a sleep may well last longer than asked.
+const NEAR: Duration = Duration::from_micros(200);
+
+/// One thread of a workload.
+pub(super) struct Worker<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) load: &'a Load<'a>,
+    pub(super) thread: usize,
+    team: &'a Team<'a>,
+    slot: &'a Slot,
+    pub(super) rng: Rng,
+    pub(super) keys: KeyMaker<'a>,
+    pub(super) value_position: usize,
+    pace: Option<Pace>,
+    start: Instant,
+    /// End of the last operation when latencies are kept, or when the next one was to begin.
+    last: Instant,
+    latencies: Vec<(Kind, Latencies)>,
+    pub(super) tally: Tally,
+    pub(super) done: u64,
+    pub(super) asked: u64,
+    pub(super) found: u64,
+    pub(super) bytes: u64,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        team: &'a Team<'a>,
+        thread: usize,
+        rate: Option<f64>,
+        slot: &'a Slot,
+    ) -> Self {
+        let (load, now) = (team.load, Instant::now());
+        // A thread beside the others has their pace to itself.
+        let pace = rate.map(|rate| match thread.checked_sub(load.threads) {
+            None => Pace::new(rate, thread, load.threads),
+            Some(_) => Pace::new(rate, 0, 1),
+        });
+        Self {
+            store: team.store,
+            load,
+            thread,
+            team,
+            slot,
+            rng: Rng::with_seed(stream_seed(load.seed, load.stream, thread as u64)),
+            keys: load.keys.maker(),
+            value_position: 0,
+            pace,
+            start: now,
+            last: now,
+            latencies: Vec::new(),
+            tally: Tally::default(),
+            done: 0,
+            asked: 0,
+            found: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        // Threads start at different places of the value pool, and of a draw.
+        self.value_position = self.rng.usize(..=1 << 10) * self.load.values.value_bytes();
+        self.start = Instant::now();
+        self.last = self.start;
+    }
+
+    /// Whether another operation is to be done; waits for its turn, if there are turns.
+    #[inline]
+    pub(super) fn next(&mut self) -> bool {
+        self.done < self.load.operations && !self.halted() && self.take_turn()
+    }
+
+    /// As [`Worker::next`], for a thread that goes on until the others are done.
+    #[inline]
+    pub(super) fn next_beside(&mut self) -> bool {
+        self.team.working.load(Relaxed) > 0 && !self.halted() && self.take_turn()
+    }
+
+    #[inline]
+    fn halted(&self) -> bool {
+        self.team.halt.load(Relaxed) || self.stopped()
+    }
+
+    #[inline]
+    fn stopped(&self) -> bool {
+        self.team.control.stop.is_set()
+    }
+
+    /// Waits until the next operation is to begin; whether it still is then.
+    #[inline]
+    fn take_turn(&mut self) -> bool {
+        match self.pace {
+            None => true,
+            Some(pace) => self.wait_until(pace.intended(self.done)),
+        }
+    }
+
+    fn wait_until(&mut self, intended: Duration) -> bool {
+        loop {
+            let left = intended.saturating_sub(self.start.elapsed());
+            if left.is_zero() {
+                self.last = self.start + intended;
+                return true;
+            }
+            let is_beside = self.thread >= self.load.threads;
+            if self.halted() || (is_beside && self.team.working.load(Relaxed) == 0) {
+                return false;
+            }
+            match left.checked_sub(NEAR) {
+                Some(time) if !time.is_zero() => std::thread::sleep(time.min(NAP)),
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Counts `operations` more as done, in one step of the store.
+    #[inline]
+    pub(super) fn count(&mut self, kind: Kind, operations: u64) {
+        if self.load.latencies {
+            self.record(kind);
+        }
+        self.tally.add(kind, operations);
+        self.done += operations;
+        self.slot.set(self.done);
+    }
+
+    fn record(&mut self, kind: Kind) {
+        let now = Instant::now();
+        let time = now - self.last;
+        let at = self.latencies.iter().position(|(of, _)| *of == kind).unwrap_or_else(|| {
+            self.latencies.push((kind, Latencies::new()));
+            self.latencies.len() - 1
+        });
+        self.latencies[at].1.record(time);
+        // What the histogram itself took is nobody's.
+        self.last = Instant::now();
+    }
+
+    #[inline]
+    pub(super) fn draw(&mut self) -> u64 {
+        self.rng.u64(..self.load.range)
+    }
+
+    /// The next value to write.
+    #[inline]
+    pub(super) fn value(&mut self) -> &'a [u8] {
+        self.load.values.next(&mut self.value_position)
+    }
+
+    pub(super) fn finish(self) -> (Measured, Instant, Instant) {
+        let end = Instant::now();
+        let is_partial = self.stopped() && self.done < self.load.operations;
+        let measured = Measured {
+            operations: self.done,
+            bytes: self.bytes,
+            found: (self.asked > 0).then_some((self.found, self.asked)),
+            thread_time: end - self.start,
+            interrupted: is_partial,
+            latencies_by_kind: self.latencies,
+            tally: self.tally,
+            ..Measured::default()
+        };
+        (measured, self.start, end)
+    }
+}

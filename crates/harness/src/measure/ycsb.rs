@@ -1,0 +1,174 @@
+//! The core workloads A to F of the Yahoo! Cloud Serving Benchmark (Cooper et al., "Benchmarking
+//! Cloud Serving Systems with YCSB", SoCC 2010), with the distributions of its own programs.
+//!
+//! 1. Record `n` has the key whose integer is a bijective hash of `n`, as YCSB hashes its numbers:
+//!    records next to each other in number are not next to each other in the store. Keys from a
+//!    file, and keys of less than 8 bytes, are taken in order, and then nothing can be inserted.
+//! 2. A, B, C, E and F draw records by a scrambled Zipfian distribution, D the latest ones.
+//! 3. An insert takes the next number. Others draw only below the first number whose insert is not
+//!    done: [`Records`] keeps that.
+//! 4. An update writes the whole value: a key-value store has no fields. A read-modify-write is one
+//!    operation, and its time that of both parts.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use super::worker::Worker;
+use crate::distribution::{Latest, ScrambledZipfian};
+use crate::measured::Kind;
+use crate::store::{Direction, StoreError};
+use crate::workload::Workload;
+
+/// Entries of the longest scan.
+const SCAN_MAX: u64 = 100;
+
+/// How many records there are, inserts included.
+#[derive(Debug)]
+pub struct Records {
+    /// All below are stored.
+    stored: AtomicU64,
+    /// The number that the next insert takes.
+    next: AtomicU64,
+    /// Numbers at or above `stored` whose insert is done; never more than there are threads.
+    early: Mutex<Vec<u64>>,
+}
+
+impl Records {
+    /// Records numbered from 0 to `stored` are there.
+    pub fn new(stored: u64) -> Self {
+        Self {
+            stored: AtomicU64::new(stored),
+            next: AtomicU64::new(stored),
+            early: Mutex::default(),
+        }
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored.load(Acquire)
+    }
+
+    fn take(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// The insert of `record` is done.
+    fn done(&self, record: u64) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.push(record);
+        let mut stored = self.stored.load(Relaxed);
+        while let Some(at) = early.iter().position(|record| *record == stored) {
+            early.swap_remove(at);
+            stored += 1;
+        }
+        self.stored.store(stored, Release);
+    }
+}
+
+/// What a workload does to a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Read,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+}
+
+/// The more frequent action, its share in percent, and the other one.
+fn mix_of(workload: Workload) -> Option<(Action, u64, Action)> {
+    use Action::{Insert, Read, ReadModifyWrite, Scan, Update};
+    match workload {
+        Workload::YcsbA => Some((Read, 50, Update)),
+        Workload::YcsbB => Some((Read, 95, Update)),
+        Workload::YcsbC => Some((Read, 100, Read)),
+        Workload::YcsbD => Some((Read, 95, Insert)),
+        Workload::YcsbE => Some((Scan, 95, Insert)),
+        Workload::YcsbF => Some((Read, 50, ReadModifyWrite)),
+        _ => None,
+    }
+}
+
+/// Which records are drawn.
+enum Choice {
+    Zipfian(ScrambledZipfian),
+    Latest(Latest),
+}
+
+impl Worker<'_> {
+    pub(super) fn run_ycsb(&mut self, workload: Workload) -> Result<(), StoreError> {
+        let (Some((main, percent, other)), Some(records)) = (mix_of(workload), self.load.records)
+        else {
+            return Ok(());
+        };
+        let mut choice = match workload {
+            Workload::YcsbD => Choice::Latest(Latest::new(records.stored())),
+            _ => Choice::Zipfian(ScrambledZipfian::new()),
+        };
+        while self.next() {
+            let action = if self.rng.u64(..100) < percent { main } else { other };
+            if action == Action::Insert {
+                self.insert(records)?;
+                continue;
+            }
+            let stored = records.stored();
+            let record = match &mut choice {
+                Choice::Zipfian(zipfian) => zipfian.draw(stored, &mut self.rng),
+                Choice::Latest(latest) => latest.draw(stored, &mut self.rng),
+            };
+            let index = self.load.keys.scattered(record);
+            self.act(action, index)?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action, index: u64) -> Result<(), StoreError> {
+        let kind = match action {
+            Action::Read => {
+                self.get(index, None)?;
+                Kind::Read
+            }
+            Action::Scan => {
+                let entries = self.rng.u64(1..=SCAN_MAX);
+                self.scan_from(index, Direction::Forward, entries)?;
+                Kind::Scan
+            }
+            Action::ReadModifyWrite => {
+                self.get(index, None)?;
+                self.put(index)?;
+                Kind::ReadModifyWrite
+            }
+            Action::Update | Action::Insert => {
+                self.put(index)?;
+                Kind::Update
+            }
+        };
+        self.count(kind, 1);
+        Ok(())
+    }
+
+    fn insert(&mut self, records: &Records) -> Result<(), StoreError> {
+        let record = records.take();
+        let index = self.load.keys.scattered(record);
+        self.put(index)?;
+        records.done(record);
+        self.count(Kind::Insert, 1);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_without_a_gap_before_them_are_drawn() {
+        let records = Records::new(10);
+        let taken: Vec<u64> = (0..4).map(|_| records.take()).collect();
+        assert_eq!(taken, [10, 11, 12, 13]);
+        for (done, stored) in [(12, 10), (11, 10), (10, 13), (13, 14)] {
+            records.done(done);
+            assert_eq!(records.stored(), stored, "after {done}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A workload several times: how that is written, and what is printed about all runs together.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::measured::Measured;
+use crate::workload::{UnknownWorkload, Workload};
+
+/// A workload, and how often: `readrandom`, `readrandom[X3]`, `readrandom[W1-X3]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// What is done.
+    pub workload: Workload,
+    /// Runs before those that count.
+    pub warmups: u32,
+    /// Runs that count; at least 1.
+    pub repeats: u32,
+}
+
+impl From<Workload> for Step {
+    fn from(workload: Workload) -> Self {
+        Self { workload, warmups: 0, repeats: 1 }
+    }
+}
+
+/// The text names no step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParseStepError {
+    /// There is no such workload.
+    Workload(UnknownWorkload),
+    /// What stands in the brackets cannot be understood.
+    Times(String),
+}
+
+impl fmt::Display for ParseStepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workload(error) => error.fmt(f),
+            Self::Times(text) => write!(
+                f,
+                "\"{text}\" does not say how often: write [X3] for three runs, [W1-X3] for one \
+                 more before them that does not count"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ParseStepError {}
+
+impl FromStr for Step {
+    type Err = ParseStepError;
+
+    fn from_str(text: &str) -> Result<Self, ParseStepError> {
+        let (name, times) = Self::split(text);
+        let mut step = Self::from(name.parse::<Workload>().map_err(ParseStepError::Workload)?);
+        let Some(times) = times else { return Ok(step) };
+        let wrong = || ParseStepError::Times(text.into());
+        let inner = times.strip_suffix(']').ok_or_else(wrong)?;
+        for part in inner.split('-') {
+            let number = |digits: &str| digits.parse().ok().filter(|number| *number > 0);
+            match (part.get(..1), part.get(1..)) {
+                (Some("X" | "x"), Some(digits)) => {
+                    step.repeats = number(digits).ok_or_else(wrong)?;
+                }
+                (Some("W" | "w"), Some(digits)) => {
+                    step.warmups = number(digits).ok_or_else(wrong)?;
+                }
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(step)
+    }
+}
+
+impl Step {
+    /// The name of the workload, and what stands in brackets behind it, the closing one included.
+    pub fn split(text: &str) -> (&str, Option<&str>) {
+        match text.split_once('[') {
+            Some((name, times)) => (name, Some(times)),
+            None => (text, None),
+        }
+    }
+}
+
+/// What all runs of a step came to.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    operations_per_second: Vec<f64>,
+    millis_per_operation: Vec<f64>,
+    megabytes_per_second: Vec<f64>,
+}
+
+impl Runs {
+    pub(crate) fn add(&mut self, measured: &Measured) {
+        let seconds = measured.wall_time.as_secs_f64().max(1e-9);
+        self.operations_per_second.push(measured.operations_per_second());
+        self.millis_per_operation.push(measured.micros_per_operation() / 1000.0);
+        if measured.bytes > 0 {
+            self.megabytes_per_second.push(measured.bytes as f64 / 1_048_576.0 / seconds);
+        }
+    }
+
+    /// db_bench's lines about several runs. `±` is half of the interval that holds the true mean
+    /// with 95% probability by Student's distribution, which suits few runs.
+    pub(crate) fn lines(&self, name: &str, interval_only: bool) -> String {
+        let runs = self.operations_per_second.len();
+        let moved = self.megabytes_per_second.len() == runs;
+        let (ops, ops_half) = mean_and_half_interval(&self.operations_per_second);
+        let (mb, mb_half) = mean_and_half_interval(&self.megabytes_per_second);
+        if interval_only {
+            let mut line = format!(
+                "{name} [CI95 {runs} runs] : ({:.0}, {:.0}) ops/sec",
+                ops - ops_half,
+                ops + ops_half
+            );
+            if moved {
+                line += &format!("; ({:.1}, {:.1}) MB/sec", mb - mb_half, mb + mb_half);
+            }
+            return line;
+        }
+        let (millis, _) = mean_and_half_interval(&self.millis_per_operation);
+        let mut average = format!(
+            "{name} [AVG    {runs} runs] : {ops:.0} (± {ops_half:.0}) ops/sec; {millis:.3} ms/op"
+        );
+        let mut middle = format!(
+            "{name} [MEDIAN {runs} runs] : {:.0} ops/sec; {:.3} ms/op",
+            median(&self.operations_per_second),
+            median(&self.millis_per_operation)
+        );
+        if moved {
+            average += &format!("; {mb:6.1} (± {mb_half:.1}) MB/sec");
+            middle += &format!("; {:6.1} MB/sec", median(&self.megabytes_per_second));
+        }
+        format!("{average}\n{middle}")
+    }
+}
+
+fn mean_and_half_interval(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    if values.len() < 2 {
+        return (mean, 0.0);
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    (mean, student(values.len() - 1) * deviation / count.sqrt())
+}
+
+/// The 97.5% point of Student's distribution with so many degrees of freedom; from 10 up within a
+/// hundredth.
+fn student(freedom: usize) -> f64 {
+    const FIRST: [f64; 10] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    FIRST.get(freedom.wrapping_sub(1)).copied().unwrap_or(1.960 + 2.6 / freedom as f64)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        even if even % 2 == 0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn steps_are_read_as_db_bench_writes_them() {
+        let step = |warmups, repeats| Step { workload: Workload::ReadRandom, warmups, repeats };
+        for (text, expected) in [
+            ("readrandom", step(0, 1)),
+            ("readrandom[X3]", step(0, 3)),
+            ("readrandom[W1-X3]", step(1, 3)),
+            ("readrandom[X12-W2]", step(2, 12)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in
+            ["readrandom[", "readrandom[]", "readrandom[X0]", "readrandom[3]", "readrandom[X3"]
+        {
+            let error = text.parse::<Step>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("[W1-X3]"), "{error}");
+        }
+        assert!(matches!("x[X3]".parse::<Step>(), Err(ParseStepError::Workload(_))));
+    }
+
+    fn runs(bytes: u64) -> Runs {
+        let mut runs = Runs::default();
+        for millis in [1000, 1250, 2000] {
+            runs.add(&Measured {
+                operations: 100_000,
+                bytes,
+                thread_time: Duration::from_millis(millis),
+                wall_time: Duration::from_millis(millis),
+                ..Measured::default()
+            });
+        }
+        runs
+    }
+
+    #[test]
+    fn all_runs_have_a_mean_an_interval_and_a_median() {
+        // 100,000, 80,000 and 50,000 a second: mean 76,667, deviation 25,166, x 4.303 / sqrt(3).
+        assert_eq!(
+            runs(0).lines("readmissing", false),
+            "readmissing [AVG    3 runs] : 76667 (± 62521) ops/sec; 0.014 ms/op\n\
+             readmissing [MEDIAN 3 runs] : 80000 ops/sec; 0.013 ms/op"
+        );
+        assert_eq!(
+            runs(10 << 20).lines("readrandom", false),
+            "readrandom [AVG    3 runs] : 76667 (± 62521) ops/sec; 0.014 ms/op;    7.7 (± 6.3) \
+             MB/sec\nreadrandom [MEDIAN 3 runs] : 80000 ops/sec; 0.013 ms/op;    8.0 MB/sec"
+        );
+        assert_eq!(
+            runs(10 << 20).lines("readrandom", true),
+            "readrandom [CI95 3 runs] : (14146, 139188) ops/sec; (1.4, 13.9) MB/sec"
+        );
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert!((student(10) - 2.228).abs() < 0.001 && (student(30) - 2.042).abs() < 0.02);
+    }
+}

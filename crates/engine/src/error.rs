@@ -60,6 +60,15 @@ pub enum Error {
         /// What was found or missed.
         what: String,
     },
+    /// A file is not what it was taken for.
+    WrongFile {
+        /// The file.
+        file: PathBuf,
+        /// What it should have been.
+        wanted: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
     /// An option cannot be used.
     InvalidOption {
         /// What is wrong with which option, and what would be right.
@@ -114,6 +123,7 @@ impl Error {
             Self::Corruption(_) => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
+            | Self::WrongFile { .. }
             | Self::InvalidOption { .. }
             | Self::KeyTooLong { .. }
             | Self::ValueTooLong { .. }
@@ -215,6 +225,9 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Self::NotAStore { dir, what } => write!(f, "{} is not a store: {what}", dir.display()),
+            Self::WrongFile { file, wanted, found } => {
+                write!(f, "{} is {found}, and not {wanted}", file.display())
+            }
             Self::InvalidOption { what } => f.write_str(what),
             Self::KeyTooLong { bytes } => {
                 write!(f, "a key of {bytes} bytes is too long: at most 65535 bytes")

@@ -44,6 +44,7 @@ mod events;
 mod files;
 mod filter_policy;
 mod flush;
+pub mod inspect;
 mod install;
 mod iter;
 mod limiter;

@@ -74,6 +74,15 @@ impl Compression {
     }
 }
 
+/// The name of a compression byte that was accepted.
+pub(crate) fn name_of(number: u8) -> &'static str {
+    match number {
+        LZ4 => "lz4",
+        ZSTD => "zstd",
+        _ => "none",
+    }
+}
+
 /// Whether a block with this compression byte is stored as it is.
 #[inline]
 pub(crate) fn is_raw(number: u8) -> bool {

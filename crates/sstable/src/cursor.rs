@@ -145,6 +145,11 @@ impl TableCursor {
         self.stats
     }
 
+    /// Where in the file the block of the entry begins.
+    pub fn block_offset(&self) -> u64 {
+        self.handle.offset
+    }
+
     /// Forgets the run of blocks: the next one is positioned anew.
     fn restart(&mut self) {
         self.valid = false;

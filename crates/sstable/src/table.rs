@@ -36,14 +36,19 @@ pub struct Expected {
 impl Expected {
     /// What the file says of itself: for tools that have no manifest at hand.
     pub fn of_file(file: &dyn ReadFile, path: &Path) -> Result<Self, Error> {
-        let file_bytes = file.bytes();
-        let mut bytes = [0; FOOTER_BYTES];
-        let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
-        let room = bytes.get_mut(..(file_bytes - offset) as usize).unwrap_or_default();
-        file.read_at(offset, room).map_err(|source| Error::io(path, source))?;
-        let footer = Footer::decode(room, file_bytes).map_err(|fault| fault.at(path, offset))?;
-        Ok(Self { file_bytes, table_id: footer.table_id })
+        let footer = read_footer(file, path)?;
+        Ok(Self { file_bytes: file.bytes(), table_id: footer.table_id })
     }
+}
+
+/// The footer of the table in `file`.
+pub(crate) fn read_footer(file: &dyn ReadFile, path: &Path) -> Result<Footer, Error> {
+    let file_bytes = file.bytes();
+    let mut bytes = [0; FOOTER_BYTES];
+    let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+    let room = bytes.get_mut(..(file_bytes - offset) as usize).unwrap_or_default();
+    file.read_at(offset, room).map_err(|source| Error::io(path, source))?;
+    Footer::decode(room, file_bytes).map_err(|fault| fault.at(path, offset))
 }
 
 /// How an open table is read.
@@ -168,6 +173,11 @@ impl Table {
     /// What the table says about itself.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Where its parts lie.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
     }
 
     /// Length of the file.

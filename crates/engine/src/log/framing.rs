@@ -105,6 +105,11 @@ impl FileHeader {
         Ok(Self { kind, ..fields.header })
     }
 
+    /// The number that the header states, believed or not.
+    pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
+        Self::fields(bytes).map(|fields| fields.header.number)
+    }
+
     fn fields(bytes: &[u8]) -> Option<RawHeader> {
         let (head, _) = bytes.split_first_chunk::<FILE_HEADER_BYTES>()?;
         let mut decoder = Decoder::new(head);

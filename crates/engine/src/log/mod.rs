@@ -29,7 +29,7 @@ mod tests;
 use std::io;
 use std::path::Path;
 
-use trommel_vfs::{Access, Vfs};
+use trommel_vfs::{Access, ReadFile, Vfs};
 
 use crate::error::Error;
 
@@ -40,6 +40,11 @@ pub(crate) use writer::LogWriter;
 /// The whole of a file, its memory asked for and not demanded.
 pub(crate) fn read_whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>, Error> {
     let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
+    read_all(&*file, path)
+}
+
+/// As [`read_whole`], of a file that is open.
+pub(crate) fn read_all(file: &dyn ReadFile, path: &Path) -> Result<Vec<u8>, Error> {
     let too_large = || {
         let text = format!("{} does not fit into memory", path.display());
         Error::on(path)(io::Error::new(io::ErrorKind::OutOfMemory, text))

@@ -68,7 +68,8 @@ pub(crate) fn recover(
     };
     let mut state = ManifestState::default();
     for (index, record) in image.records().enumerate() {
-        state = apply(&state, index as u64 + 1, record, &path)?;
+        let edit = decode_edit(record, &path)?;
+        state = apply(&state, index as u64 + 1, record, &edit, &path)?;
     }
     let tail_dropped = tail_dropped(&image, &path, salvage)?;
     check_files(&state, dir, listing, tail_dropped.as_ref())?;
@@ -92,24 +93,27 @@ fn first_damage(image: &LogImage, path: &Path) -> Corruption {
     }
 }
 
-fn apply(
+/// The edit that a record holds.
+pub(crate) fn decode_edit(record: Record<'_>, path: &Path) -> Result<VersionEdit, Error> {
+    VersionEdit::decode(record.payload).map_err(|error| match error {
+        EditError::Damaged(what) => Corruption::new(path, record.offset, what).into(),
+        EditError::Unsupported(what) => Error::Unsupported { file: path.to_path_buf(), what },
+    })
+}
+
+/// The state after `edit`, which `record` holds and which must be number `ordinal`.
+pub(crate) fn apply(
     state: &ManifestState,
     ordinal: u64,
     record: Record<'_>,
+    edit: &VersionEdit,
     path: &Path,
 ) -> Result<ManifestState, Error> {
     let damaged = |what: String| Error::from(Corruption::new(path, record.offset, what));
     if record.first_seqno != ordinal {
         return Err(damaged(format!("the record is edit {}, not {ordinal}", record.first_seqno)));
     }
-    let edit = match VersionEdit::decode(record.payload) {
-        Ok(edit) => edit,
-        Err(EditError::Damaged(what)) => return Err(damaged(what.to_owned())),
-        Err(EditError::Unsupported(what)) => {
-            return Err(Error::Unsupported { file: path.to_path_buf(), what });
-        }
-    };
-    state.apply(&edit).map_err(|InvalidEdit(what)| damaged(what))
+    state.apply(edit).map_err(|InvalidEdit(what)| damaged(what))
 }
 
 fn tail_dropped(image: &LogImage, path: &Path, salvage: bool) -> Result<Option<Dropped>, Error> {

@@ -13,7 +13,8 @@ mod table_file;
 use std::sync::Arc;
 
 pub(crate) use table_cache::TableCache;
-pub(crate) use table_file::{TableFile, TableMeta};
+pub(crate) use table_file::TableFile;
+pub use table_file::TableMeta;
 
 /// Levels of a tree, level 0 included.
 pub(crate) const LEVELS: usize = 7;

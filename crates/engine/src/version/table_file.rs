@@ -12,33 +12,34 @@ use arc_swap::ArcSwapOption;
 
 /// What the manifest records of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TableMeta {
+#[non_exhaustive]
+pub struct TableMeta {
     /// Its file number: the file is `<number>.sst`.
-    pub(crate) number: u64,
+    pub number: u64,
     /// The random id its blocks are bound to.
-    pub(crate) table_id: u64,
+    pub table_id: u64,
     /// Exact length of the file.
-    pub(crate) file_bytes: u64,
+    pub file_bytes: u64,
     /// Smallest user key.
-    pub(crate) smallest: Box<[u8]>,
+    pub smallest: Box<[u8]>,
     /// Largest user key, itself in the table.
-    pub(crate) largest: Box<[u8]>,
+    pub largest: Box<[u8]>,
     /// Lowest sequence number.
-    pub(crate) min_seqno: u64,
+    pub min_seqno: u64,
     /// Highest sequence number.
-    pub(crate) max_seqno: u64,
+    pub max_seqno: u64,
     /// Entries, tombstones and older versions included.
-    pub(crate) entries: u64,
+    pub entries: u64,
     /// Tombstones among them.
-    pub(crate) deletions: u64,
+    pub deletions: u64,
     /// Distinct user keys.
-    pub(crate) keys: u64,
+    pub keys: u64,
     /// Stored bytes of its filter.
-    pub(crate) filter_bytes: u64,
+    pub filter_bytes: u64,
     /// Level it was built for, which a trivial move does not change.
-    pub(crate) built_for: u8,
+    pub built_for: u8,
     /// Number of the sidecar file whose filter replaces the table's own, if there is one.
-    pub(crate) filter_sidecar: Option<u64>,
+    pub filter_sidecar: Option<u64>,
 }
 
 impl TableMeta {

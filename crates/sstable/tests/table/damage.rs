@@ -16,7 +16,7 @@ use trommel_vfs::{Access, Vfs};
 use crate::common::*;
 
 /// Where each block of a sound table lies: read from its bytes by the format page alone.
-fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
+pub(crate) fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let footer = bytes.len() - FOOTER_BYTES;
     let region = |i: usize| word(footer + 8 * i);
@@ -54,7 +54,7 @@ fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
 }
 
 /// Makes all checksums right again.
-fn reseal(bytes: &mut [u8], blocks: &[(usize, usize, BlockKind)]) {
+pub(crate) fn reseal(bytes: &mut [u8], blocks: &[(usize, usize, BlockKind)]) {
     for (start, length, kind) in blocks {
         let content = &bytes[*start..start + length - 4];
         let sum = block_checksum(TABLE_ID, *start as u64, *kind, content);
@@ -66,10 +66,10 @@ fn reseal(bytes: &mut [u8], blocks: &[(usize, usize, BlockKind)]) {
     bytes[footer + 64..footer + 68].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn small_tables(filter: &str) -> Vec<(Vec<Entry>, InMemory)> {
+pub(crate) fn small_tables(filter: &str) -> Vec<(Vec<Entry>, InMemory)> {
     let mut random = Random(7);
     let mut tables = Vec::new();
-    for (compression, leaf) in [(Compression::None, 90), (Compression::Lz4, 1 << 16)] {
+    for (compression, leaf) in [(Compression::None, 64), (Compression::Lz4, 1 << 16)] {
         let mut entries = random_entries(&mut random, 12, 40);
         entries.extend((0..12).map(|i| put(format!("zz{:03}", i * 3), 5 + i, vec![b'v'; 30])));
         let entries = sorted(entries);

@@ -6,6 +6,7 @@ mod common;
 mod damage;
 mod format_page;
 mod golden;
+mod layout;
 mod limits;
 mod reading;
 mod round_trip;

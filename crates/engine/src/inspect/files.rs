@@ -1,0 +1,141 @@
+//! What the files of a directory are.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trommel_vfs::{DirEntry, Vfs};
+
+use super::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::files::LOCK;
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::state::ManifestState;
+
+/// What a file is to a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// `LOCK`, which whoever has the store open holds.
+    Lock,
+    /// `CURRENT`, which names the manifest in force.
+    Current,
+    /// `MANIFEST-n`.
+    Manifest,
+    /// `n.log`.
+    Log,
+    /// `n.sst`.
+    Table,
+    /// `n.flt`.
+    FilterSidecar,
+    /// `CURRENT.tmp`, left by a change of the manifest that was cut short.
+    Temporary,
+    /// Nothing of a store's. It is never read and never removed.
+    Foreign,
+}
+
+/// A file of a directory, or one that should be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it is.
+    pub role: Role,
+    /// Its length in bytes; none if it is missing.
+    pub bytes: Option<u64>,
+    /// Whether the store needs it: the manifest in force refers to it.
+    pub live: bool,
+    /// What is wrong with it as a file, if anything: missing, or of the wrong length. Only the
+    /// manifest is looked into.
+    pub problem: Option<String>,
+}
+
+/// Every file of the store in `dir`, by name, and those that its manifest names in vain.
+///
+/// In a store that is being written a file may come or go meanwhile.
+///
+/// # Errors
+/// As [`Manifest::in_force`] and [`Manifest::info`].
+pub fn live_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
+    let manifest = Manifest::in_force(vfs, dir)?;
+    let (state, number) = (manifest.state()?, manifest.info()?.number);
+    let listing = list(vfs, dir)?;
+    let mut files: Vec<LiveFile> =
+        listing.iter().map(|entry| judge(dir, entry, &state, number)).collect();
+    let mut needed: Vec<Numbered> =
+        state.version.tables().map(|(_, table)| Numbered::Table(table.number)).collect();
+    if state.log_number != 0 {
+        needed.push(Numbered::Log(state.log_number));
+    }
+    for file in files.iter_mut().filter(|file| file.live && file.role == Role::Manifest) {
+        file.problem = manifest.check().err().map(|error| error.to_string());
+    }
+    for file in needed {
+        let path = dir.join(file.name());
+        if !files.iter().any(|there| there.path == path) {
+            let role = role_of_numbered(file);
+            let problem = Some("missing".to_owned());
+            files.push(LiveFile { path, role, bytes: None, live: true, problem });
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// What lies in `dir`.
+pub(super) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
+    vfs.list(dir).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => {
+            let what = "there is no such directory".to_owned();
+            Error::NotAStore { dir: dir.to_path_buf(), what }
+        }
+        io::ErrorKind::NotADirectory => {
+            let what = "it is a file; give the directory that it lies in".to_owned();
+            Error::NotAStore { dir: dir.to_path_buf(), what }
+        }
+        _ => Error::io(dir, "listing", source),
+    })
+}
+
+fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> LiveFile {
+    let path = dir.join(&entry.name);
+    let bytes = entry.is_file.then_some(entry.bytes);
+    let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
+    let mut problem = None;
+    let (role, live) = match numbered {
+        Some(file) => {
+            let table = match file {
+                Numbered::Table(n) => state.version.tables().find(|(_, table)| table.number == n),
+                _ => None,
+            };
+            problem =
+                table.filter(|(_, table)| table.file_bytes != entry.bytes).map(|(_, table)| {
+                    format!("it has {} bytes, and should have {}", entry.bytes, table.file_bytes)
+                });
+            let sidecar = |n| state.version.tables().any(|(_, t)| t.filter_sidecar == Some(n));
+            let live = match file {
+                Numbered::Table(_) => table.is_some(),
+                Numbered::Log(n) => state.log_number != 0 && n >= state.log_number,
+                Numbered::Manifest(n) => n == manifest,
+                Numbered::FilterSidecar(n) => sidecar(n),
+            };
+            (role_of_numbered(file), live)
+        }
+        None => match entry.name.to_str() {
+            Some(LOCK) => (Role::Lock, true),
+            Some(CURRENT) => (Role::Current, true),
+            Some(CURRENT_TMP) => (Role::Temporary, false),
+            _ => (Role::Foreign, false),
+        },
+    };
+    LiveFile { path, role, bytes, live, problem }
+}
+
+fn role_of_numbered(file: Numbered) -> Role {
+    match file {
+        Numbered::Manifest(_) => Role::Manifest,
+        Numbered::Log(_) => Role::Log,
+        Numbered::Table(_) => Role::Table,
+        Numbered::FilterSidecar(_) => Role::FilterSidecar,
+    }
+}

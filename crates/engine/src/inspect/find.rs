@@ -1,0 +1,205 @@
+//! Where in a store a key is, and what each file on the way there says.
+//!
+//! 1. The manifest in force is read.
+//! 2. The logs that it needs, newest first: what the memtables hold, or would after an open.
+//! 3. The tables whose key range covers the key, in the order in which a lookup asks them: level 0
+//!    newest first, then one of each deeper level. Each is asked for all versions, whatever its
+//!    filter says; the filter's word is noted beside what is true.
+//!
+//! A store that is being written may remove a file between two steps. Then everything is read
+//! again, a few times, before the missing file is believed to be damage.
+
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use trommel_base::{EntryKind, SeqNo};
+use trommel_vfs::Vfs;
+
+use super::files::list;
+use super::log::Log;
+use super::manifest::Manifest;
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::files::{log_path, table_path};
+use crate::manifest::names::Numbered;
+use crate::manifest::state::ManifestState;
+use crate::version::TableFile;
+
+/// So often a store is read again whose files went away meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// Where a key is.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Trace {
+    /// The logs that hold the key, and the tables whose key range covers it, in the order in which
+    /// a lookup meets them: newest first.
+    pub sightings: Vec<Sighting>,
+    /// Files that should have been looked into and could not be, wholly.
+    pub problems: Vec<Error>,
+}
+
+/// One file that holds the key, or might have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sighting {
+    /// The file.
+    pub path: PathBuf,
+    /// The level of a table; none for a log.
+    pub level: Option<usize>,
+    /// What the table's filter says of the key.
+    pub filter: Answer,
+    /// Whether a lookup of the newest version comes here: nothing before it holds the key.
+    pub reached: bool,
+    /// The versions it holds, newest first.
+    pub versions: Vec<VersionAt>,
+}
+
+/// What a filter says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// There is none to ask: a log, or a table without one that can be used.
+    NotAsked,
+    /// The key is not in the table: the read is saved.
+    No,
+    /// The key may be in the table: the read is made, and wasted if the key is not there.
+    Maybe,
+}
+
+/// One version of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VersionAt {
+    /// When it was written.
+    pub seqno: SeqNo,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+    /// Length of its value in bytes.
+    pub value_bytes: u64,
+    /// Where in the file the block or record that holds it begins.
+    pub offset: u64,
+}
+
+impl Sighting {
+    /// Whether a lookup of the newest version reads this file for nothing.
+    pub fn is_wasted(&self) -> bool {
+        self.reached && self.versions.is_empty() && self.filter != Answer::No
+    }
+}
+
+impl Trace {
+    /// The newest version of the key, if the store holds any.
+    pub fn newest(&self) -> Option<&VersionAt> {
+        self.sightings.iter().find_map(|sighting| sighting.versions.first())
+    }
+
+    fn add(&mut self, mut sighting: Sighting) {
+        sighting.reached = self.newest().is_none();
+        self.sightings.push(sighting);
+    }
+}
+
+/// Every file of the store in `dir` that holds a version of `key`, or whose key range covers it.
+///
+/// # Errors
+/// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a log or a table stands in
+/// [`Trace::problems`].
+pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
+    let mut trace = find_once(vfs, dir, key)?;
+    for _ in 1..ATTEMPTS {
+        if !trace.problems.iter().any(is_missing) {
+            break;
+        }
+        trace = find_once(vfs, dir, key)?;
+    }
+    Ok(trace)
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
+    let manifest = Manifest::in_force(vfs, dir)?;
+    let state = manifest.state()?;
+    let mut trace = Trace::default();
+    trace.problems.extend(manifest.check().err());
+    for number in logs(vfs, dir, &state)?.into_iter().rev() {
+        match in_log(vfs, &log_path(dir, number), key, &mut trace.problems) {
+            Ok(sighting) if sighting.versions.is_empty() => {}
+            Ok(sighting) => trace.add(sighting),
+            Err(error) => trace.problems.push(error),
+        }
+    }
+    for (level, table) in state.version.tables().filter(|(_, table)| table.may_hold(key)) {
+        match in_table(vfs, dir, level, table, key) {
+            Ok(sighting) => trace.add(sighting),
+            Err(error) => trace.problems.push(error),
+        }
+    }
+    Ok(trace)
+}
+
+/// The logs that hold what no table holds, oldest first.
+fn logs(vfs: &dyn Vfs, dir: &Path, state: &ManifestState) -> Result<Vec<u64>> {
+    let needed = |number: &u64| state.log_number != 0 && *number >= state.log_number;
+    let listing = list(vfs, dir)?;
+    let numbers = listing.iter().filter_map(|entry| match Numbered::parse(&entry.name) {
+        Some(Numbered::Log(number)) => Some(number),
+        _ => None,
+    });
+    let mut logs: Vec<u64> = numbers.filter(needed).collect();
+    logs.sort_unstable();
+    Ok(logs)
+}
+
+fn in_log(vfs: &dyn Vfs, path: &Path, key: &[u8], problems: &mut Vec<Error>) -> Result<Sighting> {
+    let log = Log::open(vfs, path)?;
+    let mut versions = Vec::new();
+    for batch in log.scan() {
+        for operation in batch.operations() {
+            let operation = operation?;
+            if operation.key == key {
+                versions.push(VersionAt {
+                    seqno: operation.seqno,
+                    kind: operation.kind,
+                    value_bytes: operation.value.len() as u64,
+                    offset: batch.offset,
+                });
+            }
+        }
+    }
+    versions.reverse();
+    problems.extend(log.check().err());
+    let path = path.to_path_buf();
+    Ok(Sighting { path, level: None, filter: Answer::NotAsked, reached: false, versions })
+}
+
+fn in_table(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    level: usize,
+    table: &TableFile,
+    key: &[u8],
+) -> Result<Sighting> {
+    let path = table_path(dir, table.number);
+    let opened = Table::open(vfs, &path)?;
+    let filter = match opened.reader()?.filter() {
+        None => Answer::NotAsked,
+        Some(filter) if filter.may_contain(key) => Answer::Maybe,
+        Some(_) => Answer::No,
+    };
+    let mut versions = Vec::new();
+    for entry in opened.scan(Bound::Included(key), Bound::Included(key))? {
+        let entry = entry?;
+        versions.push(VersionAt {
+            seqno: entry.seqno,
+            kind: entry.kind,
+            value_bytes: entry.value.len() as u64,
+            offset: entry.block,
+        });
+    }
+    Ok(Sighting { path, level: Some(level), filter, reached: false, versions })
+}

@@ -1,0 +1,385 @@
+//! One log: batches of operations, and how it ends. A manifest is framed the same way, so
+//! [`Ending`] and [`LogSpan`] serve both.
+
+use std::path::{Path, PathBuf};
+
+use trommel_base::{Corruption, EntryKind, SeqNo};
+use trommel_vfs::{ReadFile, Vfs};
+
+use super::files::Role;
+use crate::batch;
+use crate::error::Result;
+use crate::log::format::{
+    END_PAYLOAD_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, RECORD_OVERHEAD_BYTES,
+};
+use crate::log::reader::{LogImage, Record, Summary, Verdict};
+use crate::log::{DropReason, FileHeader, FileKind, read_all};
+
+/// A log, read and verified.
+#[derive(Debug)]
+pub struct Log {
+    framed: Framed,
+}
+
+/// What a log says of itself.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LogInfo {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub file_bytes: u64,
+    /// Version of the format.
+    pub format_version: u32,
+    /// The number in its header.
+    pub number: u64,
+    /// Random; every checksum in the file is bound to it.
+    pub salt: u64,
+    /// The random id of the store it belongs to.
+    pub store_id: u64,
+    /// The log written before this one; 0 for none.
+    pub previous: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Operations that set a key.
+    pub puts: u64,
+    /// Operations that delete a key.
+    pub deletes: u64,
+    /// The first and the last sequence number; none without operations.
+    pub seqnos: Option<(SeqNo, SeqNo)>,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+/// How a log or manifest ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// With an end marker: it was finished in order.
+    Marked {
+        /// The number of the log behind it, 0 for none.
+        next: u64,
+    },
+    /// At the end of a record: it is being written, or its writer was killed.
+    Open,
+    /// Inside a record that was not synced, as a power cut (or a write in progress) leaves it.
+    Torn {
+        /// Where the last good record ends.
+        offset: u64,
+        /// Bytes behind it, which an open of the store leaves out.
+        bytes: u64,
+        /// Record headers among them that can still be read.
+        records: u64,
+        /// What shows that it was torn.
+        what: String,
+    },
+    /// In bytes that no power cut explains.
+    Damaged(Corruption),
+}
+
+/// What [`Log::check`] read and found in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogCheck {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// How it ends: torn is no damage, for a crash explains it.
+    pub ending: Ending,
+}
+
+/// A batch: what was written together.
+#[derive(Debug, Clone, Copy)]
+pub struct LogBatch<'a> {
+    /// Where its record begins in the file.
+    pub offset: u64,
+    /// Length of the record in bytes.
+    pub bytes: u64,
+    /// Sequence number of its first operation; the others count on.
+    pub first_seqno: SeqNo,
+    path: &'a Path,
+    payload: &'a [u8],
+}
+
+/// One operation of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOperation<'a> {
+    /// Its sequence number.
+    pub seqno: SeqNo,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value; empty for a delete.
+    pub value: &'a [u8],
+}
+
+/// One stretch of a log or manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSpan {
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// What it is.
+    pub kind: LogSpanKind,
+    /// The first sequence number of a batch, the ordinal of an edit; else none.
+    pub seqno: Option<u64>,
+}
+
+/// What a stretch of a log or manifest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogSpanKind {
+    /// The file header.
+    Header,
+    /// A record: a batch, or an edit.
+    Record,
+    /// The end marker.
+    EndMarker,
+    /// What is left of an append that was not synced.
+    Torn,
+    /// Bytes behind damage: what they were is not known.
+    Damaged,
+}
+
+impl Log {
+    /// Reads the log at `path`, the whole of it, into memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::WrongFile`] for something else, [`crate::Error::Unsupported`] for a newer format,
+    /// [`crate::Error::Io`]. Damage is not an error here: see [`LogInfo::ending`].
+    pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
+        let file = super::open(vfs, path, Role::Log)?;
+        Ok(Self { framed: Framed::read(&*file, path, FileKind::Log)? })
+    }
+
+    /// What the log says of itself.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] if its header, or a batch behind a right checksum, makes no sense.
+    pub fn info(&self) -> Result<LogInfo> {
+        let header = self.framed.header()?;
+        let mut info = LogInfo {
+            path: self.framed.path.clone(),
+            file_bytes: self.framed.summary().file_bytes,
+            format_version: FORMAT_VERSION,
+            number: header.number,
+            salt: header.salt,
+            store_id: header.store_id,
+            previous: header.previous,
+            batches: 0,
+            puts: 0,
+            deletes: 0,
+            seqnos: None,
+            ending: self.framed.ending(),
+        };
+        for batch in self.scan() {
+            info.batches += 1;
+            for operation in batch.operations() {
+                let operation = operation?;
+                match operation.kind {
+                    EntryKind::Put => info.puts += 1,
+                    EntryKind::Delete => info.deletes += 1,
+                }
+                let first = info.seqnos.map_or(operation.seqno, |(first, _)| first);
+                info.seqnos = Some((first, operation.seqno));
+            }
+        }
+        Ok(info)
+    }
+
+    /// Checks every byte: checksums, the chain of records, sequence numbers, every operation, and
+    /// that the file has the name it was created with, if it is named as a log is.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corruption`] for the first thing that is wrong. A torn end is none.
+    pub fn check(&self) -> Result<LogCheck> {
+        self.framed.check()?;
+        let (mut operations, mut expected) = (0, 0);
+        for batch in self.scan() {
+            if batch.first_seqno < expected {
+                let what = "a batch has sequence numbers of the one before it";
+                return Err(Corruption::new(&self.framed.path, batch.offset, what).into());
+            }
+            for operation in batch.operations() {
+                expected = operation?.seqno + 1;
+                operations += 1;
+            }
+        }
+        let summary = self.framed.summary();
+        Ok(LogCheck {
+            bytes: summary.file_bytes,
+            batches: summary.records,
+            operations,
+            ending: self.framed.ending(),
+        })
+    }
+
+    /// The good batches, oldest first.
+    pub fn scan(&self) -> impl Iterator<Item = LogBatch<'_>> {
+        self.framed.image.records().map(|record| LogBatch {
+            offset: record.offset,
+            bytes: record_bytes(&record),
+            first_seqno: record.first_seqno,
+            path: &self.framed.path,
+            payload: record.payload,
+        })
+    }
+
+    /// Every stretch of the file, in order and without gaps.
+    pub fn layout(&self) -> Vec<LogSpan> {
+        self.framed.layout()
+    }
+
+    /// How it ends.
+    pub fn ending(&self) -> Ending {
+        self.framed.ending()
+    }
+}
+
+impl<'a> LogBatch<'a> {
+    /// The operations in the order in which they were written; ends behind the first error.
+    pub fn operations(&self) -> Operations<'a> {
+        Operations {
+            decoded: batch::Operations::decode(self.payload),
+            path: self.path,
+            offset: self.offset,
+            next: self.first_seqno,
+            done: false,
+        }
+    }
+}
+
+/// The operations of a batch.
+#[derive(Debug, Clone)]
+pub struct Operations<'a> {
+    decoded: Option<batch::Operations<'a>>,
+    path: &'a Path,
+    offset: u64,
+    next: SeqNo,
+    done: bool,
+}
+
+impl<'a> Iterator for Operations<'a> {
+    type Item = Result<LogOperation<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let seqno = self.next;
+        let operation = match &mut self.decoded {
+            Some(decoded) => decoded.next()?,
+            None => None,
+        };
+        let next = seqno.checked_add(1);
+        let (Some(operation), Some(next)) = (operation, next) else {
+            self.done = true;
+            let what = "the record's checksum is right, and it is no batch";
+            return Some(Err(Corruption::new(self.path, self.offset, what).into()));
+        };
+        self.next = next;
+        let batch::Operation { kind, key, value } = operation;
+        Some(Ok(LogOperation { seqno, kind, key, value }))
+    }
+}
+
+/// A log or manifest in memory.
+#[derive(Debug)]
+pub(super) struct Framed {
+    pub(super) path: PathBuf,
+    pub(super) image: LogImage,
+}
+
+impl Framed {
+    /// Reads and verifies `file`, under the number that its own header states.
+    pub(super) fn read(file: &dyn ReadFile, path: &Path, kind: FileKind) -> Result<Self> {
+        let bytes = read_all(file, path)?;
+        let number = FileHeader::number_in(&bytes).or(super::number_of(path)).unwrap_or(0);
+        let image = LogImage::decode(bytes, path, kind, number)?;
+        Ok(Self { path: path.to_path_buf(), image })
+    }
+
+    pub(super) fn summary(&self) -> &Summary {
+        self.image.summary()
+    }
+
+    /// The file header.
+    pub(super) fn header(&self) -> Result<FileHeader> {
+        self.summary().header.ok_or_else(|| match &self.summary().verdict {
+            Verdict::Damaged(damage) => damage.clone().into(),
+            _ => {
+                let what = "the file header is cut short, so nothing was ever written behind it";
+                Corruption::new(&self.path, 0, what).into()
+            }
+        })
+    }
+
+    /// What makes the file unfit, if anything.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Verdict::Damaged(damage) = &self.summary().verdict {
+            return Err(damage.clone().into());
+        }
+        let header = self.summary().header;
+        match (header, super::number_of(&self.path)) {
+            (Some(header), Some(named)) if header.number != named => {
+                let what =
+                    format!("it is named as file {named}, and was written as {}", header.number);
+                Err(Corruption::new(&self.path, 0, what).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ending(&self) -> Ending {
+        let summary = self.summary();
+        match &summary.verdict {
+            Verdict::Ended { next } => Ending::Marked { next: *next },
+            Verdict::Clean => Ending::Open,
+            Verdict::Torn(reason) => Ending::Torn {
+                offset: summary.end,
+                bytes: summary.file_bytes - summary.end,
+                records: summary.records_behind,
+                what: DropReason::Torn(*reason).to_string(),
+            },
+            Verdict::Damaged(damage) => Ending::Damaged(damage.clone()),
+        }
+    }
+
+    pub(super) fn layout(&self) -> Vec<LogSpan> {
+        let summary = self.summary();
+        let mut spans = Vec::new();
+        if summary.header.is_some() {
+            let bytes = FILE_HEADER_BYTES as u64;
+            spans.push(LogSpan { offset: 0, bytes, kind: LogSpanKind::Header, seqno: None });
+        }
+        spans.extend(self.image.records().map(|record| LogSpan {
+            offset: record.offset,
+            bytes: record_bytes(&record),
+            kind: LogSpanKind::Record,
+            seqno: Some(record.first_seqno),
+        }));
+        let (offset, bytes, kind) = match &summary.verdict {
+            Verdict::Ended { .. } => {
+                let bytes = (RECORD_OVERHEAD_BYTES + END_PAYLOAD_BYTES) as u64;
+                (summary.end - bytes, bytes, LogSpanKind::EndMarker)
+            }
+            Verdict::Clean => return spans,
+            Verdict::Torn(_) => (summary.end, summary.file_bytes - summary.end, LogSpanKind::Torn),
+            Verdict::Damaged(_) => {
+                (summary.end, summary.file_bytes - summary.end, LogSpanKind::Damaged)
+            }
+        };
+        spans.push(LogSpan { offset, bytes, kind, seqno: None });
+        spans
+    }
+}
+
+/// Length of the whole record.
+pub(super) fn record_bytes(record: &Record<'_>) -> u64 {
+    (record.payload.len() + RECORD_OVERHEAD_BYTES) as u64
+}

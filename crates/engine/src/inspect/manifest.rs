@@ -1,0 +1,233 @@
+//! One manifest: the edits that made the store what it is.
+
+use std::path::{Path, PathBuf};
+
+use trommel_base::Corruption;
+use trommel_vfs::Vfs;
+
+use super::files::Role;
+use super::log::{Ending, Framed, LogSpan, record_bytes};
+use crate::error::{Error, Result};
+use crate::log::FileKind;
+use crate::log::format::FORMAT_VERSION;
+use crate::manifest::current::{self, Current};
+use crate::manifest::names;
+use crate::manifest::reader::{apply, decode_edit};
+use crate::manifest::state::ManifestState;
+use crate::version::TableMeta;
+
+/// A manifest, read and verified.
+#[derive(Debug)]
+pub struct Manifest {
+    framed: Framed,
+}
+
+/// What a manifest says.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ManifestInfo {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub file_bytes: u64,
+    /// Version of the format.
+    pub format_version: u32,
+    /// The number in its header.
+    pub number: u64,
+    /// Random; every checksum in the file is bound to it.
+    pub salt: u64,
+    /// The random id of the store.
+    pub store_id: u64,
+    /// Edits, the first one (which makes the state out of nothing) included.
+    pub edits: u64,
+    /// No file has this number or a higher one.
+    pub next_file_number: u64,
+    /// Highest sequence number in the tables.
+    pub last_seqno: u64,
+    /// The oldest log still needed, 0 for none.
+    pub log_number: u64,
+    /// The tables with their levels: level 0 first and newest first, deeper ones by key.
+    pub tables: Vec<(usize, TableMeta)>,
+    /// How it ends; with an end marker if the store was closed.
+    pub ending: Ending,
+}
+
+/// What [`Manifest::check`] read and found in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ManifestCheck {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Edits.
+    pub edits: u64,
+    /// Tables that the store consists of behind the last one.
+    pub tables: u64,
+    /// How it ends: torn is no damage, for a crash explains it.
+    pub ending: Ending,
+}
+
+/// One change to the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Edit {
+    /// Where its record begins in the file.
+    pub offset: u64,
+    /// Length of the record in bytes.
+    pub bytes: u64,
+    /// 1 for the first edit, and so on.
+    pub ordinal: u64,
+    /// Tables added, with their levels. A table moved to another level is removed and added.
+    pub added: Vec<(u8, TableMeta)>,
+    /// Numbers of the tables removed, with their levels.
+    pub removed: Vec<(u8, u64)>,
+    /// No file has this number or a higher one, if the edit says so.
+    pub next_file_number: Option<u64>,
+    /// Highest sequence number in the tables, if the edit says so.
+    pub last_seqno: Option<u64>,
+    /// The oldest log still needed, 0 for none, if the edit says so.
+    pub log_number: Option<u64>,
+}
+
+/// The store behind one edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Moment {
+    /// The edit that made it.
+    pub edit: Edit,
+    /// Tables of each level.
+    pub tables: Vec<u64>,
+    /// Bytes of all tables.
+    pub table_bytes: u64,
+    /// Highest sequence number in the tables.
+    pub last_seqno: u64,
+    /// The oldest log still needed, 0 for none.
+    pub log_number: u64,
+}
+
+impl Manifest {
+    /// Reads the manifest at `path`, the whole of it, into memory.
+    ///
+    /// # Errors
+    /// [`Error::WrongFile`] for something else, [`Error::Unsupported`] for a newer format,
+    /// [`Error::Io`]. Damage is not an error here: see [`Manifest::check`].
+    pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
+        let file = super::open(vfs, path, Role::Manifest)?;
+        Ok(Self { framed: Framed::read(&*file, path, FileKind::Manifest)? })
+    }
+
+    /// The manifest in force in `dir`: the one that `CURRENT` names.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] if there is none; [`Error::Corruption`] if `CURRENT` is damaged or
+    /// missing beside tables; as [`Manifest::open`].
+    pub fn in_force(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
+        let listing = super::files::list(vfs, dir)?;
+        match current::find(vfs, dir, &listing)? {
+            Current::Manifest(number) => Self::open(vfs, &dir.join(names::manifest(number))),
+            Current::Never => {
+                let what = "there is no CURRENT in it".to_owned();
+                Err(Error::NotAStore { dir: dir.to_path_buf(), what })
+            }
+        }
+    }
+
+    /// What the manifest says, behind its last good edit.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if its header, or an edit behind a right checksum, makes no sense;
+    /// [`Error::Unsupported`] for an edit of a newer version.
+    pub fn info(&self) -> Result<ManifestInfo> {
+        let header = self.framed.header()?;
+        let state = self.state()?;
+        let tables = state.version.tables();
+        Ok(ManifestInfo {
+            path: self.framed.path.clone(),
+            file_bytes: self.framed.summary().file_bytes,
+            format_version: FORMAT_VERSION,
+            number: header.number,
+            salt: header.salt,
+            store_id: header.store_id,
+            edits: self.framed.summary().records,
+            next_file_number: state.next_file_number,
+            last_seqno: state.last_seqno,
+            log_number: state.log_number,
+            tables: tables.map(|(level, table)| (level, table.meta().clone())).collect(),
+            ending: self.framed.ending(),
+        })
+    }
+
+    /// Checks every byte and every edit, and that the file has the name it was created with, if it
+    /// is named as a manifest is.
+    ///
+    /// # Errors
+    /// The first thing that is wrong. A torn end is none, but a manifest without its first edit is:
+    /// that was synced before anything named the file.
+    pub fn check(&self) -> Result<ManifestCheck> {
+        self.framed.check()?;
+        let state = self.state()?;
+        let summary = self.framed.summary();
+        if summary.records == 0 {
+            let what = "the first record, which was synced before anything named the file, is gone";
+            return Err(Corruption::new(&self.framed.path, summary.end, what).into());
+        }
+        Ok(ManifestCheck {
+            bytes: summary.file_bytes,
+            edits: summary.records,
+            tables: state.version.tables().count() as u64,
+            ending: self.framed.ending(),
+        })
+    }
+
+    /// The good edits, oldest first; ends behind the first that makes no sense.
+    pub fn scan(&self) -> impl Iterator<Item = Result<Edit>> {
+        self.history().map(|moment| moment.map(|moment| moment.edit))
+    }
+
+    /// The store behind each good edit, oldest first; ends behind the first that makes no sense.
+    pub fn history(&self) -> impl Iterator<Item = Result<Moment>> {
+        let mut state = Some(ManifestState::default());
+        self.framed.image.records().enumerate().map_while(move |(index, record)| {
+            let before = state.take()?;
+            let step = decode_edit(record, &self.framed.path).and_then(|edit| {
+                let after = apply(&before, index as u64 + 1, record, &edit, &self.framed.path)?;
+                Ok((edit, after))
+            });
+            Some(step.map(|(edit, after)| {
+                let edit = Edit {
+                    offset: record.offset,
+                    bytes: record_bytes(&record),
+                    ordinal: record.first_seqno,
+                    added: edit.added,
+                    removed: edit.removed,
+                    next_file_number: edit.next_file_number,
+                    last_seqno: edit.last_seqno,
+                    log_number: edit.log_number,
+                };
+                let moment = Moment {
+                    edit,
+                    tables: after.version.levels.iter().map(|run| run.len() as u64).collect(),
+                    table_bytes: after.version.tables().map(|(_, table)| table.file_bytes).sum(),
+                    last_seqno: after.last_seqno,
+                    log_number: after.log_number,
+                };
+                state = Some(after);
+                moment
+            }))
+        })
+    }
+
+    /// Every stretch of the file, in order and without gaps.
+    pub fn layout(&self) -> Vec<LogSpan> {
+        self.framed.layout()
+    }
+
+    /// The state behind the last good edit.
+    pub(super) fn state(&self) -> Result<ManifestState> {
+        let mut state = ManifestState::default();
+        for (index, record) in self.framed.image.records().enumerate() {
+            let edit = decode_edit(record, &self.framed.path)?;
+            state = apply(&state, index as u64 + 1, record, &edit, &self.framed.path)?;
+        }
+        Ok(state)
+    }
+}

@@ -1,0 +1,273 @@
+//! What the inspectors say of stores whose contents are known.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel_base::EntryKind;
+use trommel_filter::FilterKind;
+use trommel_sstable::FilterState;
+use trommel_vfs::{MemoryVfs, Vfs};
+
+use super::{
+    Answer, BlockSums, Ending, EntryKind as Kind, LiveFile, Log, LogSpanKind, Manifest, Role,
+    Table, find, live_files, properties,
+};
+use crate::error::Error;
+use crate::{Db, Options, WriteBatch};
+
+pub(super) const DIR: &str = "/db";
+
+fn options(vfs: &MemoryVfs, filters: &str) -> Options {
+    Options::default()
+        .vfs(Arc::new(vfs.clone()))
+        .filters(filters.parse().unwrap())
+        .cache_bytes(1 << 20)
+        .block_bytes(256)
+        .background_threads(1)
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key {i:04}").into_bytes()
+}
+
+/// A store with one table in a deeper level (keys 0 to 99 without the third ones), one in level 0
+/// (key 30 again, 31 deleted, 200), and in its log key 30 once more and 31 set again.
+pub(super) fn store(vfs: &MemoryVfs, filters: &str) -> Db {
+    let db = Db::open(DIR, options(vfs, filters)).unwrap();
+    for i in (0..100).filter(|i| i % 3 != 0 || *i == 30) {
+        db.put(key(i), format!("value {i}")).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_all().unwrap();
+    db.pause_compaction().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(key(30), b"second").delete(key(31)).put(key(200), b"far");
+    db.write(batch).unwrap();
+    db.flush().unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(key(30), b"third one").put(key(31), b"");
+    db.write(batch).unwrap();
+    db
+}
+
+pub(super) fn files(vfs: &dyn Vfs, role: Role) -> Vec<PathBuf> {
+    let all = live_files(vfs, Path::new(DIR)).unwrap();
+    all.into_iter().filter(|file| file.role == role && file.live).map(|file| file.path).collect()
+}
+
+#[test]
+fn a_table_says_what_it_holds() {
+    let vfs = MemoryVfs::new();
+    let db = store(&vfs, "paired:12");
+    let store = properties(&vfs, Path::new(DIR)).unwrap();
+    assert_eq!(store.tables.len(), 2);
+    for table in &store.tables {
+        let (info, meta) = (table.info.as_ref().unwrap(), &table.meta);
+        let expected = match table.level {
+            0 => (3, 1, 3, key(30), key(200)),
+            _ => (67, 0, 67, key(1), key(98)),
+        };
+        let said = info.properties.clone();
+        assert_eq!(
+            (said.entries, said.deletions, said.keys, said.smallest, said.largest),
+            expected
+        );
+        assert_eq!((info.footer.table_id, info.file_bytes), (meta.table_id, meta.file_bytes));
+        assert_eq!((info.filter.kind, info.filter.keys), (FilterKind::Paired, meta.keys));
+        assert_eq!(info.filter.state, FilterState::Loaded);
+        let opened = Table::open(&vfs, &info.path).unwrap();
+        let check = opened.check().unwrap();
+        assert_eq!((check.entries, check.keys), (meta.entries, meta.keys));
+        let sums = BlockSums::of(&opened.layout().unwrap());
+        assert_eq!((sums.blocks, sums.damaged), (info.properties.blocks, 0));
+        assert_eq!(sums.stored_bytes, info.footer.data_bytes);
+        let entries = opened.scan(Bound::Unbounded, Bound::Unbounded).unwrap();
+        let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
+        assert_eq!(entries.len() as u64, meta.entries);
+        let values: usize = entries.iter().map(|entry| entry.value.len()).sum();
+        assert_eq!(sums.value_bytes, values as u64);
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_scan_of_a_table_keeps_to_its_bounds() {
+    let vfs = MemoryVfs::new();
+    let db = store(&vfs, "none");
+    let deepest = properties(&vfs, Path::new(DIR)).unwrap().tables.pop().unwrap();
+    let table = Table::open(&vfs, &deepest.info.unwrap().path).unwrap();
+    let scan = |from: Bound<u32>, to: Bound<u32>| {
+        let (from, to) = (from.map(key), to.map(key));
+        let from = from.as_ref().map(|key| &**key);
+        let entries = table.scan(from, to.as_ref().map(|key| &**key)).unwrap();
+        entries.map(|entry| entry.unwrap().key.to_vec()).collect::<Vec<_>>()
+    };
+    let keys = |numbers: &[u32]| numbers.iter().map(|i| key(*i)).collect::<Vec<_>>();
+    assert_eq!(scan(Bound::Included(4), Bound::Included(8)), keys(&[4, 5, 7, 8]));
+    assert_eq!(scan(Bound::Excluded(4), Bound::Excluded(8)), keys(&[5, 7]));
+    assert_eq!(scan(Bound::Included(9), Bound::Excluded(11)), keys(&[10]));
+    assert_eq!(scan(Bound::Included(97), Bound::Unbounded), keys(&[97, 98]));
+    assert_eq!(scan(Bound::Unbounded, Bound::Excluded(2)), keys(&[1]));
+    assert_eq!(scan(Bound::Included(8), Bound::Included(4)), keys(&[]));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_log_says_what_it_holds_and_how_it_ends() {
+    let vfs = MemoryVfs::new();
+    let db = store(&vfs, "none");
+    let path = files(&vfs, Role::Log).pop().unwrap();
+    let log = Log::open(&vfs, &path).unwrap();
+    let info = log.info().unwrap();
+    assert_eq!((info.batches, info.puts, info.deletes), (1, 2, 0));
+    assert_eq!(info.seqnos, Some((71, 72)));
+    assert_eq!((info.ending, info.store_id), (Ending::Open, db.id()));
+    assert_eq!(log.check().unwrap().operations, 2);
+    let batch = log.scan().next().unwrap();
+    let operations: Vec<_> = batch.operations().map(|operation| operation.unwrap()).collect();
+    assert_eq!((operations[0].seqno, operations[0].key), (71, &*key(30)));
+    assert_eq!((operations[1].kind, operations[1].value), (EntryKind::Put, &b""[..]));
+    db.close().unwrap();
+    let log = Log::open(&vfs, &path).unwrap();
+    assert_eq!(log.ending(), Ending::Marked { next: 0 });
+    let spans = log.layout();
+    let kinds: Vec<_> = spans.iter().map(|span| span.kind).collect();
+    assert_eq!(kinds, [LogSpanKind::Header, LogSpanKind::Record, LogSpanKind::EndMarker]);
+    let mut end = 0;
+    for span in &spans {
+        assert_eq!(span.offset, end);
+        end += span.bytes;
+    }
+    assert_eq!(end, log.info().unwrap().file_bytes);
+}
+
+#[test]
+fn a_manifest_tells_the_store_s_history() {
+    let vfs = MemoryVfs::new();
+    let db = store(&vfs, "none");
+    let manifest = Manifest::in_force(&vfs, Path::new(DIR)).unwrap();
+    let info = manifest.info().unwrap();
+    let levels: Vec<_> = info.tables.iter().map(|(level, _)| *level > 0).collect();
+    assert_eq!((levels, info.last_seqno), (vec![false, true], 70));
+    let moments: Vec<_> = manifest.history().map(|moment| moment.unwrap()).collect();
+    assert_eq!(moments.len() as u64, info.edits);
+    let counts: Vec<u64> = moments.iter().map(|moment| moment.tables.iter().sum()).collect();
+    assert_eq!((counts[0], counts.last()), (0, Some(&2)));
+    let check = manifest.check().unwrap();
+    assert_eq!((check.edits, check.tables), (info.edits, 2));
+    let (mut added, mut removed) = (0, 0);
+    for edit in manifest.scan() {
+        let edit = edit.unwrap();
+        (added, removed) = (added + edit.added.len(), removed + edit.removed.len());
+    }
+    assert_eq!(added - removed, 2);
+    assert_eq!(manifest.layout().len() as u64, info.edits + 1);
+    assert_eq!(info.ending, Ending::Open);
+    db.close().unwrap();
+    let manifest = Manifest::in_force(&vfs, Path::new(DIR)).unwrap();
+    assert_eq!(manifest.info().unwrap().ending, Ending::Marked { next: 0 });
+}
+
+#[test]
+fn a_key_is_found_in_every_file_that_holds_a_version() {
+    let vfs = MemoryVfs::new();
+    let db = store(&vfs, "blocked:12");
+    let trace = find(&vfs, Path::new(DIR), &key(30)).unwrap();
+    assert!(trace.problems.is_empty());
+    let seen: Vec<_> = trace
+        .sightings
+        .iter()
+        .map(|s| (s.level.map(|level| level > 0), s.filter, s.reached, s.versions[0].value_bytes))
+        .collect();
+    let expected = [
+        (None, Answer::NotAsked, true, 9),
+        (Some(false), Answer::Maybe, false, 6),
+        (Some(true), Answer::Maybe, false, 8),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(trace.newest().unwrap().seqno, 71);
+    let trace = find(&vfs, Path::new(DIR), &key(31)).unwrap();
+    let kinds: Vec<_> = trace.sightings.iter().map(|s| s.versions[0].kind).collect();
+    assert_eq!(kinds, [Kind::Put, Kind::Delete, Kind::Put]);
+    assert!(find(&vfs, Path::new(DIR), b"a").unwrap().sightings.is_empty(), "out of every range");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_missing_key_shows_which_reads_its_filters_save() {
+    for (filters, filter) in [("blocked:30", Answer::No), ("none", Answer::NotAsked)] {
+        let vfs = MemoryVfs::new();
+        let db = store(&vfs, filters);
+        let trace = find(&vfs, Path::new(DIR), &key(33)).unwrap();
+        assert_eq!(trace.sightings.len(), 2, "both tables' ranges cover it");
+        for sighting in &trace.sightings {
+            assert_eq!((sighting.filter, sighting.reached), (filter, true));
+            assert!(sighting.versions.is_empty());
+            assert_eq!(sighting.is_wasted(), filter != Answer::No);
+        }
+        assert_eq!(trace.newest(), None);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn files_are_told_apart_and_missed() {
+    let vfs = MemoryVfs::new();
+    store(&vfs, "none").close().unwrap();
+    let tables = files(&vfs, Role::Table);
+    for (name, bytes) in [("notes.txt", &b"x"[..]), ("000900.sst", b"unheard of"), ("7.sst", b"")] {
+        vfs.create(&Path::new(DIR).join(name)).unwrap().append(bytes).unwrap();
+    }
+    let cut = vfs.read(&tables[1], 1 << 20).unwrap();
+    vfs.remove(&tables[0]).unwrap();
+    vfs.remove(&tables[1]).unwrap();
+    vfs.create(&tables[1]).unwrap().append(&cut[1..]).unwrap();
+    let listed = live_files(&vfs, Path::new(DIR)).unwrap();
+    let of = |path: &Path| listed.iter().find(|file| file.path == path).unwrap();
+    let named = |name: &str| of(&Path::new(DIR).join(name));
+    let judged = |file: &LiveFile| (file.role, file.live, file.problem.is_some());
+    assert_eq!(judged(named("notes.txt")), (Role::Foreign, false, false));
+    assert_eq!(judged(named("7.sst")), (Role::Foreign, false, false));
+    assert_eq!(judged(named("000900.sst")), (Role::Table, false, false));
+    assert_eq!(judged(named("CURRENT")), (Role::Current, true, false));
+    assert_eq!(judged(of(&tables[0])), (Role::Table, true, true));
+    assert_eq!(of(&tables[0]).bytes, None);
+    assert_eq!(judged(of(&tables[1])), (Role::Table, true, true));
+    let trace = find(&vfs, Path::new(DIR), &key(40)).unwrap();
+    assert_eq!(trace.problems.len(), 2, "{trace:?}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused_by_what_it_is() {
+    let vfs = MemoryVfs::new();
+    store(&vfs, "none").close().unwrap();
+    let dir = Path::new(DIR);
+    let sound = vfs.read(&files(&vfs, Role::Log)[0], 1 << 20).unwrap();
+    for (name, bytes) in [("empty", &b""[..]), ("text", b"a long text"), ("copy", &sound)] {
+        vfs.create(&dir.join(name)).unwrap().append(bytes).unwrap();
+    }
+    let refused = |name: &str, part: &str| match Table::open(&vfs, &dir.join(name)).unwrap_err() {
+        error @ Error::WrongFile { .. } => assert!(error.to_string().contains(part), "{error}"),
+        other => panic!("{name}: {other}"),
+    };
+    refused("", "is a directory, and not a table");
+    refused("empty", "is empty");
+    refused("text", "is something else");
+    refused("copy", "is a log, and not a table");
+    assert!(Log::open(&vfs, &dir.join("copy")).unwrap().check().is_ok());
+    assert!(matches!(Log::open(&vfs, &dir.join("text")), Err(Error::WrongFile { .. })));
+    assert!(matches!(Table::open(&vfs, &dir.join("none")), Err(Error::Io { .. })));
+    // What is named as a table is a damaged one, whatever is left of it.
+    let named = dir.join("000901.sst");
+    vfs.create(&named).unwrap().append(b"").unwrap();
+    assert!(matches!(Table::open(&vfs, &named).unwrap().check(), Err(Error::Corruption(_))));
+    let other = dir.join("000902.log");
+    vfs.create(&other).unwrap().append(&sound).unwrap();
+    let error = Log::open(&vfs, &other).unwrap().check().unwrap_err();
+    assert!(error.to_string().contains("named as file 902"), "{error}");
+    for missing in ["/nowhere", "/db/copy"] {
+        let error = Manifest::in_force(&vfs, Path::new(missing)).unwrap_err();
+        assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+    }
+}

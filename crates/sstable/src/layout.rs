@@ -1,0 +1,271 @@
+//! What lies where in a table's file, block by block: for tools that look at a file, damaged ones
+//! included.
+//!
+//! 1. The footer says where the regions lie; without a good footer nothing is known.
+//! 2. The top index is read; its leaves, where there are any; then each data block they list.
+//! 3. A block that cannot be used is listed with the reason and the walk goes on. Where an index
+//!    block is unusable, what it lists is one stretch of data whose inner bounds are not known.
+//!
+//! The file is read front to back, one block at a time, past every cache. Blocks are checked on
+//! their own only; [`Table::verify`](crate::Table::verify) checks how they fit together.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_base::Corruption;
+use trommel_filter::Filter;
+use trommel_vfs::ReadFile;
+
+use crate::block::Block;
+use crate::compression::{self, zeroed};
+use crate::format::{BlockKind, FOOTER_BYTES, FRAME_BYTES, Fault, Footer, Handle};
+use crate::index::{Index, IndexTree};
+use crate::source::Source;
+use crate::table::read_footer;
+use crate::{BlockCache, Error, Properties};
+
+/// One stretch of a table's file: a block with its frame, or the footer.
+#[derive(Debug, Clone)]
+pub struct BlockInfo {
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length in bytes, frame included.
+    pub bytes: u64,
+    /// What it holds.
+    pub kind: BlockKind,
+    /// What was found in it, or why it cannot be used.
+    pub content: Result<BlockContent, Error>,
+}
+
+/// What a good block holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BlockContent {
+    /// How it is compressed; `none` if it is not.
+    pub compression: &'static str,
+    /// Bytes of its payload, decompressed.
+    pub raw_bytes: u64,
+    /// Entries of a data block, separators of an index block, keys of a filter; else 0.
+    pub items: u64,
+    /// First key of a data block, first separator of an index block; else empty.
+    pub first_key: Vec<u8>,
+    /// Last key of a data block, last separator of an index block; else empty.
+    pub last_key: Vec<u8>,
+    /// Bytes of the keys of a data block as they are stored: without what they share.
+    pub key_bytes: u64,
+    /// Bytes of the values of a data block.
+    pub value_bytes: u64,
+}
+
+/// All blocks of the table in `file`, in file order, without gaps. `path` names it in errors.
+///
+/// # Errors
+/// [`Error::Corruption`] and [`Error::Unsupported`] where the footer cannot be used;
+/// [`Error::Io`]. What is wrong with a block stands in its [`BlockInfo::content`].
+pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, Error> {
+    let footer = read_footer(&**file, path)?;
+    let source = Source {
+        file: Arc::clone(file),
+        path: path.to_path_buf(),
+        table_id: footer.table_id,
+        data_bytes: footer.data_bytes,
+        cache: BlockCache::new(0),
+        number: 0,
+        mapped: false,
+    };
+    let mut walk = Walk { source, footer, data: Vec::new(), leaves: Vec::new(), reached: 0 };
+    let index = walk.index()?;
+    match &index {
+        Ok((tree, _)) => walk.leaves(tree)?,
+        Err(_) if footer.leaves_bytes > 0 => {
+            let (offset, bytes) = (footer.leaves_offset(), footer.leaves_bytes);
+            let content = Err(walk.unlisted(offset));
+            walk.leaves.push(BlockInfo { offset, bytes, kind: BlockKind::IndexLeaf, content });
+        }
+        Err(_) => {}
+    }
+    walk.skip_to(footer.data_bytes);
+    let filter = walk.filter()?;
+    let properties = walk.properties()?;
+    let Walk { mut data, leaves, .. } = walk;
+    data.extend(filter);
+    data.extend(leaves);
+    let (offset, bytes) = (footer.index_offset(), footer.index_bytes);
+    let content = index.map(|(_, content)| content);
+    data.push(BlockInfo { offset, bytes, kind: BlockKind::IndexTop, content });
+    data.push(properties);
+    data.push(BlockInfo {
+        offset: file.bytes() - FOOTER_BYTES as u64,
+        bytes: FOOTER_BYTES as u64,
+        kind: BlockKind::Footer,
+        content: Ok(plain(FOOTER_BYTES as u64)),
+    });
+    Ok(data)
+}
+
+/// The content of an uncompressed block of which only the length is told.
+fn plain(raw_bytes: u64) -> BlockContent {
+    BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
+}
+
+/// Splits off what the file system says, which ends the walk, from what the bytes say.
+fn of_bytes<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Error> {
+    match result {
+        Err(error @ Error::Io { .. }) => Err(error),
+        other => Ok(other),
+    }
+}
+
+struct Walk {
+    source: Source,
+    footer: Footer,
+    data: Vec<BlockInfo>,
+    leaves: Vec<BlockInfo>,
+    /// Where the data blocks listed so far end.
+    reached: u64,
+}
+
+impl Walk {
+    /// The top index, and what to say of it.
+    fn index(&self) -> Result<Result<(IndexTree, BlockContent), Error>, Error> {
+        let offset = self.footer.index_offset();
+        let handle = Handle { offset, bytes: self.footer.index_bytes as usize };
+        let tree = self.source.read_plain(handle, BlockKind::IndexTop).and_then(|payload| {
+            IndexTree::decode(&payload, &self.footer)
+                .map_err(|fault| fault.at(&self.source.path, offset))
+        });
+        of_bytes(tree.map(|tree| {
+            let content = content_of(tree.top(), handle);
+            (tree, content)
+        }))
+    }
+
+    /// Every leaf and every block that it lists.
+    fn leaves(&mut self, tree: &IndexTree) -> Result<(), Error> {
+        if !self.footer.has_two_levels() {
+            return self.blocks(tree.top());
+        }
+        for i in 0..tree.leaf_count() {
+            let Some(handle) = tree.top().handle(i) else { continue };
+            let leaf = of_bytes(tree.read_leaf(i, &self.source))?;
+            if let Ok(leaf) = &leaf {
+                self.blocks(leaf)?;
+            }
+            self.leaves.push(BlockInfo {
+                offset: handle.offset,
+                bytes: handle.bytes as u64,
+                kind: BlockKind::IndexLeaf,
+                content: leaf.map(|leaf| content_of(&leaf, handle)),
+            });
+        }
+        Ok(())
+    }
+
+    /// What is said of a stretch at `offset` that no good index block lists.
+    fn unlisted(&self, offset: u64) -> Error {
+        let what = "the index block that says where its blocks begin cannot be used";
+        Error::Corruption(Corruption::new(&self.source.path, offset, what))
+    }
+
+    /// Notes a stretch of data that no good index block lists.
+    fn skip_to(&mut self, offset: u64) {
+        if offset > self.reached {
+            self.data.push(BlockInfo {
+                offset: self.reached,
+                bytes: offset - self.reached,
+                kind: BlockKind::Data,
+                content: Err(self.unlisted(self.reached)),
+            });
+            self.reached = offset;
+        }
+    }
+
+    /// The blocks that one index block lists.
+    fn blocks(&mut self, leaf: &Index) -> Result<(), Error> {
+        for handle in (0..leaf.len()).map_while(|slot| leaf.handle(slot)) {
+            // Leaves that contradict each other might list a block twice.
+            if handle.offset < self.reached {
+                continue;
+            }
+            self.skip_to(handle.offset);
+            self.data.push(BlockInfo {
+                offset: handle.offset,
+                bytes: handle.bytes as u64,
+                kind: BlockKind::Data,
+                content: of_bytes(self.block(handle))?,
+            });
+            self.reached = handle.end();
+        }
+        Ok(())
+    }
+
+    fn block(&self, handle: Handle) -> Result<BlockContent, Error> {
+        let mut stored = zeroed(handle.bytes);
+        if let Some(room) = Arc::get_mut(&mut stored) {
+            self.source.read_into(handle.offset, room)?;
+        }
+        let block = self.source.open_block(&stored, 0, handle)?;
+        let number = handle.bytes.checked_sub(FRAME_BYTES).and_then(|at| stored.get(at));
+        let compression = compression::name_of(number.copied().unwrap_or_default());
+        let summed = sum(&block.view(), compression);
+        summed.map_err(|fault| fault.at(&self.source.path, handle.offset))
+    }
+
+    fn filter(&self) -> Result<Option<BlockInfo>, Error> {
+        let (offset, bytes) = (self.footer.filter_offset(), self.footer.filter_bytes);
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let handle = Handle { offset, bytes: bytes as usize };
+        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
+        let content = payload.and_then(|payload| {
+            let filter = Filter::decode(&payload).map_err(|error| {
+                let what = format!("the filter cannot be used: {error}");
+                Error::Corruption(Corruption::new(&self.source.path, offset, what))
+            })?;
+            Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) })
+        });
+        Ok(Some(BlockInfo { offset, bytes, kind: BlockKind::Filter, content }))
+    }
+
+    fn properties(&self) -> Result<BlockInfo, Error> {
+        let (offset, bytes) = (self.footer.properties_offset(), self.footer.properties_bytes);
+        let handle = Handle { offset, bytes: bytes as usize };
+        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Properties))?;
+        let content = payload.and_then(|payload| {
+            Properties::decode(&payload).map_err(|fault| fault.at(&self.source.path, offset))?;
+            Ok(plain(payload.len() as u64))
+        });
+        Ok(BlockInfo { offset, bytes, kind: BlockKind::Properties, content })
+    }
+}
+
+fn content_of(index: &Index, handle: Handle) -> BlockContent {
+    let separator = |i: Option<usize>| {
+        i.filter(|i| *i < index.len()).map(|i| index.separator(i)).unwrap_or_default()
+    };
+    BlockContent {
+        items: index.len() as u64,
+        first_key: separator(Some(0)),
+        last_key: separator(index.len().checked_sub(1)),
+        ..plain(handle.bytes.saturating_sub(FRAME_BYTES) as u64)
+    }
+}
+
+fn sum(block: &Block<'_>, compression: &'static str) -> Result<BlockContent, Fault> {
+    let key = |i| block.key(i).map(|(prefix, suffix)| [prefix, suffix].concat());
+    let (mut key_bytes, mut value_bytes) = (0, 0);
+    for i in 0..block.count() {
+        block.trailer(i)?;
+        key_bytes += block.stored_key(i)?.suffix.len() as u64;
+        value_bytes += block.value(i)?.len() as u64;
+    }
+    Ok(BlockContent {
+        compression,
+        raw_bytes: block.payload.len() as u64,
+        items: block.count() as u64,
+        first_key: key(0)?,
+        last_key: key(block.count() - 1)?,
+        key_bytes,
+        value_bytes,
+    })
+}

@@ -13,6 +13,7 @@
 //! and a field whose meaning changes raises it.
 //! Called by the bench, by the comparison with other stores, by the report and by `compare`.
 
+mod csv;
 mod lines;
 mod page_tests;
 mod state;
@@ -30,6 +31,7 @@ use crate::machine::Environment;
 use crate::measured::Measured;
 use crate::units;
 
+pub use csv::{write_csv, write_csv_header};
 pub use lines::{ReadError, read_lines, write_line};
 pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
 pub use times::Times;

@@ -1,0 +1,188 @@
+//! Records as comma-separated values: one row a workload, the same columns always, for
+//! spreadsheets and scripts. As RFC 4180 has them, with line feeds.
+//!
+//! A field is empty where a record does not have it. What varies from record to record (settings,
+//! levels, filters, memory) is JSON in one field each.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{Io, Record, Times};
+
+/// The name of a column, and its text for a record.
+type Column = (&'static str, fn(&Record) -> String);
+
+/// A column is never renamed or moved; new ones come last.
+const COLUMNS: [Column; 58] = [
+    ("schema", |r| r.schema.to_string()),
+    ("run", |r| r.run.clone()),
+    ("store", |r| r.store.name.clone()),
+    ("store_version", |r| r.store.version.clone()),
+    ("workload", |r| r.workload.clone()),
+    ("repeat", |r| r.repeat.to_string()),
+    ("start", |r| r.start.clone()),
+    ("threads", |r| r.threads.to_string()),
+    ("operations", |r| r.operations.to_string()),
+    ("operations_per_second", |r| r.operations_per_second().to_string()),
+    ("micros_per_operation", |r| r.micros_per_operation().to_string()),
+    ("bytes", |r| r.bytes.to_string()),
+    ("found", |r| text(r.found)),
+    ("asked", |r| text(r.asked)),
+    ("wall_seconds", |r| r.wall_seconds.to_string()),
+    ("thread_seconds", |r| r.thread_seconds.to_string()),
+    ("user_seconds", |r| text(r.user_seconds)),
+    ("system_seconds", |r| text(r.system_seconds)),
+    ("interrupted", |r| r.interrupted.to_string()),
+    ("latency_count", |r| time(r, |t| t.count)),
+    ("latency_min_ns", |r| time(r, |t| t.min)),
+    ("latency_mean_ns", |r| time(r, |t| t.mean)),
+    ("latency_p50_ns", |r| time(r, |t| t.p50)),
+    ("latency_p75_ns", |r| time(r, |t| t.p75)),
+    ("latency_p90_ns", |r| time(r, |t| t.p90)),
+    ("latency_p95_ns", |r| time(r, |t| t.p95)),
+    ("latency_p99_ns", |r| time(r, |t| t.p99)),
+    ("latency_p999_ns", |r| time(r, |t| t.p999)),
+    ("latency_p9999_ns", |r| time(r, |t| t.p9999)),
+    ("latency_max_ns", |r| time(r, |t| t.max)),
+    ("gets", |r| io(r, |io| io.gets)),
+    ("block_reads", |r| io(r, |io| io.block_reads)),
+    ("cache_hits", |r| io(r, |io| io.cache_hits)),
+    ("bytes_read", |r| io(r, |io| io.bytes_read)),
+    ("bytes_written", |r| io(r, |io| io.bytes_written)),
+    ("user_bytes", |r| io(r, |io| io.user_bytes)),
+    ("log_bytes", |r| io(r, |io| io.log_bytes)),
+    ("log_syncs", |r| io(r, |io| io.log_syncs)),
+    ("flushes", |r| io(r, |io| io.flushes)),
+    ("flush_bytes", |r| io(r, |io| io.flush_bytes)),
+    ("compactions", |r| io(r, |io| io.compactions)),
+    ("compaction_bytes_read", |r| io(r, |io| io.compaction_bytes_read)),
+    ("compaction_bytes_written", |r| io(r, |io| io.compaction_bytes_written)),
+    ("stall_seconds", |r| io(r, |io| io.stall_seconds)),
+    ("write_amplification", |r| text(r.state.amplification.as_ref().and_then(|a| a.write))),
+    ("space_amplification", |r| text(r.state.amplification.as_ref().and_then(|a| a.space))),
+    ("read_amplification", |r| text(r.state.amplification.as_ref().and_then(|a| a.read))),
+    ("level_bytes", |r| {
+        text(r.state.levels.as_ref().map(|all| all.iter().map(|level| level.bytes).sum::<u64>()))
+    }),
+    ("filter_bytes", |r| {
+        text(r.state.filters.as_ref().map(|all| all.iter().map(|filter| filter.bytes).sum::<u64>()))
+    }),
+    ("memory_bytes", |r| text(r.state.memory.as_ref().map(|all| all.values().sum::<u64>()))),
+    ("cpu", |r| text(r.environment.cpu.clone())),
+    ("cores", |r| r.environment.cores.to_string()),
+    ("commit", |r| text(r.environment.commit.clone())),
+    ("settings", |r| json(&r.settings)),
+    ("levels", |r| r.state.levels.as_ref().map_or(String::new(), json)),
+    ("filters", |r| r.state.filters.as_ref().map_or(String::new(), json)),
+    ("memory", |r| r.state.memory.as_ref().map_or(String::new(), json)),
+    ("environment", |r| json(&r.environment)),
+];
+
+fn text<T: ToString>(value: Option<T>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn time<T: ToString>(record: &Record, of: impl Fn(&Times) -> T) -> String {
+    text(record.latency_ns.as_ref().map(of))
+}
+
+fn io<T: ToString>(record: &Record, of: impl Fn(&Io) -> Option<T>) -> String {
+    text(record.state.io.as_ref().and_then(of))
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Writes the line that names the columns.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write_csv_header(out: &mut dyn Write) -> io::Result<()> {
+    write_row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()), out)
+}
+
+/// Writes the line of a record.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write_csv(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    write_row(COLUMNS.iter().map(|(_, of)| of(record)), out)
+}
+
+fn write_row(fields: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",");
+    line.push('\n');
+    out.write_all(line.as_bytes())
+}
+
+/// The field, in quotes if it needs them.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::full;
+
+    /// Splits a line as RFC 4180 says.
+    fn fields(line: &str) -> Vec<String> {
+        let (mut fields, mut is_quoted) = (vec![String::new()], false);
+        let mut chars = line.trim_end_matches('\n').chars().peekable();
+        while let Some(c) = chars.next() {
+            let field = fields.last_mut().unwrap();
+            match c {
+                '"' if is_quoted && chars.peek() == Some(&'"') => {
+                    field.push('"');
+                    chars.next();
+                }
+                '"' => is_quoted = !is_quoted,
+                ',' if !is_quoted => fields.push(String::new()),
+                c => field.push(c),
+            }
+        }
+        fields
+    }
+
+    #[test]
+    fn a_record_is_a_row_under_its_columns() {
+        let mut record = full();
+        record.workload = "read,\"ran\"\ndom".into();
+        let (mut header, mut row) = (Vec::new(), Vec::new());
+        write_csv_header(&mut header).unwrap();
+        write_csv(&record, &mut row).unwrap();
+        let header = fields(&String::from_utf8(header).unwrap());
+        let row = fields(&String::from_utf8(row).unwrap());
+        assert_eq!((header.len(), row.len()), (COLUMNS.len(), COLUMNS.len()));
+        let value = |name: &str| &*row[header.iter().position(|column| column == name).unwrap()];
+        assert_eq!(value("workload"), "read,\"ran\"\ndom");
+        assert_eq!((value("operations"), value("found")), ("1000000", "632132"));
+        assert_eq!((value("latency_p50_ns"), value("block_reads")), ("1773", "640211"));
+        assert_eq!((value("write_amplification"), value("level_bytes")), ("3.25", "73949747"));
+        let settings: serde_json::Value = serde_json::from_str(value("settings")).unwrap();
+        assert_eq!(settings["filters"], "L0=paired:16,L1-=paired:12");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(value("levels")).unwrap()[1]["level"],
+            1
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_empty() {
+        let mut row = Vec::new();
+        write_csv(&Record::default(), &mut row).unwrap();
+        let row = fields(&String::from_utf8(row).unwrap());
+        for (column, field) in COLUMNS.iter().map(|(name, _)| name).zip(row) {
+            let is_part = ["latency", "block", "levels", "memory", "found"]
+                .iter()
+                .any(|part| column.starts_with(part));
+            assert!(!is_part || field.is_empty(), "{column}: {field}");
+        }
+    }
+}

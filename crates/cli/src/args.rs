@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, get, levels, memory, put, scan};
+use crate::commands::{bench, compare, demo, get, levels, memory, put, scan};
 
 const ABOUT: &str = "An ordered key-value store whose every table probe is gated by a filter";
 
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     /// Run benchmarks by name, with db_bench's flags and lines
     #[command(long_about = bench::LONG_ABOUT, after_help = bench::AFTER_HELP)]
     Bench(Box<bench::BenchArgs>),
+    /// Set two benches side by side: what became faster or slower, and is it chance
+    #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
+    Compare(compare::CompareArgs),
     /// Print the value of a key
     Get(get::GetArgs),
     /// Print the values of several keys

@@ -31,7 +31,6 @@ pub(crate) enum Failure {
     /// A key that was asked for is not there. Nothing is said about it: the exit code says it.
     NotFound,
     /// A check found what it looks for; the text says what.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the commands that check come next"))]
     Check(String),
     /// The user has ended it.
     Interrupted,

@@ -19,7 +19,7 @@ use trommel_harness::{Control, Stop};
 
 use args::{Cli, Command};
 use commands::store_args::Session;
-use commands::{bench, demo, get, levels, memory, put, scan};
+use commands::{bench, compare, demo, get, levels, memory, put, scan};
 use failure::Failure;
 
 #[global_allocator]
@@ -44,6 +44,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
     match command {
         Command::Demo(args) => demo::run(args, control, out),
         Command::Bench(args) => bench::run(*args, control, out),
+        Command::Compare(args) => compare::run(&args, out),
         Command::Get(args) => get::run_get(&args, session, out),
         Command::Mget(args) => get::run_mget(&args, session, out),
         Command::Put(args) => put::run_put(&args, session),

@@ -16,6 +16,7 @@
 
 pub mod bench;
 mod cold;
+pub mod compare;
 pub mod conformance;
 mod control;
 pub mod demo;
@@ -32,6 +33,7 @@ mod rate;
 pub mod record;
 mod repeat;
 mod scratch;
+pub mod statistics;
 mod store;
 pub mod units;
 mod values;

@@ -1,10 +1,12 @@
 //! One module a command, or a family of commands: its arguments, and what it does.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod levels;
 pub(crate) mod memory;
 pub(crate) mod put;
+pub(crate) mod records;
 pub(crate) mod scan;
 pub(crate) mod store_args;

@@ -178,3 +178,8 @@ impl Record {
         self.thread_seconds * 1e6 / self.operations.max(1) as f64
     }
 }
+
+/// A setting's value as people read it: texts without quotes.
+pub(crate) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,21 @@
+//! Files of records, as several commands read them.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use trommel_harness::record::{Record, read_lines};
+
+use crate::failure::Failure;
+
+/// The records in `file`, or on standard input for `-`.
+pub(crate) fn read(file: &Path) -> Result<Vec<Record>, Failure> {
+    let (name, text) = if file == Path::new("-") {
+        let mut text = String::new();
+        let read = std::io::stdin().lock().read_to_string(&mut text);
+        ("standard input".to_owned(), read.map(|_| text))
+    } else {
+        (file.display().to_string(), std::fs::read_to_string(file))
+    };
+    let text = text.map_err(|error| Failure::Other(format!("reading {name} failed: {error}")))?;
+    read_lines(&text).map_err(|error| Failure::Other(format!("{name}: {error}")))
+}

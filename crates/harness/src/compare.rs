@@ -1,0 +1,453 @@
+//! Two sets of records side by side: what became faster or slower, and whether that is more than
+//! chance.
+//!
+//! 1. [`unequal`] lists what makes a comparison unfair: settings, machine or build that differ.
+//!    Whoever compares decides whether to go on.
+//! 2. Records of one workload are samples of it: the repeats of a run, and several runs in a file.
+//!    A workload that a run does at several places counts as several, by its turn.
+//! 3. For throughput and each percentile, [`compare`] gives both geometric means, the change
+//!    between them, its 95% interval, and how likely chance alone explains it.
+//!
+//! The rank test decides where both sides have four samples or more; with two or three, Welch's
+//! test of the logarithms does, which is also where intervals come from. With one sample on a side
+//! nothing is known about chance, and none is pretended.
+//!
+//! Called by `trommel compare` and by the comparison with other stores.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use crate::record::Record;
+use crate::statistics::{rank_test, welch};
+
+/// Chance explains a change if it does at least this often.
+const SIGNIFICANT: f64 = 0.05;
+/// Samples on each side from which on ranks can tell a change at that share.
+const RANKS_FROM: usize = 4;
+
+/// What is compared of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Metric {
+    Throughput,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+impl Metric {
+    /// All, in the order in which to show them.
+    pub const ALL: [Self; 7] =
+        [Self::Throughput, Self::Mean, Self::P50, Self::P90, Self::P99, Self::P999, Self::Max];
+
+    /// Its name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+        }
+    }
+
+    /// What its values are counted in.
+    pub fn unit(self) -> &'static str {
+        if self == Self::Throughput { "ops/s" } else { "us" }
+    }
+
+    /// Its value, if the record has one above zero.
+    fn of(self, record: &Record) -> Option<f64> {
+        let times = record.latency_ns.as_ref();
+        let micros = |nanos: f64| nanos / 1000.0;
+        let value = match self {
+            Self::Throughput => record.operations_per_second(),
+            Self::Mean => micros(times?.mean),
+            Self::P50 => micros(times?.p50 as f64),
+            Self::P90 => micros(times?.p90 as f64),
+            Self::P99 => micros(times?.p99 as f64),
+            Self::P999 => micros(times?.p999 as f64),
+            Self::Max => micros(times?.max as f64),
+        };
+        (value > 0.0 && value.is_finite()).then_some(value)
+    }
+}
+
+/// What is to be thought of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Better, and not by chance.
+    Faster,
+    /// Worse, and not by chance.
+    Slower,
+    /// Chance explains it.
+    Same,
+    /// There are no repeats, so nothing is known about chance.
+    Unknown,
+}
+
+impl Verdict {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Same => "same",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How one metric of one workload changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The store, where the files hold several.
+    pub store: Option<String>,
+    /// The workload; from its second turn in a run on with the turn: `readrandom#2`.
+    pub workload: String,
+    /// What is compared.
+    pub metric: Metric,
+    /// Geometric mean of the base.
+    pub base: f64,
+    /// Geometric mean of the new records.
+    pub new: f64,
+    /// Samples on both sides.
+    pub samples: (usize, usize),
+    /// New over base, less one: 0.05 is 5% more.
+    pub change: f64,
+    /// 95% interval of that.
+    pub interval: Option<(f64, f64)>,
+    /// How likely chance alone makes such a difference.
+    pub p: Option<f64>,
+    /// What is to be thought of it.
+    pub verdict: Verdict,
+}
+
+impl Change {
+    /// How much worse it became, whichever way is worse: 0.05 is 5% less throughput, or 5% more
+    /// time. Below zero if it became better.
+    pub fn slowdown(&self) -> f64 {
+        if self.metric == Metric::Throughput { -self.change } else { self.change }
+    }
+
+    /// Whether it became worse by more than `threshold`, and that is not known to be chance.
+    pub fn fails(&self, threshold: f64) -> bool {
+        self.slowdown() > threshold && matches!(self.verdict, Verdict::Slower | Verdict::Unknown)
+    }
+}
+
+/// Something that makes a comparison unfair.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unequal {
+    /// What differs: the name of a setting, or a field of the record.
+    pub what: String,
+    /// All its values in the base.
+    pub base: String,
+    /// All its values in the new records.
+    pub new: String,
+}
+
+/// What differs between records that are going to be compared, or among those of one side.
+pub fn unequal(base: &[Record], new: &[Record]) -> Vec<Unequal> {
+    let (base, new) = (groups(base, new), groups(new, base));
+    let mut found = Vec::new();
+    for (key, base) in &base {
+        let Some(new) = new.get(key) else { continue };
+        let (base, new) = (values(base), values(new));
+        let names = base.keys().chain(new.keys().filter(|name| !base.contains_key(*name)));
+        for name in names {
+            let text = |side: &IndexMap<String, Vec<String>>| match side.get(name) {
+                Some(values) => values.join(" and "),
+                None => "not set".into(),
+            };
+            let (base_text, new_text) = (text(&base), text(&new));
+            let is_one = |side: &IndexMap<String, Vec<String>>| {
+                side.get(name).is_none_or(|values| values.len() == 1)
+            };
+            if base_text != new_text || !is_one(&base) || !is_one(&new) {
+                let differs = Unequal { what: name.clone(), base: base_text, new: new_text };
+                if !found.contains(&differs) {
+                    found.push(differs);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Each setting, and whatever else must be equal, with all the values that it has in `records`.
+fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
+    let mut values: IndexMap<String, Vec<String>> = IndexMap::new();
+    let mut add = |name: &str, value: String| {
+        let values = values.entry(name.to_owned()).or_default();
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    };
+    for record in records {
+        for (name, value) in &record.settings {
+            add(name, crate::record::plain(value));
+        }
+        let environment = &record.environment;
+        add("store.name", record.store.name.clone());
+        add("threads", record.threads.to_string());
+        add("environment.cpu", environment.cpu.clone().unwrap_or_default());
+        add("environment.cores", environment.cores.to_string());
+        add("environment.file_system", environment.file_system.clone().unwrap_or_default());
+        add("environment.debug_assertions", environment.debug_assertions.to_string());
+    }
+    values
+}
+
+/// A workload of a store, and which turn of it in a run.
+type Key = (Option<String>, String, u32);
+
+/// Records by what they are samples of. Stores are told apart if either side has several.
+fn groups<'a>(records: &'a [Record], others: &[Record]) -> BTreeMap<Key, Vec<&'a Record>> {
+    let has_several = |records: &[Record]| {
+        records.iter().any(|record| record.store.name != records[0].store.name)
+    };
+    let by_store = has_several(records) || has_several(others);
+    let mut groups: BTreeMap<Key, Vec<&Record>> = BTreeMap::new();
+    // For each run and workload: the turn that is under way, and its last repeat.
+    let mut turns: BTreeMap<(&str, &str, &str), (u32, u32)> = BTreeMap::new();
+    for record in records {
+        let place = (record.run.as_str(), record.store.name.as_str(), record.workload.as_str());
+        let (turn, last) = turns.entry(place).or_default();
+        if *turn == 0 || record.repeat <= *last {
+            *turn += 1;
+        }
+        *last = record.repeat;
+        let store = by_store.then(|| record.store.name.clone());
+        groups.entry((store, record.workload.clone(), *turn)).or_default().push(record);
+    }
+    groups
+}
+
+/// How each workload that both sides have changed, in the order of the base. Records of workloads
+/// that were interrupted, or did nothing, are left out. Empty if nothing is shared.
+pub fn compare(base: &[Record], new: &[Record]) -> Vec<Change> {
+    let (base_groups, new_groups) = (groups(base, new), groups(new, base));
+    let mut order: Vec<(&Key, &Vec<&Record>)> = base_groups.iter().collect();
+    let place = |records: &[&Record]| {
+        base.iter().position(|record| std::ptr::eq(record, records[0])).unwrap_or_default()
+    };
+    order.sort_by_key(|(_, records)| place(records));
+    let mut changes = Vec::new();
+    for (key, base) in order {
+        let Some(new) = new_groups.get(key) else { continue };
+        for metric in Metric::ALL {
+            changes.extend(change(key, metric, &samples(metric, base), &samples(metric, new)));
+        }
+    }
+    changes
+}
+
+fn samples(metric: Metric, records: &[&Record]) -> Vec<f64> {
+    let whole = records.iter().filter(|record| !record.interrupted && record.operations > 0);
+    whole.filter_map(|record| metric.of(record)).collect()
+}
+
+/// The change between two samples; none if one is empty.
+fn change(key: &Key, metric: Metric, base: &[f64], new: &[f64]) -> Option<Change> {
+    if base.is_empty() || new.is_empty() {
+        return None;
+    }
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
+    let mean = |values: &[f64]| match *values {
+        [one] => one,
+        _ => (logs(values).iter().sum::<f64>() / values.len() as f64).exp(),
+    };
+    let welch = welch(&logs(base), &logs(new));
+    let has_ranks = base.len() >= RANKS_FROM && new.len() >= RANKS_FROM;
+    let p = if has_ranks { Some(rank_test(base, new)) } else { welch.map(|welch| welch.p) };
+    let (store, workload, turn) = key;
+    let mut change = Change {
+        store: store.clone(),
+        workload: if *turn > 1 { format!("{workload}#{turn}") } else { workload.clone() },
+        metric,
+        base: mean(base),
+        new: mean(new),
+        samples: (base.len(), new.len()),
+        change: mean(new) / mean(base) - 1.0,
+        interval: welch.map(|welch| (welch.interval.0.exp_m1(), welch.interval.1.exp_m1())),
+        p,
+        verdict: Verdict::Unknown,
+    };
+    change.verdict = match p {
+        None => Verdict::Unknown,
+        Some(p) if p >= SIGNIFICANT => Verdict::Same,
+        Some(_) if change.slowdown() > 0.0 => Verdict::Slower,
+        Some(_) => Verdict::Faster,
+    };
+    Some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::full;
+
+    /// A record of so many operations a second.
+    fn record(workload: &str, repeat: u32, operations: u64) -> Record {
+        let mut record = full();
+        record.workload = workload.into();
+        record.repeat = repeat;
+        (record.operations, record.wall_seconds) = (operations, 1.0);
+        record
+    }
+
+    fn repeats(workload: &str, speeds: &[u64]) -> Vec<Record> {
+        (1..).zip(speeds).map(|(repeat, speed)| record(workload, repeat, *speed)).collect()
+    }
+
+    fn throughput(base: &[u64], new: &[u64]) -> Change {
+        let changes = compare(&repeats("readrandom", base), &repeats("readrandom", new));
+        assert_eq!(changes.len(), Metric::ALL.len());
+        changes.into_iter().find(|change| change.metric == Metric::Throughput).unwrap()
+    }
+
+    #[test]
+    fn a_clear_slowdown_is_one_and_noise_is_none() {
+        let base = [1000, 1010, 990, 1005, 995];
+        let slower = throughput(&base, &[900, 910, 890, 905, 895]);
+        assert_eq!((slower.verdict, slower.samples), (Verdict::Slower, (5, 5)));
+        assert!((slower.p.unwrap() - 2.0 / 252.0).abs() < 1e-12, "{slower:?}");
+        assert!((slower.slowdown() - 0.1).abs() < 0.001, "{slower:?}");
+        assert!(slower.fails(0.05) && !slower.fails(0.15));
+        let (low, high) = slower.interval.unwrap();
+        assert!(low < -0.1 && -0.1 < high && high < -0.08, "{low} {high}");
+
+        let faster = throughput(&[900, 910, 890, 905, 895], &base);
+        assert!(faster.verdict == Verdict::Faster && !faster.fails(0.0), "{faster:?}");
+        let noise = throughput(&base, &[700, 1200, 900, 1300, 800]);
+        assert_eq!(noise.verdict, Verdict::Same);
+        assert!(!noise.fails(0.0), "{noise:?}");
+    }
+
+    #[test]
+    fn three_repeats_are_told_apart_by_their_spread() {
+        let slower = throughput(&[1000, 1010, 990], &[800, 810, 790]);
+        assert_eq!(slower.verdict, Verdict::Slower);
+        assert_eq!(throughput(&[1000, 1400, 600], &[800, 1200, 400]).verdict, Verdict::Same);
+    }
+
+    #[test]
+    fn without_repeats_nothing_is_known_and_any_slowdown_fails() {
+        let change = throughput(&[1000], &[900]);
+        assert_eq!((change.verdict, change.p, change.interval), (Verdict::Unknown, None, None));
+        assert!(change.fails(0.05) && !change.fails(0.11));
+        assert!(!throughput(&[1000], &[1100]).fails(0.05));
+    }
+
+    #[test]
+    fn more_time_is_slower() {
+        let scaled = |factor: u64| -> Vec<Record> {
+            let mut records = repeats("readrandom", &[1000; 5]);
+            for (nth, record) in (0..).zip(&mut records) {
+                record.latency_ns.as_mut().unwrap().p99 = factor * 10_000 + nth;
+            }
+            records
+        };
+        let changes = compare(&scaled(10), &scaled(12));
+        let p99 = changes.iter().find(|change| change.metric == Metric::P99).unwrap();
+        assert_eq!(
+            (p99.verdict, p99.base.round(), p99.new.round()),
+            (Verdict::Slower, 100.0, 120.0)
+        );
+        assert!((p99.slowdown() - 0.2).abs() < 0.001 && p99.fails(0.1));
+        let speed = changes.iter().find(|change| change.metric == Metric::Throughput).unwrap();
+        assert_eq!((speed.verdict, speed.p), (Verdict::Same, Some(1.0)));
+    }
+
+    #[test]
+    fn turns_of_a_workload_are_compared_each_with_its_like() {
+        let run = |first: u64, second: u64| {
+            let mut run = repeats("readrandom", &[first, first + 1]);
+            run.push(record("compact", 1, 7));
+            run.extend(repeats("readrandom", &[second, second + 1]));
+            run
+        };
+        let mut other = run(1000, 3000);
+        other.push(record("readseq", 1, 5));
+        let changes = compare(&run(1000, 2000), &other);
+        let speeds: Vec<_> = changes
+            .iter()
+            .filter(|change| change.metric == Metric::Throughput)
+            .map(|change| (&*change.workload, change.new.round(), change.samples))
+            .collect();
+        assert_eq!(
+            speeds,
+            [
+                ("readrandom", 1000.0, (2, 2)),
+                ("compact", 7.0, (1, 1)),
+                ("readrandom#2", 3000.0, (2, 2))
+            ]
+        );
+    }
+
+    #[test]
+    fn several_runs_and_stores_in_a_file_are_kept_apart() {
+        let mut runs = repeats("readrandom", &[10, 20]);
+        runs[1].repeat = 1;
+        runs[1].run = "another".into();
+        let changes = compare(&runs, &runs);
+        assert_eq!(changes[0].samples, (2, 2), "another run is another sample");
+
+        let mut stores = repeats("readrandom", &[10, 20]);
+        stores[1].repeat = 1;
+        stores[1].store.name = "rocksdb".into();
+        let changes = compare(&stores, &stores);
+        assert_eq!(changes[0].store.as_deref(), Some("trommel"));
+        assert_eq!((changes[0].samples, changes[0].new), ((1, 1), 10.0));
+    }
+
+    #[test]
+    fn what_was_interrupted_or_did_nothing_is_left_out() {
+        let mut base = repeats("readrandom", &[1000, 0, 5]);
+        base[2].interrupted = true;
+        let changes = compare(&base, &repeats("readrandom", &[1000]));
+        assert_eq!(changes[0].samples, (1, 1));
+        assert_eq!(compare(&base, &repeats("fillseq", &[1])), []);
+    }
+
+    #[test]
+    fn unequal_settings_machines_and_builds_are_listed() {
+        let base = repeats("readrandom", &[10, 20]);
+        assert_eq!(unequal(&base, &base), []);
+        let mut new = base.clone();
+        for record in &mut new {
+            record.settings.insert("num".into(), 5.into());
+            record.settings.shift_remove("sync");
+            record.settings.insert("level".into(), "high".into());
+            record.environment.debug_assertions = true;
+            record.environment.kernel = None;
+            record.store.version = "0.2.0".into();
+        }
+        let differs = |what: &str, base: &str, new: &str| Unequal {
+            what: what.into(),
+            base: base.into(),
+            new: new.into(),
+        };
+        assert_eq!(
+            unequal(&base, &new),
+            [
+                differs("num", "1000000", "5"),
+                differs("sync", "false", "not set"),
+                differs("environment.debug_assertions", "false", "true"),
+                differs("level", "not set", "high"),
+            ]
+        );
+        new[1].settings.insert("num".into(), 1_000_000.into());
+        let mixed = &unequal(&base, &new)[0];
+        assert_eq!(*mixed, differs("num", "1000000", "5 and 1000000"));
+        new[1].workload = "another".into();
+        assert_eq!(unequal(&base, &new[1..]), [], "what is not compared need not be equal");
+    }
+}

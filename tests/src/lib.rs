@@ -1,1 +1,14 @@
-//! Shared pieces of the test binaries.
+//! Shared pieces of the test binaries, and the Rust of the book: compiled and run as doc tests.
+
+/// The pages that hold Rust; a test of the program compares this list with the book.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../docs/book/quick-start.md")]
+    struct QuickStart;
+    #[doc = include_str!("../../docs/book/configuration.md")]
+    struct Configuration;
+    #[doc = include_str!("../../docs/book/errors.md")]
+    struct Errors;
+    #[doc = include_str!("../../docs/book/operations.md")]
+    struct Operations;
+}

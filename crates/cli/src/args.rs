@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, compare, demo, get, levels, memory, put, scan};
+use crate::commands::{bench, compare, demo, get, levels, memory, put, rates, scan};
 
 const ABOUT: &str = "An ordered key-value store whose every table probe is gated by a filter";
 
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     Levels(levels::LevelsArgs),
     /// Show where the memory of an open store is
     Memory(memory::MemoryArgs),
+    /// Print the rates that filters have by theory
+    #[command(long_about = rates::LONG_ABOUT)]
+    Rates(rates::RatesArgs),
 }
 
 impl Cli {

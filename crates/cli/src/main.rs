@@ -19,7 +19,7 @@ use trommel_harness::{Control, Stop};
 
 use args::{Cli, Command};
 use commands::store_args::Session;
-use commands::{bench, compare, demo, get, levels, memory, put, scan};
+use commands::{bench, compare, demo, get, levels, memory, put, rates, scan};
 use failure::Failure;
 
 #[global_allocator]
@@ -51,6 +51,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::Delete(args) => put::run_delete(&args, session),
         Command::Scan(args) => scan::run(&args, session, out),
         Command::Memory(args) => memory::run(&args, session, out),
+        Command::Rates(args) => rates::run(&args, out),
         Command::Levels(args) => levels::run(&args, session, out),
     }
 }

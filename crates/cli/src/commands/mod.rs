@@ -7,6 +7,7 @@ pub(crate) mod get;
 pub(crate) mod levels;
 pub(crate) mod memory;
 pub(crate) mod put;
+pub(crate) mod rates;
 pub(crate) mod records;
 pub(crate) mod scan;
 pub(crate) mod store_args;

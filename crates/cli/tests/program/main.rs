@@ -4,6 +4,8 @@
 //! `TROMMEL_BLESS=1` to write them anew after a wanted change, and read the difference.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
+#[cfg(unix)]
+mod book;
 mod comparing;
 mod data;
 mod demo_and_bench;

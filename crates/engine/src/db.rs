@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::iter::range::{Bounds, DbCursor, Range};
+use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
@@ -88,11 +89,19 @@ impl Db {
         &self.engine().dir
     }
 
-    /// The random number that the store was given when it was created. Its checkpoints and
-    /// restored backups keep it, so it says where data comes from, and not that two stores are
-    /// equal.
+    /// The random number that the store was given when it was created. A checkpoint of it has
+    /// another one, for the two go their own ways.
     pub fn id(&self) -> u64 {
         self.engine().store_id
+    }
+
+    /// The store's table files by name, each with the random number that was drawn when it was
+    /// written. A table is never changed, and its checksums are bound to that number, so two
+    /// files of the same number and length are the same table, wherever they lie.
+    pub fn table_ids(&self) -> Vec<(String, u64)> {
+        let version = self.engine().version();
+        let tables = version.tables();
+        tables.map(|(_, table)| (names::table(table.number), table.table_id)).collect()
     }
 
     /// The file system that holds the store.

@@ -1,0 +1,228 @@
+//! Making a backup.
+//!
+//! 1. Take the right to add. Make a checkpoint of the store, which flushes it.
+//! 2. For each of its files: if the parent (the newest backup of the same store) has a table of
+//!    the same identity, take over its hash; else hash the file.
+//! 3. Store the contents that are not there yet. Each is hashed again on its way, so nothing is
+//!    ever stored under a name that is not its own.
+//! 4. Make all of them durable, those that were there already included.
+//! 5. Write the manifest under the next id that is free, durably. This is the one moment at which
+//!    the backup comes into being: what stops before it leaves contents that nothing refers to.
+//! 6. If the right to write was lost meanwhile, look whether a collector took contents away, and
+//!    take the manifest back if one did.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::Db;
+use trommel::vfs::{Access, ReadFile};
+
+use crate::clock;
+use crate::content::{FileContent, Stopped, Watched};
+use crate::error::{Error, Result};
+use crate::format::{Blob, manifest_name};
+use crate::manifest::{Backup, BackupFile};
+use crate::progress::{Progress, Step};
+use crate::repository::Repository;
+use crate::scratch::{Checkpoint, failed};
+use crate::target::{Hold, Purpose};
+
+/// What making a backup did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Created {
+    /// The backup.
+    pub backup: Backup,
+    /// Contents that were not there yet and have been stored.
+    pub new_files: u64,
+    /// Their bytes.
+    pub new_bytes: u64,
+    /// Bytes that were read only to learn their hash.
+    pub hashed_bytes: u64,
+}
+
+impl Repository {
+    /// Backs up what `db` holds now: flushes it, and copies what the repository does not have.
+    /// Reads and writes of the store go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store cannot be flushed, so also if it was opened read-only;
+    /// [`Error::Busy`] if somebody deletes backups (or, in a directory, makes one). Whatever the
+    /// error, the repository holds the backups that it held, whole.
+    pub fn create(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
+        let hold = self.lock(Purpose::Add)?;
+        let created = clock::now();
+        let checkpoint = Checkpoint::take(db)?;
+        let parent = self.newest_of(db.id())?;
+        let mut run = Run {
+            repository: self,
+            hold: &*hold,
+            checkpoint: &checkpoint,
+            progress,
+            known: parent.as_ref().map(known_tables).unwrap_or_default(),
+            stored: self.blobs()?,
+            done: Created {
+                backup: Backup::new(db.id(), created, parent.map(|parent| parent.id)),
+                new_files: 0,
+                new_bytes: 0,
+                hashed_bytes: 0,
+            },
+        };
+        run.copy_all()?;
+        let mut created = run.done;
+        drop(checkpoint);
+        self.settle()?;
+        self.confirm(&*hold)?;
+        self.commit(&mut created.backup)?;
+        if let Err(lost) = self.confirm(&*hold) {
+            self.recheck(&created.backup, lost)?;
+        }
+        Ok(created)
+    }
+
+    /// The newest readable backup of the store `id`.
+    fn newest_of(&self, id: u64) -> Result<Option<Backup>> {
+        let store = format!("{id:016x}");
+        for id in self.ids()?.into_iter().rev() {
+            match self.backup(id) {
+                Ok(backup) if backup.store == store => return Ok(Some(backup)),
+                Ok(_) | Err(Error::Damaged(_) | Error::NoSuchBackup { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the manifest under the next free id.
+    fn commit(&self, backup: &mut Backup) -> Result<()> {
+        let newest = self.ids()?.last().copied().unwrap_or_default();
+        for id in newest + 1.. {
+            backup.id = id;
+            let (name, bytes) = (manifest_name(id), backup.encode());
+            let failed = |source| Error::target(self.file(&name), "writing", source);
+            if self.target.put_new(&name, &bytes).map_err(failed)? {
+                return Ok(());
+            }
+            // A request whose answer was lost is sent again, and finds what it did itself.
+            if self.backup(id).is_ok_and(|there| there == *backup) {
+                return Ok(());
+            }
+        }
+        unreachable!("a number of 64 bits does not run out")
+    }
+
+    /// What to do once the manifest is written, and the right to write turns out to be lost.
+    fn recheck(&self, backup: &Backup, lost: Error) -> Result<()> {
+        let stored = self.blobs()?;
+        if backup.files.iter().all(|file| stored.contains(&file.blob())) {
+            return Ok(());
+        }
+        self.delete_object(&manifest_name(backup.id))?;
+        Err(lost)
+    }
+}
+
+/// The tables of a backup by identity and length.
+fn known_tables(parent: &Backup) -> HashMap<(String, u64), Blob> {
+    let files = parent.files.iter();
+    files.filter_map(|file| Some(((file.identity.clone()?, file.bytes), file.blob()))).collect()
+}
+
+/// A backup being made.
+struct Run<'a> {
+    repository: &'a Repository,
+    hold: &'a dyn Hold,
+    checkpoint: &'a Checkpoint,
+    progress: &'a dyn Progress,
+    known: HashMap<(String, u64), Blob>,
+    stored: HashSet<Blob>,
+    done: Created,
+}
+
+/// A file of the store whose content is known.
+struct Found {
+    file: Arc<dyn ReadFile>,
+    blob: Blob,
+}
+
+impl Run<'_> {
+    fn copy_all(&mut self) -> Result<()> {
+        let files = self.checkpoint.files()?;
+        let total = files.iter().map(|file| file.bytes).sum();
+        let _step = Step::begin(self.progress, "backing up", total);
+        for entry in files {
+            let name = entry.name.into_string().unwrap_or_default();
+            self.copy(name)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, name: String) -> Result<()> {
+        self.repository.confirm(self.hold)?;
+        let path = self.checkpoint.path(&name);
+        let opened = self.checkpoint.vfs().open(&path, Access::Buffered);
+        let file = opened.map_err(|source| failed(&path, "opening", source))?;
+        let identity = self.checkpoint.table_id(&name).map(|id| format!("{id:016x}"));
+        let key = identity.clone().map(|identity| (identity, file.bytes()));
+        let blob = match key.and_then(|key| self.known.get(&key)) {
+            Some(&blob) => blob,
+            None => self.hash(&path, &file)?,
+        };
+        let found = Found { file, blob };
+        if self.stored.contains(&blob) {
+            self.progress.advance(blob.bytes);
+        } else {
+            self.store(&path, found)?;
+        }
+        self.done.backup.files.push(BackupFile::new(name, blob, identity));
+        Ok(())
+    }
+
+    fn hash(&mut self, path: &Path, file: &Arc<dyn ReadFile>) -> Result<Blob> {
+        let mut content = FileContent::new(Arc::clone(file));
+        let silent = Unheard(self.progress);
+        let hashed = Watched::new(&mut content, None, &silent).drain(|_| Ok(()));
+        self.done.hashed_bytes += file.bytes();
+        hashed.map_err(|source| explain(source, |source| failed(path, "reading", source)))
+    }
+
+    fn store(&mut self, path: &Path, found: Found) -> Result<()> {
+        let Found { file, blob } = found;
+        let mut content = FileContent::new(file);
+        let mut content = Watched::new(&mut content, Some(blob), self.progress);
+        let name = blob.name();
+        self.repository.target.put(&name, blob.bytes, &mut content).map_err(|source| {
+            explain(source, |source| match Stopped::find(&source) {
+                Some(Stopped::Mismatch(what)) => Error::damaged(
+                    path.display().to_string(),
+                    format!("it is another file than when it was first read: {what}"),
+                ),
+                _ => Error::target(self.repository.file(&name), "writing", source),
+            })
+        })?;
+        self.stored.insert(blob);
+        self.done.new_files += 1;
+        self.done.new_bytes += blob.bytes;
+        Ok(())
+    }
+}
+
+/// What an error of reading a [`Watched`] content means, `otherwise` aside.
+pub(crate) fn explain(source: io::Error, otherwise: impl FnOnce(io::Error) -> Error) -> Error {
+    match Stopped::find(&source) {
+        Some(Stopped::Cancelled) => Error::Cancelled,
+        _ => otherwise(source),
+    }
+}
+
+/// Someone who may stop the work and is not told how far it is: what is only hashed is not counted,
+/// or it would be counted twice.
+struct Unheard<'a>(&'a dyn Progress);
+
+impl Progress for Unheard<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}

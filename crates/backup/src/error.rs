@@ -1,0 +1,148 @@
+//! What can go wrong, told by what the caller can do next.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// The result of almost every call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Something in a repository that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// The object: a path or a URL.
+    pub file: String,
+    /// What is wrong with it, and who needs it.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.what)
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store refused something, or a restored one did not verify.
+    Store(trommel::Error),
+    /// The repository's file system, network or service refused something.
+    Target {
+        /// The object or place: a path or a URL.
+        file: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A manifest or a content is damaged or missing.
+    Damaged(Damage),
+    /// There is no backup of this id.
+    NoSuchBackup {
+        /// The repository.
+        repository: String,
+        /// The id that was asked for.
+        id: u64,
+    },
+    /// The place is no repository.
+    NotARepository {
+        /// The place: a path or a URL.
+        place: String,
+        /// What was found or missed.
+        what: String,
+    },
+    /// It was written by a newer version.
+    Unsupported {
+        /// The object.
+        file: String,
+        /// What it needs.
+        what: String,
+    },
+    /// Somebody else is writing to the repository.
+    Busy {
+        /// The repository.
+        repository: String,
+        /// What the other one does.
+        what: String,
+    },
+    /// The name of a place cannot be understood, or not by this build.
+    Location {
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
+    /// The directory to restore into is not empty.
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
+    Cancelled,
+}
+
+impl Error {
+    pub(crate) fn target(file: impl Into<String>, doing: &'static str, source: io::Error) -> Self {
+        Self::Target { file: file.into(), doing, source }
+    }
+
+    pub(crate) fn damaged(file: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Damaged(Damage { file: file.into(), what: what.into() })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Target { file, doing, source } => {
+                // The file layer names the file; what comes from elsewhere does not.
+                if trommel::vfs::path_of(source).is_some() {
+                    source.fmt(f)
+                } else {
+                    write!(f, "{doing} {file}: {source}")
+                }
+            }
+            Self::Damaged(damage) => {
+                write!(f, "{damage} (`trommel backup verify` shows which backups are whole)")
+            }
+            Self::NoSuchBackup { repository, id } => write!(
+                f,
+                "{repository} holds no backup {id} (`trommel backup list` shows those it holds)"
+            ),
+            Self::NotARepository { place, what } => {
+                write!(f, "{place} is no backup repository: {what}")
+            }
+            Self::Unsupported { file, what } => {
+                write!(f, "{file} needs a newer version of trommel: {what}")
+            }
+            Self::Busy { repository, what } => {
+                write!(f, "{repository} is in use: {what}; try again when that is done")
+            }
+            Self::Location { what } => f.write_str(what),
+            Self::NotEmpty { dir } => write!(
+                f,
+                "{} is not empty: a backup is restored into a new or empty directory",
+                dir.display()
+            ),
+            Self::Cancelled => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Target { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<trommel::Error> for Error {
+    fn from(error: trommel::Error) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a repository is, as a user writes it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::directory::Directory;
+use crate::error::{Error, Result};
+use crate::target::Target;
+
+/// The place that `location` names: a directory, as a path or as `file:///path`; or, with the
+/// feature `object-store`, `s3://bucket/prefix`, for which credentials, region and endpoint are
+/// taken from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
+/// `AWS_ENDPOINT`).
+///
+/// # Errors
+/// [`Error::Location`] says what is understood.
+pub fn target_at(location: &str) -> Result<Arc<dyn Target>> {
+    let Some((scheme, rest)) = location.split_once("://") else {
+        return directory(location, location);
+    };
+    match scheme {
+        "file" if !rest.starts_with('/') => Err(Error::Location {
+            what: format!("{location}: write a file URL with three slashes: file:///path"),
+        }),
+        "file" => directory(location, rest),
+        "s3" | "s3a" => s3(location),
+        _ => Err(Error::Location {
+            what: format!(
+                "{location}: a repository is a directory (a path, or file:///path) or an S3 \
+                 bucket (s3://bucket/prefix)"
+            ),
+        }),
+    }
+}
+
+fn directory(location: &str, path: &str) -> Result<Arc<dyn Target>> {
+    if path.is_empty() {
+        let what = format!("{location:?} names no directory");
+        return Err(Error::Location { what });
+    }
+    Ok(Arc::new(Directory::new(Path::new(path))))
+}
+
+#[cfg(feature = "object-store")]
+fn s3(location: &str) -> Result<Arc<dyn Target>> {
+    Ok(Arc::new(crate::objects::Objects::s3(location)?))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn s3(location: &str) -> Result<Arc<dyn Target>> {
+    Err(Error::Location {
+        what: format!(
+            "{location}: this build knows directories only; one with the feature object-store \
+             knows S3 (cargo install trommel-cli --features object-store)"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_and_others_refused() {
+        for (location, place) in
+            [("backups", "backups"), ("/a/b", "/a/b"), ("file:///a/b", "/a/b"), ("a:b", "a:b")]
+        {
+            assert_eq!(target_at(location).unwrap().place(), place);
+        }
+        for (location, what) in [
+            ("", "no directory"),
+            ("file://", "three slashes"),
+            ("file://a/b", "three slashes"),
+            ("gs://bucket", "s3://bucket/prefix"),
+        ] {
+            let error = target_at(location).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "object-store"))]
+    #[test]
+    fn without_the_feature_s3_says_what_to_build() {
+        let error = target_at("s3://bucket/x").unwrap_err().to_string();
+        assert!(error.contains("--features object-store"), "{error}");
+    }
+}

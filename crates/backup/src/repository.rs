@@ -1,0 +1,215 @@
+//! A repository: what it is, what it holds, and how its parts are read.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Damage, Error, Result};
+use crate::format::{
+    BACKUPS, BLOBS, Blob, FORMAT, MANIFEST_LIMIT, MARKER, MARKER_LIMIT, VERSION, manifest_name,
+    parse_manifest_name,
+};
+use crate::manifest::{Backup, Refused};
+use crate::target::{Hold, Purpose, Target};
+
+/// A place that holds backups. See the [crate's page](crate) for an example.
+///
+/// Clones share the place.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    pub(crate) target: Arc<dyn Target>,
+}
+
+/// One backup of a repository, readable or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its id.
+    pub id: u64,
+    /// What its manifest says, or what is wrong with it.
+    pub backup: Result<Backup, Damage>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    format: String,
+    version: u32,
+}
+
+impl Repository {
+    /// The repository in `target`.
+    ///
+    /// # Errors
+    /// [`Error::NotARepository`] if there is none, [`Error::Unsupported`] if a newer version wrote
+    /// it.
+    pub fn open(target: Arc<dyn Target>) -> Result<Self> {
+        let repository = Self { target };
+        if repository.check_marker()? {
+            return Ok(repository);
+        }
+        let what = format!(
+            "it holds no file {MARKER} (`trommel backup create` begins a repository in a new or \
+             empty place)"
+        );
+        Err(Error::NotARepository { place: repository.target.place(), what })
+    }
+
+    /// The repository in `target`, which is begun if nothing lies there yet.
+    ///
+    /// # Errors
+    /// [`Error::NotARepository`] if other things lie there.
+    pub fn open_or_create(target: Arc<dyn Target>) -> Result<Self> {
+        let repository = Self { target };
+        if repository.check_marker()? {
+            return Ok(repository);
+        }
+        let place = repository.target.place();
+        let failed = |source| Error::target(place.clone(), "beginning a repository in", source);
+        if !repository.target.found().map_err(failed)? {
+            let what = "other things lie there, and a repository is begun in a new or empty place \
+                        only";
+            return Err(Error::NotARepository { place, what: what.into() });
+        }
+        let _hold = repository.lock(Purpose::Add)?;
+        repository.target.settle().map_err(failed)?;
+        let marker = Marker { format: FORMAT.into(), version: VERSION };
+        let text = serde_json::to_string(&marker).expect("a text and a number") + "\n";
+        // Whoever was faster began the same repository.
+        repository.target.put_new(MARKER, text.as_bytes()).map_err(failed)?;
+        repository.check_marker()?;
+        Ok(repository)
+    }
+
+    /// Whether the marker is there, and says what it should.
+    fn check_marker(&self) -> Result<bool> {
+        let Some(bytes) = self.read(MARKER, MARKER_LIMIT)? else { return Ok(false) };
+        let file = self.file(MARKER);
+        match serde_json::from_slice::<Marker>(&bytes) {
+            Ok(marker) if marker.format == FORMAT && marker.version == VERSION => Ok(true),
+            Ok(marker) if marker.format == FORMAT => {
+                let what = format!("the repository has the format version {}", marker.version);
+                Err(Error::Unsupported { file, what })
+            }
+            _ => {
+                let (place, what) = (self.target.place(), format!("{file} does not say it is one"));
+                Err(Error::NotARepository { place, what })
+            }
+        }
+    }
+
+    /// All backups, oldest first. Each manifest is read and checked; the contents are not (see
+    /// [`Repository::verify`]).
+    pub fn list(&self) -> Result<Vec<Listed>> {
+        let mut all = Vec::new();
+        for id in self.ids()? {
+            match self.backup(id) {
+                Ok(backup) => all.push(Listed { id, backup: Ok(backup) }),
+                Err(Error::Damaged(damage)) => all.push(Listed { id, backup: Err(damage) }),
+                // Deleted since we looked.
+                Err(Error::NoSuchBackup { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// What backup `id` is made of.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBackup`]; [`Error::Damaged`] if its manifest is not as it was written.
+    pub fn backup(&self, id: u64) -> Result<Backup> {
+        let name = manifest_name(id);
+        let Some(bytes) = self.read(&name, MANIFEST_LIMIT)? else {
+            return Err(Error::NoSuchBackup { repository: self.target.place(), id });
+        };
+        let file = self.file(&name);
+        Backup::decode(id, &bytes).map_err(|refused| match refused {
+            Refused::Damaged(what) => Error::damaged(file, format!("{what} (backup {id})")),
+            Refused::Unsupported(what) => Error::Unsupported { file, what },
+        })
+    }
+
+    /// The ids of all backups, ascending.
+    pub(crate) fn ids(&self) -> Result<Vec<u64>> {
+        let entries = self.list_folder(BACKUPS)?;
+        let ids = entries.into_iter().filter_map(|(name, _)| parse_manifest_name(&name));
+        let mut ids: Vec<u64> = ids.collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The contents that are there with the length that they should have.
+    pub(crate) fn blobs(&self) -> Result<HashSet<Blob>> {
+        let entries = self.list_folder(BLOBS)?.into_iter();
+        let parse =
+            |(name, bytes): (String, u64)| Blob::parse(&name).filter(|blob| blob.bytes == bytes);
+        Ok(entries.filter_map(parse).collect())
+    }
+
+    pub(crate) fn list_folder(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        let failed = |source| Error::target(self.file(folder), "listing", source);
+        self.target.list(folder).map_err(failed)
+    }
+
+    /// Takes the right to write.
+    pub(crate) fn lock(&self, purpose: Purpose) -> Result<Box<dyn Hold>> {
+        self.target.lock(purpose).map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => {
+                Error::Busy { repository: self.target.place(), what: source.to_string() }
+            }
+            _ => Error::target(self.target.place(), "locking", source),
+        })
+    }
+
+    pub(crate) fn confirm(&self, hold: &dyn Hold) -> Result<()> {
+        let failed = |source| Error::target(self.target.place(), "holding on to", source);
+        hold.confirm().map_err(failed)
+    }
+
+    pub(crate) fn settle(&self) -> Result<()> {
+        let failed = |source| Error::target(self.target.place(), "making durable", source);
+        self.target.settle().map_err(failed)
+    }
+
+    pub(crate) fn delete_object(&self, name: &str) -> Result<()> {
+        let failed = |source| Error::target(self.file(name), "deleting", source);
+        self.target.delete(name).map_err(failed)
+    }
+
+    /// A small object, if it is there.
+    fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let failed = |source| Error::target(self.file(name), "reading", source);
+        let (content, length) = match self.target.get(name) {
+            Ok(found) => found,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        if length > limit {
+            let what = format!("it has {length} bytes, more than the {limit} that make sense");
+            return Err(Error::damaged(self.file(name), what));
+        }
+        let mut bytes = Vec::new();
+        content.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(Some(bytes))
+    }
+
+    /// An object's path or URL.
+    pub(crate) fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.target.place().trim_end_matches('/'))
+    }
+}
+
+/// Whether an error means that there is no such object.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+impl fmt::Display for Repository {
+    /// The path or URL of its place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.target.place())
+    }
+}

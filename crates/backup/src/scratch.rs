@@ -1,0 +1,130 @@
+//! The state of a store that a backup is made of, held still while it is copied.
+//!
+//! A checkpoint in a directory of its own *inside* the store's directory: on the same file system
+//! wherever that is mounted, so that its tables are hard links, and hidden, so that the store never
+//! takes it for its own.
+//!
+//! 1. Whoever makes one holds the store open, so nobody else in the world makes one of that store
+//!    but other threads of this process. Those wait for each other until the checkpoint is locked.
+//! 2. A directory of that name that nobody has locked was left by a process that died. It is
+//!    removed, file by file, and only if it holds nothing but files of a store.
+//! 3. It is removed when the backup is done or has failed.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use trommel::vfs::{DirEntry, FileLock, Vfs};
+use trommel::{Db, Options};
+
+use crate::error::{Error, Result};
+use crate::format::{LOCK, is_file_name};
+
+/// What the names of such directories begin with. 16 hexadecimal digits follow.
+pub(crate) const PREFIX: &str = ".backup-";
+
+/// Held from the moment a checkpoint's directory exists until it is locked.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// A checkpoint that is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    table_ids: HashMap<String, u64>,
+    lock: Option<Box<dyn FileLock>>,
+}
+
+impl Checkpoint {
+    pub(crate) fn take(db: &Db) -> Result<Self> {
+        let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let vfs = Arc::clone(db.vfs());
+        remove_leftovers(&*vfs, db.dir());
+        let dir = db.dir().join(format!("{PREFIX}{:016x}", number()));
+        let mut checkpoint = Self { vfs, dir, table_ids: HashMap::new(), lock: None };
+        db.checkpoint(&checkpoint.dir)?;
+        checkpoint.table_ids = {
+            let options = Options::default().vfs(Arc::clone(db.vfs()));
+            Db::open_read_only(&checkpoint.dir, options)?.table_ids().into_iter().collect()
+        };
+        let path = checkpoint.dir.join(LOCK);
+        let lock = checkpoint.vfs.lock(&path);
+        checkpoint.lock = Some(lock.map_err(|source| failed(&path, "locking", source))?);
+        Ok(checkpoint)
+    }
+
+    /// Its files, sorted by name.
+    pub(crate) fn files(&self) -> Result<Vec<DirEntry>> {
+        let listed = self.vfs.list(&self.dir);
+        let mut files = listed.map_err(|source| failed(&self.dir, "listing", source))?;
+        files.retain(|file| file.is_file && file.name != LOCK);
+        Ok(files)
+    }
+
+    /// The random number that a table of this name was given when it was written.
+    pub(crate) fn table_id(&self, name: &str) -> Option<u64> {
+        self.table_ids.get(name).copied()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn vfs(&self) -> &dyn Vfs {
+        &*self.vfs
+    }
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        // What stays is removed by the next backup.
+        let _ = remove(&*self.vfs, &self.dir);
+        self.lock = None;
+    }
+}
+
+/// An error at a file of the store.
+pub(crate) fn failed(path: &Path, doing: &'static str, source: io::Error) -> Error {
+    Error::target(path.display().to_string(), doing, source)
+}
+
+/// A number that no other checkpoint has.
+pub(crate) fn number() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+fn is_ours(entry: &DirEntry) -> bool {
+    let digits = entry.name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    let is_number = |digits: &str| {
+        digits.len() == 16
+            && digits.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    };
+    !entry.is_file && digits.is_some_and(is_number)
+}
+
+/// Removes what backups of the store left that died.
+fn remove_leftovers(vfs: &dyn Vfs, store: &Path) {
+    for entry in vfs.list(store).unwrap_or_default().iter().filter(|entry| is_ours(entry)) {
+        let dir = store.join(&entry.name);
+        if let Ok(_lock) = vfs.lock(&dir.join(LOCK)) {
+            // What cannot be removed costs space and does no other harm.
+            let _ = remove(vfs, &dir);
+        }
+    }
+}
+
+/// Removes a directory of files of a store.
+fn remove(vfs: &dyn Vfs, dir: &Path) -> io::Result<()> {
+    let entries = vfs.list(dir)?;
+    let is_plain =
+        |entry: &DirEntry| entry.is_file && entry.name.to_str().is_some_and(is_file_name);
+    if !entries.iter().all(is_plain) {
+        return Err(io::ErrorKind::DirectoryNotEmpty.into());
+    }
+    for entry in entries {
+        vfs.remove(&dir.join(entry.name))?;
+    }
+    vfs.remove_dir(dir)
+}

@@ -1,0 +1,209 @@
+//! Damage to a repository: always found, always named, never restored.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::vfs::{MemoryVfs, Vfs};
+use trommel_backup::{Directory, Error, Repository};
+
+use crate::stores::{entries, entries_in, names, new_store, write};
+
+/// A repository in memory with two backups of one store, and where to restore to.
+struct Scene {
+    vfs: Arc<dyn Vfs>,
+    repository: Repository,
+}
+
+/// Backup 1 needs one of the tables, backup 2 both.
+fn scene() -> Scene {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
+    let target = Arc::new(Directory::on(vfs.clone(), "repository"));
+    let repository = Repository::open_or_create(target).unwrap();
+    let (_, db) = new_store();
+    for round in 0..2 {
+        write(&db, round, 300);
+        repository.create(&db, &()).unwrap();
+    }
+    Scene { vfs, repository }
+}
+
+impl Scene {
+    fn replace(&self, path: &str, bytes: &[u8]) {
+        self.vfs.remove(path.as_ref()).unwrap();
+        let mut file = self.vfs.create(path.as_ref()).unwrap();
+        file.append(bytes).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Vec<u8> {
+        self.vfs.read(path.as_ref(), u64::MAX).unwrap()
+    }
+
+    /// Both backups are asked: those in `hit` must say that `path` is damaged, the others be whole.
+    fn check(&self, path: &str, hit: &[u64], why: &str) {
+        let all = self.repository.verify(None, &()).unwrap();
+        assert_eq!(all.damages.len(), 1, "{why}: {:?}", all.damages);
+        assert_eq!(all.damages[0].file, path, "{why}");
+        let whole: Vec<u64> = [1, 2].into_iter().filter(|id| !hit.contains(id)).collect();
+        assert_eq!(all.whole, whole, "{why}");
+        for id in [1, 2] {
+            let one = self.repository.verify(Some(id), &()).unwrap();
+            let restored = self.repository.restore_on(self.vfs.clone(), id, "restored", &());
+            if hit.contains(&id) {
+                assert_eq!(one.damages[0].file, path, "{why}");
+                let Err(Error::Damaged(damage)) = restored else { panic!("{why}: {restored:?}") };
+                assert_eq!(damage.file, path, "{why}");
+                assert!(damage.what.contains(&format!("backup {id}")), "{damage}");
+                let left = self.vfs.list(Path::new("restored"));
+                assert!(left.is_err(), "{why}: the directory is there: {left:?}");
+            } else {
+                assert!(one.damages.is_empty() && restored.is_ok(), "{why}: {restored:?}");
+                for name in names(&*self.vfs, "restored") {
+                    self.vfs.remove(&Path::new("restored").join(name)).unwrap();
+                }
+                self.vfs.remove_dir(Path::new("restored")).unwrap();
+            }
+        }
+    }
+
+    /// The contents, each with the backups that need it.
+    fn blobs(&self) -> Vec<(String, Vec<u64>)> {
+        let backups = [1, 2].map(|id| self.repository.backup(id).unwrap());
+        let needs = |name: &str| {
+            let needs = |backup: &&trommel_backup::Backup| {
+                backup.files.iter().any(|file| name.starts_with(&file.sha256))
+            };
+            backups.iter().filter(needs).map(|backup| backup.id).collect()
+        };
+        let names = names(&*self.vfs, "repository/blobs").into_iter();
+        names.map(|name| (format!("repository/blobs/{name}"), needs(&name))).collect()
+    }
+}
+
+#[test]
+fn flips_and_cuts_of_contents_are_found_and_named() {
+    let scene = scene();
+    let mut random = fastrand::Rng::with_seed(7);
+    let blobs = scene.blobs();
+    assert_eq!(blobs.len(), 6);
+    for (path, hit) in blobs {
+        let bytes = scene.read(&path);
+        let ends = [0, bytes.len() - 1];
+        let between: Vec<usize> = (0..6).map(|_| random.usize(..bytes.len())).collect();
+        for at in ends.into_iter().chain(between) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << random.u8(..8);
+            scene.replace(&path, &bytes);
+            scene.check(&path, &hit, &format!("{path}, byte {at} flipped"));
+        }
+        for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+            scene.replace(&path, &bytes[..length]);
+            scene.check(&path, &hit, &format!("{path}, cut to {length}"));
+        }
+        scene.replace(&path, &[&bytes[..], b"x"].concat());
+        scene.check(&path, &hit, &format!("{path}, made longer"));
+        scene.vfs.remove(path.as_ref()).unwrap();
+        scene.check(&path, &hit, &format!("{path}, removed"));
+        drop(scene.vfs.create(path.as_ref()).unwrap()); // For `replace` to remove.
+        scene.replace(&path, &bytes);
+    }
+    assert!(scene.repository.verify(None, &()).unwrap().damages.is_empty());
+}
+
+#[test]
+fn flips_and_cuts_of_manifests_are_found_and_named() {
+    let scene = scene();
+    let path = "repository/backups/0000000002.json";
+    let bytes = scene.read(path);
+    for at in (0..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x20;
+        scene.replace(path, &bytes);
+        scene.check(path, &[2], &format!("byte {at} flipped"));
+    }
+    for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+        scene.replace(path, &bytes[..length]);
+        scene.check(path, &[2], &format!("cut to {length}"));
+    }
+    let other = scene.read("repository/backups/0000000001.json");
+    scene.replace(path, &other);
+    scene.check(path, &[2], "the manifest of another backup");
+}
+
+#[test]
+fn an_unreadable_manifest_keeps_all_contents_until_it_is_deleted() {
+    let scene = scene();
+    let path = "repository/backups/0000000001.json";
+    scene.replace(path, b"{}");
+    let error = scene.repository.purge(1, &()).unwrap_err();
+    assert!(matches!(&error, Error::Damaged(damage) if damage.file == path), "{error}");
+    let deleted = scene.repository.delete(2, &()).unwrap();
+    assert_eq!((deleted.files, deleted.kept_for.len()), (0, 1));
+    assert_eq!(deleted.kept_for[0].file, path);
+    let deleted = scene.repository.delete(1, &()).unwrap();
+    assert_eq!((deleted.files, deleted.kept_for.len()), (6, 0));
+}
+
+#[test]
+fn a_content_of_wrong_length_is_stored_again() {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
+    let target = Arc::new(Directory::on(vfs.clone(), "repository"));
+    let repository = Repository::open_or_create(target).unwrap();
+    let (_, db) = new_store();
+    write(&db, 1, 300);
+    repository.create(&db, &()).unwrap();
+    let scene = Scene { vfs, repository };
+    for name in names(&*scene.vfs, "repository/blobs") {
+        scene.replace(&format!("repository/blobs/{name}"), b"short");
+    }
+    scene.repository.create(&db, &()).unwrap();
+    let table = scene.repository.backup(2).unwrap().files[0].clone();
+    assert!(table.path.ends_with(".sst"));
+    let verified = scene.repository.verify(Some(2), &()).unwrap();
+    assert_eq!(verified.damages, [], "{table:?}");
+    scene.repository.restore_on(scene.vfs.clone(), 2, "restored", &()).unwrap();
+    assert!(entries_in(&scene.vfs, "restored") == entries(&db));
+}
+
+/// The hashes are right, and the store is not: it was damaged before it was backed up.
+#[test]
+fn a_store_that_does_not_verify_is_not_left_behind() {
+    let scene = scene();
+    let (vfs, db) = new_store();
+    write(&db, 5, 300);
+    let table = names(&*vfs, "store").into_iter().find(|name| name.ends_with(".sst")).unwrap();
+    drop(db);
+    let path = format!("store/{table}");
+    let mut bytes = vfs.read(path.as_ref(), u64::MAX).unwrap();
+    bytes[100] ^= 1;
+    let damaged = Scene { vfs: vfs.clone(), repository: scene.repository.clone() };
+    damaged.replace(&path, &bytes);
+    let db = crate::stores::open(&vfs, "store");
+    let created = scene.repository.create(&db, &()).unwrap();
+    let error = scene.repository.restore_on(vfs.clone(), created.backup.id, "restored", &());
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Store(trommel::Error::Corruption(_))), "{error}");
+    assert!(error.to_string().contains(&table), "{error}");
+    assert!(vfs.list("restored".as_ref()).is_err());
+}
+
+#[test]
+fn a_marker_says_which_version_it_is() {
+    let scene = scene();
+    let open = || {
+        let target = Arc::new(Directory::on(scene.vfs.clone(), "repository"));
+        (Repository::open(target.clone()), Repository::open_or_create(target))
+    };
+    let path = "repository/REPOSITORY";
+    let good = scene.read(path);
+    assert_eq!(good, b"{\"format\":\"trommel-backup\",\"version\":1}\n");
+    scene.replace(path, b"{\"format\":\"trommel-backup\",\"version\":2}\n");
+    for error in [open().0.unwrap_err(), open().1.unwrap_err()] {
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    }
+    for bytes in [&b""[..], b"{}", b"{\"format\":\"tar\",\"version\":1}", &good[1..]] {
+        scene.replace(path, bytes);
+        for error in [open().0.unwrap_err(), open().1.unwrap_err()] {
+            assert!(matches!(error, Error::NotARepository { .. }), "{error}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, compare, demo, get, levels, memory, put, rates, scan};
+use crate::commands::*;
 
 const ABOUT: &str = "An ordered key-value store whose every table probe is gated by a filter";
 
@@ -60,10 +60,38 @@ pub(crate) enum Command {
     Delete(put::DeleteArgs),
     /// Print entries in key order
     Scan(scan::ScanArgs),
+    /// Write entries from a file or standard input
+    #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
+    Load(load::LoadArgs),
+    /// Print or save entries so that load reads them back
+    #[command(after_help = dump::AFTER_HELP)]
+    Dump(dump::DumpArgs),
+    /// Show what the store holds
+    #[command(long_about = levels::STATS_ABOUT)]
+    Stats(levels::StatsArgs),
     /// Show what each level holds
     Levels(levels::LevelsArgs),
-    /// Show where the memory of an open store is
-    Memory(memory::MemoryArgs),
+    /// Show the filters of each level, measured beside theory
+    #[command(long_about = filters::LONG_ABOUT)]
+    Filters(filters::FiltersArgs),
+    /// Show where the memory of the open store is
+    #[command(long_about = levels::MEMORY_ABOUT)]
+    Memory(levels::MemoryArgs),
+    /// Show the options in force, and what is recorded in the store
+    #[command(long_about = admin::OPTIONS_ABOUT)]
+    Options(admin::OptionsArgs),
+    /// Write what is in the log out to tables
+    Flush(admin::FlushArgs),
+    /// Merge levels, and drop what nobody can see any more
+    #[command(long_about = admin::COMPACT_ABOUT)]
+    Compact(admin::CompactArgs),
+    /// Read and check every byte of every file
+    #[command(long_about = admin::VERIFY_ABOUT)]
+    Verify(admin::VerifyArgs),
+    /// Make a second store that holds what the store holds now (hard links where possible)
+    Checkpoint(admin::CheckpointArgs),
+    /// Remove the store and all its data
+    Destroy(admin::DestroyArgs),
     /// Print the rates that filters have by theory
     #[command(long_about = rates::LONG_ABOUT)]
     Rates(rates::RatesArgs),

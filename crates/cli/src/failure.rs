@@ -34,6 +34,8 @@ pub(crate) enum Failure {
     Check(String),
     /// The user has ended it.
     Interrupted,
+    /// A failure, and what else there is to say about it.
+    And(Box<Failure>, String),
     /// Anything else; the text says what was being done, to which file, and what the system said.
     Other(String),
 }
@@ -50,8 +52,14 @@ impl Failure {
             Self::Store(error) => store_code(error),
             Self::NotFound => NOT_FOUND,
             Self::Check(_) => CHECK_FAILED,
+            Self::And(failure, _) => failure.code(),
             Self::Run(_) | Self::Other(_) => FAILED,
         }
+    }
+
+    /// The same failure, with more to say about it.
+    pub(crate) fn with(self, what: impl Into<String>) -> Self {
+        Self::And(Box::new(self), what.into())
     }
 
     /// What to say about it on standard error, if anything.
@@ -84,6 +92,7 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
             Self::NotFound => f.write_str("the key is not there"),
             Self::Interrupted => f.write_str("interrupted"),
+            Self::And(failure, what) => write!(f, "{failure}; {what}"),
             Self::Usage(what) | Self::Check(what) | Self::Other(what) => f.write_str(what),
         }
     }
@@ -136,6 +145,7 @@ mod tests {
             (Failure::Run(Error::Store("of another store".into())), 1),
             (Failure::NotFound, 3),
             (Failure::Interrupted, 130),
+            (Failure::Interrupted.with("3 were done"), 130),
             (Failure::Check(what), 7),
         ] {
             assert_eq!(failure.code(), expected, "{failure:?}");

@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod entries;
 mod failure;
 mod output;
 mod progress;
@@ -19,7 +20,7 @@ use trommel_harness::{Control, Stop};
 
 use args::{Cli, Command};
 use commands::store_args::Session;
-use commands::{bench, compare, demo, get, levels, memory, put, rates, scan};
+use commands::*;
 use failure::Failure;
 
 #[global_allocator]
@@ -50,9 +51,19 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::Put(args) => put::run_put(&args, session),
         Command::Delete(args) => put::run_delete(&args, session),
         Command::Scan(args) => scan::run(&args, session, out),
-        Command::Memory(args) => memory::run(&args, session, out),
+        Command::Load(args) => load::run(&args, session, out),
+        Command::Dump(args) => dump::run(&args, session, out),
+        Command::Stats(args) => levels::run_stats(&args, session, out),
+        Command::Levels(args) => levels::run_levels(&args, session, out),
+        Command::Filters(args) => filters::run(&args, session, out),
+        Command::Memory(args) => levels::run_memory(&args, session, out),
+        Command::Options(args) => admin::run_options(&args, session, out),
+        Command::Flush(args) => admin::run_flush(&args, session),
+        Command::Compact(args) => admin::run_compact(&args, session, out),
+        Command::Verify(args) => admin::run_verify(&args, session, out),
+        Command::Checkpoint(args) => admin::run_checkpoint(&args, session),
+        Command::Destroy(args) => admin::run_destroy(&args, out),
         Command::Rates(args) => rates::run(&args, out),
-        Command::Levels(args) => levels::run(&args, session, out),
     }
 }
 

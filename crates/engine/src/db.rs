@@ -9,6 +9,7 @@ use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
 
 use crate::batch::{SealedBatch, WriteBatch};
+use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
@@ -75,9 +76,21 @@ impl Db {
     }
 
     /// Opens the store in `dir` without writing anything. Several processes may do so at once,
-    /// but not beside one that writes. What the log holds is read into memory.
+    /// but not beside one that writes: whoever comes second gets [`Error::Locked`]. To read beside
+    /// a writer, read a [`checkpoint`](Db::checkpoint) that it makes. What the log holds is read
+    /// into memory.
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open(dir, options.read_only(true))
+    }
+
+    /// Removes the store in `dir`, and `dir` itself unless other things lie in it. Of `options`
+    /// only the file system counts.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where it is open; [`Error::NotAStore`] where `dir` holds no file of a
+    /// store. Nothing was removed then.
+    pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<DestroyReport> {
+        destroy(dir.as_ref(), options)
     }
 
     fn engine(&self) -> &Arc<Engine> {
@@ -303,6 +316,11 @@ impl Db {
     /// Changes which filters new tables get; tables that exist keep theirs.
     pub fn set_filters(&self, filters: FilterPolicy) -> Result<()> {
         self.set_options(|options| options.filters(filters))
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> Options {
+        (*self.engine().options.load_full()).clone()
     }
 
     /// What the store has done and what it holds.

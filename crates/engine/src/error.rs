@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use trommel_base::Corruption;
 
+use crate::manifest::names;
+
 /// The result of almost every call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -195,11 +197,18 @@ fn rescue(file: &Path) -> &'static str {
             "restore the store from a backup; if it opens, what lies elsewhere can still be read \
              and copied"
         }
-        _ => {
+        _ if is_manifest(file) => {
             "restore the store from a backup; if only the end of a manifest is damaged, a salvage \
              open may do"
         }
+        _ => "make it anew, or take an older one; stores are not concerned",
     }
+}
+
+/// Whether a file, by its name, says what belongs to a store.
+fn is_manifest(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name == names::CURRENT || name.starts_with("MANIFEST-")
 }
 
 impl fmt::Display for Error {
@@ -221,7 +230,8 @@ impl fmt::Display for Error {
             Self::Locked { dir } => write!(
                 f,
                 "{} is open elsewhere: close it in the other process (or drop the other handle \
-                 in this one), then try again",
+                 in this one), then try again. One may write, or several read; to read beside a \
+                 writer, read a checkpoint that it makes",
                 dir.display()
             ),
             Self::NotAStore { dir, what } => write!(f, "{} is not a store: {what}", dir.display()),

@@ -248,6 +248,40 @@ impl Options {
         crate::Db::open(dir, self)
     }
 
+    /// Every setting, by the name of its setter, with its value as text (sizes in bytes). Where
+    /// nothing was set and the machine decides, what it decides.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let or_none = |limit: Option<u64>| limit.map_or("none".into(), |bytes| bytes.to_string());
+        let lower = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+        vec![
+            ("create_if_missing", self.create_if_missing.to_string()),
+            ("error_if_exists", self.error_if_exists.to_string()),
+            ("read_only", self.read_only.to_string()),
+            ("salvage", self.salvage.to_string()),
+            ("log", self.log.to_string()),
+            ("durability", lower(&self.durability)),
+            ("filters", self.filters.to_string()),
+            ("read_mode", lower(&self.read_mode)),
+            ("write_buffer_bytes", self.write_buffer_bytes.to_string()),
+            ("max_frozen_memtables", self.max_frozen_memtables.to_string()),
+            ("block_bytes", self.block_bytes.to_string()),
+            ("compression", lower(&self.compression)),
+            ("cache_bytes", self.wanted_cache_bytes().to_string()),
+            ("memory_limit", or_none(self.memory_limit)),
+            ("max_open_files", self.max_open_files.to_string()),
+            ("table_bytes", self.table_bytes.to_string()),
+            ("base_level_bytes", self.base_level_bytes.to_string()),
+            ("level_ratio", self.level_ratio.to_string()),
+            ("l0_trigger", self.l0_trigger.to_string()),
+            ("l0_slowdown", self.l0_slowdown.to_string()),
+            ("l0_stop", self.l0_stop.to_string()),
+            ("debt_stop_bytes", self.debt_stop_bytes.to_string()),
+            ("background_threads", self.background_threads.to_string()),
+            ("background_bytes_per_second", or_none(self.background_bytes_per_second)),
+            ("auto_compaction", self.auto_compaction.to_string()),
+        ]
+    }
+
     /// Bytes of the block cache, where no memory limit stands against it.
     pub(crate) fn wanted_cache_bytes(&self) -> u64 {
         let default = || {
@@ -305,5 +339,24 @@ impl Options {
         let rate = self.background_bytes_per_second.unwrap_or(u64::MAX);
         within("background_bytes_per_second", rate, 4 << 10, u64::MAX)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_leave_nothing_out() {
+        let options = Options::default();
+        let text = format!("{options:#?}");
+        let fields = text.lines().filter_map(|line| {
+            let field = line.strip_prefix("    ").filter(|field| !field.starts_with([' ', '}']))?;
+            Some(field.split(':').next().unwrap_or_default().to_owned())
+        });
+        let fields: Vec<String> = fields.filter(|field| field != "vfs").collect();
+        let settings: Vec<&str> = options.settings().iter().map(|(name, _)| *name).collect();
+        assert_eq!(settings, fields);
+        assert!(options.settings().contains(&("compression", "lz4".into())));
     }
 }

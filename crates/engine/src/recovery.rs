@@ -124,6 +124,8 @@ impl Engine {
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state)?;
         if engine.options.load().read_only {
+            let debt = debt(&state.version, &engine.options.load().compaction());
+            engine.debt.store(debt, Ordering::Relaxed);
             return Ok(engine);
         }
         engine.put_in_force(state, newest_log)?;

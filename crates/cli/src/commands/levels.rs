@@ -1,6 +1,7 @@
-//! `trommel levels`.
+//! `trommel levels`, `trommel memory` and `trommel stats`: what a store holds, and where.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use trommel::Db;
@@ -17,7 +18,7 @@ pub(crate) struct LevelsArgs {
     output: OutputArgs,
 }
 
-pub(crate) fn run(
+pub(crate) fn run_levels(
     args: &LevelsArgs,
     session: Session<'_>,
     out: &mut dyn Write,
@@ -29,7 +30,7 @@ pub(crate) fn run(
     })
 }
 
-/// A row for each level that holds data, and what the logs hold beside.
+/// A row for each level that holds data.
 pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     output.list(
         "levels",
@@ -46,4 +47,155 @@ pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failu
         ])?;
     }
     Ok(())
+}
+
+pub(crate) const MEMORY_ABOUT: &str = "\
+Shows where the memory of the store is, part by part. Outside the shell the store has just been \
+opened: what the log holds is in memtables, all tables are open (as many as the limit on open files \
+allows), so that filters and indexes show what they take, and the block cache is empty.";
+
+#[derive(Debug, Args)]
+pub(crate) struct MemoryArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run_memory(
+    args: &MemoryArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.store.read(session, |db| {
+        // Opens the tables.
+        db.filter_report();
+        let memory = db.stats().memory;
+        let mut output = args.output.begin("memory", out);
+        output.record(
+            "",
+            &[
+                ("memtables", Value::Size(memory.memtables)),
+                ("idle_arenas", Value::Size(memory.idle_arenas)),
+                ("block_cache", Value::Size(memory.block_cache)),
+                ("filters", Value::Size(memory.filters)),
+                ("index", Value::Size(memory.index)),
+                ("other", Value::Size(memory.other)),
+                ("total", Value::Size(memory.total())),
+            ],
+        )?;
+        Ok(output.finish()?)
+    })
+}
+
+pub(crate) const STATS_ABOUT: &str = "\
+Shows what the store holds: how opening found it, its files by level, and how much compaction it \
+needs. In the shell, what was done since the store was opened is shown too; elsewhere it has just \
+been opened, and nothing was done.";
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// Look again every so many seconds, until interrupted; while a writer has the store open, that
+    /// is said instead
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A time to wait: a tenth of a second to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("it must be a number of seconds from 0.1 to 86400".into()),
+    }
+}
+
+pub(crate) fn run_stats(
+    args: &StatsArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let Some(pause) = args.watch else { return look(args, session, out) };
+    loop {
+        match look(args, session, out) {
+            Err(Failure::Store(trommel::Error::Locked { dir })) => {
+                let _ = writeln!(io::stderr(), "{} is being written", dir.display());
+            }
+            outcome => outcome?,
+        }
+        let start = Instant::now();
+        while start.elapsed() < pause {
+            session.go_on()?;
+            std::thread::sleep(Duration::from_millis(20).min(pause));
+        }
+    }
+}
+
+fn look(args: &StatsArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    args.store.read(session, |db| {
+        let mut output = args.output.begin("stats", out);
+        write_store(db, &mut output)?;
+        if session.open.is_some() {
+            write_activity(db, &mut output)?;
+        }
+        write_levels(db, &mut output)?;
+        Ok(output.finish()?)
+    })
+}
+
+fn write_store(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
+    let (stats, recovery) = (db.stats(), db.recovery_report());
+    let dropped = recovery.dropped.iter().map(|dropped| dropped.to_string().into());
+    let unusable = stats.unusable_filters.iter();
+    let unusable = unusable.map(|(number, why)| format!("table {number}: {why}").into());
+    Ok(output.record(
+        "store",
+        &[
+            ("directory", db.dir().to_string_lossy().as_ref().into()),
+            ("id", format!("{:016x}", db.id()).into()),
+            ("was_closed", recovery.was_closed.into()),
+            ("replayed_batches", Value::Count(recovery.replayed_batches)),
+            ("dropped", none_if_empty(dropped.collect())),
+            ("last_seqno", Value::Integer(stats.last_seqno)),
+            ("tables", Value::Count(stats.levels.iter().map(|level| level.tables).sum())),
+            ("file_bytes", Value::Size(stats.levels.iter().map(|level| level.bytes).sum())),
+            ("compaction_debt", Value::Size(stats.compaction_debt)),
+            ("unusable_filters", none_if_empty(unusable.collect())),
+        ],
+    )?)
+}
+
+fn none_if_empty(values: Vec<Value>) -> Value {
+    if values.is_empty() { Value::Null } else { Value::List(values) }
+}
+
+/// What was done since the store was opened.
+fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
+    let stats = db.stats();
+    let seconds = |stall: trommel::Stall| Value::Float(stall.total.as_secs_f64());
+    Ok(output.record(
+        "since_open",
+        &[
+            ("lookups", Value::Count(stats.gets)),
+            ("found", Value::Count(stats.found)),
+            ("block_reads", Value::Count(stats.block_reads)),
+            ("cache_hits", Value::Count(stats.cache_hits)),
+            ("writes", Value::Count(stats.writes)),
+            ("user_bytes", Value::Size(stats.user_bytes)),
+            ("log_bytes", Value::Size(stats.log_bytes)),
+            ("log_syncs", Value::Count(stats.log_syncs)),
+            ("flushes", Value::Count(stats.flushes)),
+            ("flush_bytes", Value::Size(stats.flush_bytes)),
+            ("compactions", Value::Count(stats.compactions)),
+            ("trivial_moves", Value::Count(stats.trivial_moves)),
+            ("compaction_bytes_read", Value::Size(stats.compaction_bytes_read)),
+            ("compaction_bytes_written", Value::Size(stats.compaction_bytes_written)),
+            ("seconds_stalled_by_memtables", seconds(stats.stalled_by_memtables)),
+            ("seconds_stalled_by_level_0", seconds(stats.stalled_by_level_0)),
+            ("seconds_stalled_by_debt", seconds(stats.stalled_by_debt)),
+        ],
+    )?)
 }

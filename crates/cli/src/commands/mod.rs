@@ -1,11 +1,14 @@
 //! One module a command, or a family of commands: its arguments, and what it does.
 
+pub(crate) mod admin;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod demo;
+pub(crate) mod dump;
+pub(crate) mod filters;
 pub(crate) mod get;
 pub(crate) mod levels;
-pub(crate) mod memory;
+pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod rates;
 pub(crate) mod records;

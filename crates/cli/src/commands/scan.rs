@@ -16,9 +16,12 @@ use crate::text::{KeyForm, ValueForm};
 /// Entries between two looks at whether the user has had enough.
 const ENTRIES_PER_LOOK: u64 = 1024;
 
-/// Which entries.
+/// The ends of a range, as the engine takes them.
+type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The two ends of a range.
 #[derive(Debug, Args)]
-pub(crate) struct RangeArgs {
+pub(crate) struct EndsArgs {
     /// The first key (itself included)
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
@@ -27,9 +30,9 @@ pub(crate) struct RangeArgs {
     to: Option<OsString>,
 }
 
-impl RangeArgs {
-    /// The two ends.
-    pub(crate) fn bounds(&self, form: KeyForm) -> Result<KeyBounds, Failure> {
+impl EndsArgs {
+    /// The range, as the engine takes it.
+    pub(crate) fn bounds(&self, form: KeyForm) -> Result<Ends, Failure> {
         let read = |text: &Option<OsString>| {
             text.as_deref().map(|text| form.of_argument(text)).transpose()
         };
@@ -39,17 +42,31 @@ impl RangeArgs {
     }
 }
 
-/// A range of keys, as the engine takes it.
-pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+/// Which entries.
+#[derive(Debug, Args)]
+pub(crate) struct RangeArgs {
+    #[command(flatten)]
+    ends: EndsArgs,
+    /// Only keys that begin so
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+}
+
+impl RangeArgs {
+    /// The entries of `db`.
+    pub(crate) fn of(&self, db: &Db, form: KeyForm) -> Result<Range, Failure> {
+        Ok(match &self.prefix {
+            Some(prefix) => db.prefix(form.of_argument(prefix)?),
+            None => db.range::<Vec<u8>>(self.ends.bounds(form)?),
+        })
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// Only keys that begin so
-    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
-    #[arg(conflicts_with_all = ["from", "to"])]
-    prefix: Option<OsString>,
     /// Stop after so many entries
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     limit: Option<u64>,
@@ -105,10 +122,7 @@ fn visit(
     session: Session<'_>,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut range: Range = match &args.prefix {
-        Some(prefix) => db.prefix(args.key_form.of_argument(prefix)?),
-        None => db.range::<Vec<u8>>(args.range.bounds(args.key_form)?),
-    };
+    let mut range = args.range.of(db, args.key_form)?;
     let mut count = 0;
     while args.limit.is_none_or(|limit| count < limit) {
         let next = if args.reverse { range.next_back() } else { range.next() };

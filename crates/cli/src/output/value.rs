@@ -10,7 +10,6 @@ pub(crate) enum Value {
     Null,
     Bool(bool),
     /// A number of a thing (a file, a byte offset), shown as it is typed.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the commands on files use it"))]
     Integer(u64),
     /// How many there are; a table shows a comma between thousands.
     Count(u64),

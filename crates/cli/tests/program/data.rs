@@ -1,20 +1,6 @@
 //! `get`, `mget`, `put`, `delete` and `scan`.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
-use crate::support::{Program, Ran};
-
-/// A program whose store holds the keys that `entries` names.
-fn with_store(entries: &[(&str, &str)]) -> Program {
-    let program = Program::new();
-    for (at, (key, value)) in entries.iter().enumerate() {
-        let create = if at == 0 { "--create" } else { "" };
-        let ran = program.run_on(&format!("put {create} {key} {value}"));
-        assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""), "{key}");
-    }
-    program
-}
+use crate::support::{Program, Ran, with_store};
 
 #[test]
 fn what_is_put_is_got() {
@@ -62,15 +48,7 @@ fn a_scan_prints_a_range_either_way() {
 #[test]
 fn keys_come_from_standard_input_too() {
     let program = with_store(&[("a", "1"), ("b", "2")]);
-    let mut child = program
-        .command_on("mget - --format=jsonl")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"b\n\na").unwrap();
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = program.run_on_with("mget - --format=jsonl", b"b\n\na");
     assert_eq!((ran.code, &*ran.err), (Some(3), ""));
     assert_eq!(
         ran.out,

@@ -4,10 +4,12 @@
 //! `TROMMEL_BLESS=1` to write them anew after a wanted change, and read the difference.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
+mod admin;
 #[cfg(unix)]
 mod book;
 mod comparing;
 mod data;
 mod demo_and_bench;
+mod load_and_dump;
 mod support;
 mod usage;

@@ -1,6 +1,7 @@
 //! Running the program in a place of its own, and comparing what it prints.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -47,6 +48,11 @@ impl Program {
         Ran::from(self.command_on(line).output().unwrap())
     }
 
+    /// The same, with these bytes on standard input.
+    pub(crate) fn run_on_with(&self, line: &str, input: &[u8]) -> Ran {
+        feed(self.command_on(line), input)
+    }
+
     /// Where `name` lies in its place.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
@@ -77,6 +83,15 @@ impl From<Output> for Ran {
     }
 }
 
+/// Runs a command to its end, with these bytes on standard input.
+pub(crate) fn feed(mut command: Command, input: &[u8]) -> Ran {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A program that fails early does not read all of it.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    Ran::from(child.wait_with_output().unwrap())
+}
+
 /// Compares a text with the one kept in `tests/snapshots`, or keeps it with `TROMMEL_BLESS=1`.
 pub(crate) fn check_snapshot(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -90,4 +105,15 @@ pub(crate) fn check_snapshot(name: &str, text: &str) {
     let differs = text.lines().zip(kept.lines()).find(|(now, then)| now != then);
     assert_eq!(differs, None, "{} (now, then); see the head of this file", file.display());
     assert_eq!(text.len(), kept.len(), "{} has another length", file.display());
+}
+
+/// A program whose store holds the keys that `entries` names.
+pub(crate) fn with_store(entries: &[(&str, &str)]) -> Program {
+    let program = Program::new();
+    for (at, (key, value)) in entries.iter().enumerate() {
+        let create = if at == 0 { "--create" } else { "" };
+        let ran = program.run_on(&format!("put {create} {key} {value}"));
+        assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""), "{key}");
+    }
+    program
 }

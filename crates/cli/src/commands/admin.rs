@@ -1,0 +1,191 @@
+//! What an operator does to a store as a whole: `options`, `flush`, `compact`, `verify`,
+//! `checkpoint` and `destroy`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use trommel::{Db, Options};
+
+use crate::commands::levels::write_levels;
+use crate::commands::scan::EndsArgs;
+use crate::commands::store_args::{Session, StoreArgs, WriteArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::KeyForm;
+
+pub(crate) const OPTIONS_ABOUT: &str = "\
+Shows the options with which this program opens the store, and what is recorded in it. Options are \
+not kept in a store: each program that opens it brings its own, and what was written with others \
+stays as it is. So what is recorded is how the tables that exist were built.";
+
+#[derive(Debug, Args)]
+pub(crate) struct OptionsArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run_options(
+    args: &OptionsArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.write.store.read(session, |db| {
+        let options = match session.open {
+            Some(db) => db.options(),
+            None => args.write.options(false),
+        };
+        let mut output = args.output.begin("options", out);
+        output.list("options", &["option", "value"])?;
+        for (name, value) in options.settings() {
+            output.row(vec![name.into(), value.into()])?;
+        }
+        output.record("store", &[("id", format!("{:016x}", db.id()).into())])?;
+        output.list("tables", &["level", "tables", "filter", "bits_asked"])?;
+        for level in db.filter_report().levels {
+            output.row(vec![
+                format!("L{}", level.level).into(),
+                Value::Count(level.tables),
+                level.kind.name().into(),
+                level.bits_asked.into(),
+            ])?;
+        }
+        Ok(output.finish()?)
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlushArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(crate) fn run_flush(args: &FlushArgs, session: Session<'_>) -> Result<(), Failure> {
+    args.write.write(session, |db| Ok(db.flush()?))
+}
+
+pub(crate) const COMPACT_ABOUT: &str = "\
+Merges all levels that hold keys of the range into the last one, drops what nobody can see any more, \
+and shows the levels afterwards. New tables get the filters and the compression that are given: this \
+is also how to change those of an existing store.";
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    ends: EndsArgs,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run_compact(
+    args: &CompactArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let ends = args.ends.bounds(args.key_form)?;
+    args.write.write(session, |db| {
+        busy(session, "compacting", || Ok(db.compact_range::<Vec<u8>>(ends)?))?;
+        let mut output = args.output.begin("compact", out);
+        write_levels(db, &mut output)?;
+        Ok(output.finish()?)
+    })
+}
+
+pub(crate) const VERIFY_ABOUT: &str = "\
+Reads every byte of every file of the store, checks every checksum and every order, and asks every \
+table's filter for every key of the table. Ends with exit code 4 at the first damage, and says which \
+file, where in it, and what to do.";
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run_verify(
+    args: &VerifyArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.store.read(session, |db| {
+        let report = busy(session, "verifying", || Ok(db.verify()?))?;
+        let mut output = args.output.begin("verify", out);
+        output.record(
+            "",
+            &[
+                ("tables", Value::Count(report.tables)),
+                ("logs", Value::Count(report.logs)),
+                ("bytes", Value::Size(report.bytes)),
+                ("entries", Value::Count(report.entries)),
+                ("keys", Value::Count(report.keys)),
+            ],
+        )?;
+        Ok(output.finish()?)
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// The directory to make
+    dir: PathBuf,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(crate) fn run_checkpoint(args: &CheckpointArgs, session: Session<'_>) -> Result<(), Failure> {
+    args.write.write(session, |db| Ok(db.checkpoint(&args.dir)?))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArgs {
+    /// Yes, all data of the store is to be gone
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run_destroy(args: &DestroyArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let dir = args.store.dir()?;
+    if !args.yes {
+        let dir = dir.display();
+        return Err(Failure::Usage(format!(
+            "this removes all data of the store in {dir} for ever: give --yes if that is meant"
+        )));
+    }
+    let report = Db::destroy(&dir, &Options::default())?;
+    let left = report.left.iter().map(|name| name.to_string_lossy().as_ref().into()).collect();
+    let mut output = args.output.begin("destroy", out);
+    output.record(
+        "",
+        &[
+            ("files_removed", Value::Count(report.files)),
+            ("bytes_removed", Value::Size(report.bytes)),
+            ("directory_removed", report.left.is_empty().into()),
+            ("left", if report.left.is_empty() { Value::Null } else { Value::List(left) }),
+        ],
+    )?;
+    Ok(output.finish()?)
+}
+
+/// Does something that may take long, and shows that it does.
+fn busy<T>(
+    session: Session<'_>,
+    what: &str,
+    act: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    session.control.progress.begin(what, 0);
+    let result = act();
+    session.control.progress.end();
+    result
+}

@@ -1,0 +1,118 @@
+//! `trommel dump`.
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trommel::Db;
+use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
+
+use crate::commands::scan::RangeArgs;
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::entries::{EntryWriter, Forms, StreamForm};
+use crate::failure::Failure;
+use crate::text::{KeyForm, ValueForm};
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel dump --db data all.jsonl                 a file that people and programs read
+  trommel dump --db data --as binary all.dump      a smaller one, every byte of it checked
+  trommel dump --db data --as text --prefix user:  to standard output
+  trommel dump --db data --as binary - | trommel load --db copy --create -";
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The file to write, which must not exist; - is standard output
+    #[arg(default_value = "-")]
+    file: OsString,
+    /// The form of the dump: jsonl, text (key, tab, value), csv or binary (checked)
+    #[arg(long = "as", value_name = "FORM", value_enum, default_value = "jsonl")]
+    #[arg(hide_possible_values = true)]
+    form: StreamForm,
+    #[command(flatten)]
+    range: RangeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    value_form: ValueForm,
+}
+
+pub(crate) fn run(
+    args: &DumpArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if args.file == "-" {
+        if args.form == StreamForm::Binary && io::stdout().is_terminal() {
+            return Err(Failure::Usage(
+                "a binary dump is not for a terminal: name a file, or redirect it".into(),
+            ));
+        }
+        args.store.read(session, |db| write_entries(args, db, session, out)).map(drop)
+    } else {
+        let path = PathBuf::from(&args.file);
+        let entries = args.store.read(session, |db| write_file(args, db, session, &path))?;
+        // Words: what was asked for is in the file.
+        let _ = writeln!(io::stderr(), "{entries} entries in {}", path.display());
+        Ok(())
+    }
+}
+
+/// Writes the whole file, durably, or none.
+fn write_file(args: &DumpArgs, db: &Db, session: Session<'_>, path: &Path) -> Result<u64, Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let path = path.display();
+            Failure::Other(format!("{path} is there already: remove it, or name another file"))
+        }
+        _ => Failure::Other(error.to_string()),
+    };
+    let mut file = FileOutput(DiskVfs.create(path).map_err(failed)?);
+    let written = write_entries(args, db, session, &mut file).map_err(|failure| match failure {
+        Failure::Output(error) => failed(error),
+        other => other,
+    });
+    let result = written.and_then(|entries| file.0.sync().map_err(failed).map(|()| entries));
+    if result.is_err() {
+        // The first failure is the one to tell of.
+        let _ = DiskVfs.remove(path);
+    }
+    result
+}
+
+struct FileOutput(Box<dyn WriteFile>);
+
+impl Write for FileOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.append(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_entries(
+    args: &DumpArgs,
+    db: &Db,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<u64, Failure> {
+    let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
+    let out = BufWriter::with_capacity(256 << 10, out);
+    let mut writer = EntryWriter::new(args.form, forms, out)?;
+    session.control.progress.begin("dumping", 0);
+    for (nth, entry) in args.range.of(db, args.key_form)?.enumerate() {
+        let (key, value) = entry?;
+        writer.write(&key, &value)?;
+        if nth % 1024 == 0 {
+            session.go_on()?;
+        }
+    }
+    session.control.progress.end();
+    Ok(writer.finish()?)
+}

@@ -1,0 +1,214 @@
+//! `trommel filters`: what the filters of each level are, and how good.
+
+use std::io::Write;
+
+use clap::Args;
+use trommel::{Db, DbCursor, FilterLevel};
+use trommel_harness::units::parse_count;
+
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Shows the filters of each level, and how good they are: the store is asked for keys that it does not \
+hold, and each level's rate of false positives stands beside what theory expects of exactly those \
+probes. The keys asked for are keys of the store with four random bytes appended, so they lie \
+between its keys and every level has to be asked. Counts are those of these probes (in the shell, of \
+all lookups since the store was opened).";
+
+/// Bytes appended to a key to make one that is not there.
+const TAIL_BYTES: usize = 4;
+/// Missing keys made from one key that is there.
+const PER_KEY: u64 = 64;
+/// How often the range of keys is parted to draw one of them.
+const PARTINGS: usize = 12;
+
+#[derive(Debug, Args)]
+pub(crate) struct FiltersArgs {
+    /// Only this level
+    #[arg(long, value_name = "NUMBER")]
+    level: Option<usize>,
+    /// Ask for so many keys that are not there
+    #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
+    probe: u64,
+    /// Decides which keys are asked for
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(
+    args: &FiltersArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.store.read(session, |db| {
+        session.control.progress.begin("probing", args.probe);
+        let probed = probe(db, args, session);
+        session.control.progress.end();
+        probed?;
+        let report = db.filter_report();
+        let mut output = args.output.begin("filters", out);
+        output.list("levels", &COLUMNS)?;
+        let wanted = |level: &&FilterLevel| args.level.is_none_or(|number| level.level == number);
+        for level in report.levels.iter().filter(wanted) {
+            output.row(row(level))?;
+        }
+        if args.level.is_none() {
+            let wasted = report.expected_wasted_reads_per_miss;
+            output.record(
+                "all",
+                &[
+                    ("filter_bytes", Value::Size(report.filter_bytes)),
+                    ("expected_wasted_reads_per_miss", Value::Float(wasted)),
+                ],
+            )?;
+        }
+        Ok(output.finish()?)
+    })
+}
+
+const COLUMNS: [&str; 14] = [
+    "level",
+    "filter",
+    "tables",
+    "keys",
+    "bits_asked",
+    "bits_stored",
+    "filter_bytes",
+    "probes",
+    "negatives",
+    "false_positives",
+    "true_positives",
+    "measured_rate",
+    "interval_95",
+    "expected_rate",
+];
+
+fn row(level: &FilterLevel) -> Vec<Value> {
+    let interval = level.interval.map(|(low, high)| vec![low.into(), high.into()]);
+    vec![
+        format!("L{}", level.level).into(),
+        level.kind.name().into(),
+        Value::Count(level.tables),
+        Value::Count(level.keys),
+        level.bits_asked.into(),
+        level.bits_stored.into(),
+        Value::Size(level.filter_bytes),
+        Value::Count(level.probes),
+        Value::Count(level.negatives),
+        Value::Count(level.false_positives),
+        Value::Count(level.true_positives),
+        level.measured_rate.into(),
+        interval.into(),
+        level.expected_rate.into(),
+    ]
+}
+
+/// Asks for keys that are not there: keys of the store with random bytes appended, several from
+/// each that is drawn. Where keys are dense such a key may be there; it is looked up all the same,
+/// and is then no false positive.
+fn probe(db: &Db, args: &FiltersArgs, session: Session<'_>) -> Result<(), Failure> {
+    let mut random = fastrand::Rng::with_seed(args.seed);
+    let mut cursor = db.cursor()?;
+    cursor.seek_to_last()?;
+    let Some(last) = cursor.key().map(<[u8]>::to_vec) else { return Ok(()) };
+    cursor.seek_to_first()?;
+    let ends = (cursor.key().unwrap_or_default().to_vec(), last);
+    let mut left = args.probe;
+    while left > 0 {
+        session.go_on()?;
+        let key = draw_key(db, &mut cursor, ends.clone(), &mut random)?;
+        let now = left.min(PER_KEY);
+        for _ in 0..now {
+            let mut absent = key.clone();
+            absent.extend((0..TAIL_BYTES).map(|_| random.u8(..)));
+            if absent.len() <= trommel::MAX_KEY_BYTES {
+                db.contains_key(&absent)?;
+            }
+        }
+        session.control.progress.advance(now);
+        left -= now;
+    }
+    Ok(())
+}
+
+/// A key of the store, about as likely as its share of the bytes in tables, however unevenly keys
+/// are spread.
+///
+/// 1. A point between two keys is drawn; the keys next to it part the range in two.
+/// 2. One part is drawn, by the bytes of table files that lie in it, and parted again.
+fn draw_key(
+    db: &Db,
+    cursor: &mut DbCursor,
+    (mut low, mut high): (Vec<u8>, Vec<u8>),
+    random: &mut fastrand::Rng,
+) -> Result<Vec<u8>, Failure> {
+    for _ in 0..PARTINGS {
+        if low == high {
+            break;
+        }
+        cursor.seek_for_prev(between(&low, &high, random))?;
+        let Some(below) = cursor.key().map(<[u8]>::to_vec) else { break };
+        cursor.next()?;
+        let above = cursor.key().map(<[u8]>::to_vec).filter(|above| *above <= high);
+        let Some(above) = above else { break };
+        let bytes_below = db.approximate_bytes(low.as_slice()..=below.as_slice())?;
+        let bytes_above = db.approximate_bytes(above.as_slice()..=high.as_slice())?;
+        let all = bytes_below + bytes_above;
+        if all == 0 && random.bool() || all > 0 && random.u64(..all) < bytes_below {
+            high = below;
+        } else {
+            low = above;
+        }
+    }
+    Ok(low)
+}
+
+/// A random point from the first key on, and hardly ever behind the last: what they have in common,
+/// and then a number between those that their next eight bytes make.
+fn between(first: &[u8], last: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let number = |key: &[u8]| {
+        let bytes = key[common..].iter().copied().chain(std::iter::repeat(0)).take(8);
+        bytes.fold(0_u64, |number, byte| number << 8 | u64::from(byte))
+    };
+    let (low, high) = (number(first), number(last));
+    let drawn = if low < high { random.u64(low..high) } else { low };
+    let mut point = first[..common].to_vec();
+    point.extend((0..8).rev().map(|place| (drawn >> (8 * place)) as u8));
+    // Nothing below the first key: its own tail may be longer than eight bytes.
+    if *point < *first { first.to_vec() } else { point }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_lie_between_the_keys() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (first, last) in [
+            (&b"key000"[..], &b"key999"[..]),
+            (b"", b"\xff\xff"),
+            (b"a", b"a"),
+            (b"", b""),
+            (b"abc", b"abcdefghijklmnop"),
+            (b"a0123456789", b"b"),
+        ] {
+            let mut points = std::collections::BTreeSet::new();
+            for _ in 0..100 {
+                let point = between(first, last, &mut random);
+                assert!(*first <= *point, "{first:?} {point:?}");
+                let past_last = *point > *last;
+                assert!(!past_last || point.starts_with(last), "{point:?} {last:?}");
+                points.insert(point);
+            }
+            assert!(points.len() > 50 || first == last, "{first:?} {last:?}: {}", points.len());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `trommel load`.
+//!
+//! 1. A file is read once to its end, so that a dump that is cut off or damaged, or a line that is
+//!    wrong, is found before anything is written.
+//! 2. Then its entries are written, in batches. From a pipe they are written as they come, and
+//!    whatever ends that early says how many are in the store.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+use trommel::{Db, WriteBatch};
+
+use crate::commands::store_args::{Session, WriteArgs};
+use crate::entries::{EntryReader, Forms, Source, StreamForm};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::{KeyForm, ValueForm};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Writes the entries of a file or of standard input into the store. What a dump holds, and scan prints \
+as jsonl or csv, is read back. A file is checked to its end before anything is written; from standard \
+input entries are written as they come, and an error says how many are in the store.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel load --db data --create all.dump
+  printf 'apple\\tred\\npear\\tgreen\\n' | trommel load --db data --create -
+  trommel load --db data --as csv --value-format base64 table.csv";
+
+/// A batch is written once it has so many entries, or so many bytes.
+const BATCH_ENTRIES: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// The file to read; - is standard input
+    file: OsString,
+    /// Its form: jsonl, text (key, tab, value), csv or binary [default: jsonl, binary or text, as
+    /// its first bytes show]
+    #[arg(long = "as", value_name = "FORM", value_enum, hide_possible_values = true)]
+    form: Option<StreamForm>,
+    /// Make the store if the directory is missing or empty
+    #[arg(long)]
+    create: bool,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    value_form: ValueForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(
+    args: &LoadArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let source = match args.file.to_str() {
+        Some("-") => Source::StandardInput,
+        _ => Source::File(args.file.clone().into()),
+    };
+    let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
+    let open = || EntryReader::open(&source, args.form, forms);
+    let total = match &source {
+        Source::StandardInput => 0,
+        Source::File(_) => step(session, "checking", 0, || check(&mut open()?, session))?,
+    };
+    let mut reader = open()?;
+    let loaded = args.write.open_and(session, args.create, |db| {
+        let loaded = step(session, "loading", total, || load(&mut reader, db, session))?;
+        db.sync()?;
+        Ok(loaded)
+    })?;
+    let mut output = args.output.begin("load", out);
+    output.record("", &[("entries", Value::Count(loaded))])?;
+    Ok(output.finish()?)
+}
+
+/// Does something that may take long, and shows that it does.
+fn step<T>(
+    session: Session<'_>,
+    what: &str,
+    operations: u64,
+    act: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    session.control.progress.begin(what, operations);
+    let result = act();
+    session.control.progress.end();
+    result
+}
+
+/// Reads all entries; how many there are.
+fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure> {
+    let mut entries = 0;
+    while reader.next_entry()?.is_some() {
+        entries += 1;
+        if entries % 1024 == 0 {
+            session.go_on()?;
+        }
+    }
+    Ok(entries)
+}
+
+/// Writes all entries; how many there were.
+fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, Failure> {
+    let mut loaded = 0;
+    loop {
+        let (batch, ended) = next_batch(reader);
+        let entries = batch.len() as u64;
+        let written = if entries == 0 { Ok(()) } else { db.write(batch).map_err(Failure::from) };
+        let outcome = written.and_then(|()| {
+            loaded += entries;
+            session.control.progress.advance(entries);
+            session.go_on()?;
+            ended
+        });
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => return Ok(loaded),
+            Err(failure) => {
+                return Err(failure.with(format!("{loaded} entries before that were loaded")));
+            }
+        }
+    }
+}
+
+/// The next batch, and whether the input ended behind it, or how it failed there.
+fn next_batch(reader: &mut EntryReader) -> (WriteBatch, Result<bool, Failure>) {
+    let mut batch = WriteBatch::new();
+    let mut bytes = 0;
+    while batch.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
+        match reader.next_entry() {
+            Ok(Some((key, value))) => {
+                bytes += key.len() + value.len();
+                batch.put(key, value);
+            }
+            Ok(None) => return (batch, Ok(true)),
+            Err(failure) => return (batch, Err(failure)),
+        }
+    }
+    (batch, Ok(false))
+}

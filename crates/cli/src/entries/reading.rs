@@ -1,0 +1,288 @@
+//! Reading entries, from bytes that may be anything.
+
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum as _;
+use serde::Deserialize;
+use trommel::dump::{DumpReader, MAGIC};
+use trommel::vfs::{Access, DiskVfs, ReadFile, Vfs as _};
+use trommel::{Corruption, MAX_KEY_BYTES};
+
+use super::{Forms, SCHEMA, StreamForm};
+use crate::failure::Failure;
+use crate::text::TextForm;
+
+/// Where entries come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    StandardInput,
+    File(PathBuf),
+}
+
+impl Source {
+    /// What errors call it.
+    fn name(&self) -> &Path {
+        match self {
+            Self::StandardInput => Path::new("standard input"),
+            Self::File(path) => path,
+        }
+    }
+
+    fn open(&self) -> Result<Box<dyn Read>, Failure> {
+        match self {
+            Self::StandardInput => Ok(Box::new(io::stdin().lock())),
+            Self::File(path) => {
+                let file = DiskVfs.open(path, Access::Buffered).map_err(|error| {
+                    let hint = match error.kind() {
+                        io::ErrorKind::InvalidInput => " (for a pipe, write - and redirect it)",
+                        _ => "",
+                    };
+                    Failure::Other(format!("{error}{hint}"))
+                })?;
+                Ok(Box::new(FileInput { file, at: 0 }))
+            }
+        }
+    }
+}
+
+/// A file, read from its beginning to its end.
+struct FileInput {
+    file: Arc<dyn ReadFile>,
+    at: u64,
+}
+
+impl Read for FileInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = (self.file.bytes() - self.at).min(buffer.len() as u64) as usize;
+        self.file.read_at(self.at, &mut buffer[..bytes])?;
+        self.at += bytes as u64;
+        Ok(bytes)
+    }
+}
+
+/// An input whose first bytes were looked at.
+type Input = BufReader<Chain<Cursor<Vec<u8>>, Box<dyn Read>>>;
+
+/// A key and a value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// Reads entries in one of the forms.
+pub(crate) struct EntryReader {
+    name: PathBuf,
+    forms: Forms,
+    reading: Reading,
+}
+
+enum Reading {
+    Jsonl { lines: Lines, has_head: bool, entries: u64 },
+    Text(Lines),
+    Csv { reader: Box<csv::Reader<Input>>, key: usize, value: usize },
+    Binary(Box<DumpReader<Input>>),
+}
+
+impl EntryReader {
+    /// Begins to read `source`; without a form, in the one that its first bytes show.
+    pub(crate) fn open(
+        source: &Source,
+        form: Option<StreamForm>,
+        forms: Forms,
+    ) -> Result<Self, Failure> {
+        let name = source.name().to_path_buf();
+        let mut input = source.open()?;
+        let mut first = Vec::new();
+        let read = input.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first);
+        read.map_err(|error| unreadable(&name, &error))?;
+        let form = form.unwrap_or(match &*first {
+            first if !first.is_empty() && MAGIC.starts_with(first) => StreamForm::Binary,
+            [b'{', ..] => StreamForm::Jsonl,
+            _ => StreamForm::Text,
+        });
+        let input = BufReader::with_capacity(256 << 10, Cursor::new(first).chain(input));
+        let lines = |input| Lines { input, number: 0, offset: 0, line: Vec::new() };
+        let reading = match form {
+            StreamForm::Jsonl => {
+                Reading::Jsonl { lines: lines(input), has_head: false, entries: 0 }
+            }
+            StreamForm::Text => Reading::Text(lines(input)),
+            StreamForm::Csv => open_csv(input, &name)?,
+            StreamForm::Binary => Reading::Binary(Box::new(DumpReader::new(input, &name)?)),
+        };
+        Ok(Self { name, forms, reading })
+    }
+
+    /// The next entry, or none at the end.
+    ///
+    /// # Errors
+    /// With the number of the line, or the offset, and the reason.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, Failure> {
+        let Self { name, forms, reading } = self;
+        match reading {
+            Reading::Binary(reader) => {
+                let entry = reader.next_entry()?;
+                Ok(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            }
+            Reading::Text(lines) => {
+                let number = lines.number + 1;
+                let Some(line) = lines.next(name)? else { return Ok(None) };
+                let entry = text_entry(line, forms);
+                entry.map(Some).map_err(|what| bad_line(name, number, &what))
+            }
+            Reading::Csv { reader, key, value } => {
+                let mut record = csv::ByteRecord::new();
+                let more = reader.read_byte_record(&mut record);
+                let number = record.position().map_or(0, csv::Position::line);
+                if !more.map_err(|error| bad_csv(name, &error))? {
+                    return Ok(None);
+                }
+                let field = |at: &usize| record.get(*at).unwrap_or_default();
+                let entry = forms.entry(field(key), field(value));
+                entry.map(Some).map_err(|what| bad_line(name, number, &what))
+            }
+            Reading::Jsonl { lines, has_head, entries } => {
+                next_of_jsonl(name, forms, lines, has_head, entries)
+            }
+        }
+    }
+}
+
+impl Forms {
+    fn entry(self, key: &[u8], value: &[u8]) -> Result<Entry, String> {
+        let wrong = |what: &str, form: TextForm, error: crate::text::TextError| {
+            format!("the {what} is not {}: {error}", form.name())
+        };
+        let key = self.key.read(key).map_err(|error| wrong("key", self.key, error))?;
+        let value = self.value.read(value).map_err(|error| wrong("value", self.value, error))?;
+        if key.len() > MAX_KEY_BYTES {
+            let bytes = key.len();
+            return Err(trommel::Error::KeyTooLong { bytes }.to_string());
+        }
+        Ok((key, value))
+    }
+}
+
+/// Lines of an input, without their ends.
+struct Lines {
+    input: Input,
+    /// Lines read so far.
+    number: u64,
+    /// Where the next line begins.
+    offset: u64,
+    line: Vec<u8>,
+}
+
+impl Lines {
+    fn next(&mut self, name: &Path) -> Result<Option<&[u8]>, Failure> {
+        self.line.clear();
+        let read = self.input.read_until(b'\n', &mut self.line);
+        let bytes = read.map_err(|error| unreadable(name, &error))?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.offset += bytes as u64;
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+}
+
+fn text_entry(line: &[u8], forms: &Forms) -> Result<Entry, String> {
+    let mut parts = line.splitn(2, |byte| *byte == b'\t');
+    match (parts.next(), parts.next()) {
+        (Some(key), Some(value)) => forms.entry(key, value),
+        _ => Err("there is no tab between key and value".into()),
+    }
+}
+
+fn open_csv(input: Input, name: &Path) -> Result<Reading, Failure> {
+    let mut reader = Box::new(csv::Reader::from_reader(input));
+    let header = reader.byte_headers().map_err(|error| bad_csv(name, &error))?;
+    let column = |wanted: &[u8]| header.iter().position(|column| column == wanted);
+    let (Some(key), Some(value)) = (column(b"key"), column(b"value")) else {
+        return Err(bad_line(name, 1, "the header must have the columns key and value"));
+    };
+    Ok(Reading::Csv { reader, key, value })
+}
+
+/// A line of jsonl: the head, an entry, or the count at the end.
+#[derive(Deserialize)]
+struct JsonLine {
+    schema: Option<String>,
+    key_format: Option<String>,
+    value_format: Option<String>,
+    key: Option<String>,
+    value: Option<String>,
+    entries: Option<u64>,
+}
+
+fn next_of_jsonl(
+    name: &Path,
+    forms: &mut Forms,
+    lines: &mut Lines,
+    has_head: &mut bool,
+    entries: &mut u64,
+) -> Result<Option<Entry>, Failure> {
+    loop {
+        let (number, offset) = (lines.number + 1, lines.offset);
+        let damage = |what: String| Failure::Store(Corruption::new(name, offset, what).into());
+        let Some(line) = lines.next(name)? else {
+            return match *has_head {
+                true => {
+                    Err(damage("it is cut off: the line that counts its entries is missing".into()))
+                }
+                false => Ok(None),
+            };
+        };
+        let bad = |what: &str| bad_line(name, number, what);
+        let line: JsonLine = serde_json::from_slice(line).map_err(|error| {
+            bad(&format!("it is not an object with a key and a value: {error}"))
+        })?;
+        match line {
+            JsonLine { schema: Some(schema), key_format, value_format, .. } => {
+                if schema != SCHEMA || number > 1 {
+                    let what = format!("it calls itself \"{schema}\", where {SCHEMA} is known");
+                    return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
+                }
+                *has_head = true;
+                forms.key = form_of(key_format.as_deref(), forms.key).map_err(|w| bad(&w))?;
+                forms.value = form_of(value_format.as_deref(), forms.value).map_err(|w| bad(&w))?;
+            }
+            JsonLine { key: Some(key), value: Some(value), .. } => {
+                *entries += 1;
+                let entry = forms.entry(key.as_bytes(), value.as_bytes());
+                return entry.map(Some).map_err(|what| bad(&what));
+            }
+            JsonLine { entries: Some(count), key: None, .. } if *has_head => {
+                *has_head = false;
+                if count != *entries {
+                    return Err(damage(format!("it counts {count} entries, and has {entries}")));
+                }
+                if lines.next(name)?.is_some() {
+                    return Err(damage(
+                        "something follows the line that counts its entries".into(),
+                    ));
+                }
+                return Ok(None);
+            }
+            JsonLine { key: None, .. } => return Err(bad("there is no \"key\"")),
+            JsonLine { .. } => return Err(bad("there is no \"value\"")),
+        }
+    }
+}
+
+fn form_of(name: Option<&str>, otherwise: TextForm) -> Result<TextForm, String> {
+    name.map_or(Ok(otherwise), |name| TextForm::from_str(name, false))
+}
+
+fn bad_line(name: &Path, number: u64, what: &str) -> Failure {
+    Failure::Other(format!("{}: line {number}: {what}", name.display()))
+}
+
+fn bad_csv(name: &Path, error: &csv::Error) -> Failure {
+    Failure::Other(format!("{}: {error}", name.display()))
+}
+
+fn unreadable(name: &Path, error: &io::Error) -> Failure {
+    Failure::Other(format!("reading {}: {error}", name.display()))
+}

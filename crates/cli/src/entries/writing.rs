@@ -1,0 +1,77 @@
+//! Writing entries.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+use trommel::dump::DumpWriter;
+
+use super::{Forms, SCHEMA, StreamForm};
+
+/// Writes entries in one of the forms.
+pub(crate) struct EntryWriter<W: Write> {
+    sink: Sink<W>,
+    forms: Forms,
+    entries: u64,
+}
+
+enum Sink<W: Write> {
+    Jsonl(W),
+    Text(W),
+    Csv(Box<csv::Writer<W>>),
+    Binary(DumpWriter<W>),
+}
+
+impl<W: Write> EntryWriter<W> {
+    pub(crate) fn new(form: StreamForm, forms: Forms, mut out: W) -> io::Result<Self> {
+        let sink = match form {
+            StreamForm::Jsonl => {
+                let (key, value) = (forms.key.name(), forms.value.name());
+                let head = json!({"schema": SCHEMA, "key_format": key, "value_format": value});
+                writeln!(out, "{head}")?;
+                Sink::Jsonl(out)
+            }
+            StreamForm::Text => Sink::Text(out),
+            StreamForm::Csv => {
+                let mut writer = Box::new(csv::Writer::from_writer(out));
+                writer.write_record(["key", "value"])?;
+                Sink::Csv(writer)
+            }
+            StreamForm::Binary => Sink::Binary(DumpWriter::new(out)?),
+        };
+        Ok(Self { sink, forms, entries: 0 })
+    }
+
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.entries += 1;
+        let texts = || (self.forms.key.print(key), self.forms.value.print(value));
+        match &mut self.sink {
+            Sink::Jsonl(out) => {
+                let (key, value) = texts();
+                writeln!(out, "{}", json!({"key": key, "value": value}))
+            }
+            Sink::Text(out) => {
+                let (key, value) = texts();
+                writeln!(out, "{key}\t{value}")
+            }
+            Sink::Csv(writer) => {
+                let (key, value) = texts();
+                Ok(writer.write_record([key, value])?)
+            }
+            Sink::Binary(writer) => writer.append(key, value),
+        }
+    }
+
+    /// Writes the end and flushes; how many entries there were.
+    pub(crate) fn finish(self) -> io::Result<u64> {
+        match self.sink {
+            Sink::Jsonl(mut out) => {
+                writeln!(out, "{}", json!({"entries": self.entries}))?;
+                out.flush()?;
+            }
+            Sink::Text(mut out) => out.flush()?,
+            Sink::Csv(mut writer) => writer.flush()?,
+            Sink::Binary(writer) => drop(writer.finish()?),
+        }
+        Ok(self.entries)
+    }
+}

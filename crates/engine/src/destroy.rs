@@ -1,0 +1,149 @@
+//! Removing a whole store.
+//!
+//! 1. Take the lock, so that nobody has the store open.
+//! 2. Remove what only a store leaves, `CURRENT` last: until it is gone, a destruction that was cut
+//!    short leaves what is plainly a damaged store, and can be begun again.
+//! 3. If nothing else lies in the directory, remove the lock and the directory too.
+//!
+//! Where something else is left, the lock stays: whoever waits for it must not end up with a lock
+//! that the next one does not see.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use trommel_vfs::DirEntry;
+
+use crate::error::{Error, Result};
+use crate::files::LOCK;
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::options::Options;
+
+/// What [`Db::destroy`](crate::Db::destroy) removed, and what it left.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DestroyReport {
+    /// Files removed.
+    pub files: u64,
+    /// Bytes they had.
+    pub bytes: u64,
+    /// Names of what lies in the directory and is not the store's: it was left, and so was the
+    /// directory. Empty where the directory is gone.
+    pub left: Vec<OsString>,
+}
+
+/// Removes the store in `dir`.
+pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
+    let vfs = &*options.vfs;
+    let listing = match vfs.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(not_a_store(dir, "there is no such directory"));
+        }
+        listing => listing.map_err(|source| Error::io(dir, "listing", source))?,
+    };
+    if !listing.iter().any(is_of_store) {
+        return Err(not_a_store(dir, "it holds no file of a store"));
+    }
+    let lock = dir.join(LOCK);
+    let held = match vfs.lock(&lock) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(Error::Locked { dir: dir.to_path_buf() });
+        }
+        held => held.map_err(|source| Error::io(&lock, "locking", source))?,
+    };
+    let mut report = DestroyReport::default();
+    // Listed again: the store may have changed before it was ours.
+    let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+    let (mut ours, others): (Vec<&DirEntry>, Vec<&DirEntry>) =
+        listing.iter().filter(|entry| entry.name != LOCK).partition(|entry| is_of_store(entry));
+    ours.sort_by_key(|entry| entry.name == CURRENT);
+    for entry in ours {
+        let path = dir.join(&entry.name);
+        vfs.remove(&path).map_err(|source| Error::io(&path, "removing", source))?;
+        report.files += 1;
+        report.bytes += entry.bytes;
+    }
+    report.left = others.iter().map(|entry| entry.name.clone()).collect();
+    if report.left.is_empty() {
+        vfs.remove(&lock).map_err(|source| Error::io(&lock, "removing", source))?;
+        report.files += 1;
+        vfs.remove_dir(dir).map_err(|source| Error::io(dir, "removing", source))?;
+    }
+    drop(held);
+    Ok(report)
+}
+
+/// Whether nothing but a store would leave such an entry; a lock alone is none.
+fn is_of_store(entry: &DirEntry) -> bool {
+    let is_named = entry.name == CURRENT || entry.name == CURRENT_TMP;
+    entry.is_file && (is_named || Numbered::parse(&entry.name).is_some())
+}
+
+fn not_a_store(dir: &Path, what: &str) -> Error {
+    Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trommel_vfs::{MemoryVfs, Vfs};
+
+    use super::*;
+    use crate::Db;
+
+    fn store() -> (Arc<MemoryVfs>, Options) {
+        let vfs = Arc::new(MemoryVfs::new());
+        let options = Options::default().vfs(Arc::<MemoryVfs>::clone(&vfs));
+        let db = Db::open("s", options.clone()).unwrap();
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        db.put("b", "2").unwrap();
+        db.close().unwrap();
+        (vfs, options)
+    }
+
+    fn write(vfs: &MemoryVfs, path: &str) {
+        vfs.create(Path::new(path)).unwrap().append(b"mine").unwrap();
+    }
+
+    #[test]
+    fn a_store_goes_with_its_directory() {
+        let (vfs, options) = store();
+        let report = Db::destroy("s", &options).unwrap();
+        assert!(report.files >= 5 && report.bytes > 0 && report.left.is_empty(), "{report:?}");
+        assert_eq!(vfs.list(Path::new("s")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_not_the_store_s_is_left_and_named() {
+        let (vfs, options) = store();
+        for name in ["s/notes.txt", "s/7.sst", "s/000099.log.bak"] {
+            write(&vfs, name);
+        }
+        let report = Db::destroy("s", &options).unwrap();
+        assert_eq!(report.left, ["000099.log.bak", "7.sst", "notes.txt"]);
+        let names = |entries: Vec<DirEntry>| -> Vec<OsString> {
+            entries.into_iter().map(|entry| entry.name).collect()
+        };
+        let left = names(vfs.list(Path::new("s")).unwrap());
+        assert_eq!(left, ["000099.log.bak", "7.sst", "LOCK", "notes.txt"]);
+        assert!(matches!(Db::destroy("s", &options), Err(Error::NotAStore { .. })));
+    }
+
+    #[test]
+    fn an_open_store_and_what_is_no_store_are_refused() {
+        let (vfs, options) = store();
+        let db = Db::open_read_only("s", options.clone()).unwrap();
+        assert!(matches!(Db::destroy("s", &options), Err(Error::Locked { .. })));
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+        drop(db);
+        vfs.create_dir(Path::new("photos")).unwrap();
+        write(&vfs, "photos/cat.jpg");
+        for dir in ["photos", "absent"] {
+            let refused = Db::destroy(dir, &options);
+            assert!(matches!(refused, Err(Error::NotAStore { .. })), "{dir}: {refused:?}");
+        }
+        assert_eq!(vfs.list(Path::new("photos")).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,294 @@
+//! From records to the figures that are shown.
+//!
+//! 1. Records are grouped by keys, contender and round.
+//! 2. A [`Figure`] is a number that a group may have.
+//! 3. Over the rounds a figure is its median, least and greatest value.
+
+use serde_json::Value;
+use trommel_harness::Workload;
+use trommel_harness::record::Record;
+
+use crate::rows::Row;
+use crate::trial::{DISK, FAILED, OPEN, SETTLE, WHY};
+
+/// Name of the contender whose only figure is the floor of the machine.
+pub(crate) const FLOOR: &str = "write(2)";
+/// What it does.
+pub(crate) const APPEND: &str = "append";
+
+/// A number about a store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Figure {
+    /// Heading of its column.
+    pub(crate) title: &'static str,
+    of: fn(&Group<'_>) -> Option<f64>,
+}
+
+/// Times of operations, in microseconds; less is better.
+pub(crate) const TIMES: [Figure; 10] = [
+    Figure { title: "fill", of: |group| group.per_operation(Workload::FillRandom.name(), 1) },
+    Figure { title: "fill until idle", of: |group| group.fill_until_idle() },
+    Figure { title: "read", of: |group| group.row(Row::Read) },
+    Figure { title: "missing", of: |group| group.row(Row::Missing) },
+    Figure { title: "multi-get", of: |group| group.row(Row::MultiGet) },
+    Figure { title: "read, 2 threads", of: |group| group.row(Row::Read2) },
+    Figure { title: "missing, 2 threads", of: |group| group.row(Row::Missing2) },
+    Figure { title: "seek+10", of: |group| group.row(Row::Seek) },
+    Figure { title: "scan", of: |group| group.row(Row::Scan) },
+    Figure { title: "reverse", of: |group| group.row(Row::Reverse) },
+];
+
+/// What else is known; less is better of these too.
+pub(crate) const SIZES: [Figure; 7] = [
+    Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK, 0)?.bytes)) },
+    Figure { title: "write amplification", of: |group| group.write_amplification() },
+    Figure { title: "runs", of: |group| group.runs() },
+    Figure { title: "open, ms", of: |group| Some(group.find(OPEN, 1)?.wall_seconds * 1e3) },
+    Figure { title: "peak in fill, MiB", of: |group| group.memory("peak", true).last().copied() },
+    Figure {
+        title: "own after reads, MiB",
+        of: |group| group.memory("anonymous", false).last().copied(),
+    },
+    Figure {
+        title: "peak in reads, MiB",
+        of: |group| group.memory("peak", false).into_iter().reduce(f64::max),
+    },
+];
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+/// The records of a contender with so many keys in a round.
+struct Group<'a> {
+    records: Vec<&'a Record>,
+}
+
+impl Group<'_> {
+    fn find(&self, workload: &str, threads: u64) -> Option<&Record> {
+        let is_it = |record: &&&Record| record.workload == workload && record.threads == threads;
+        self.records.iter().find(is_it).copied()
+    }
+
+    /// Time on the wall for an operation, all threads' operations counted.
+    fn per_operation(&self, workload: &str, threads: u64) -> Option<f64> {
+        let record = self.find(workload, threads)?;
+        Some(record.wall_seconds * 1e6 / record.operations.max(1) as f64)
+    }
+
+    fn row(&self, row: Row) -> Option<f64> {
+        self.per_operation(row.workload().name(), row.threads() as u64)
+    }
+
+    fn fill_until_idle(&self) -> Option<f64> {
+        let fill = self.find(Workload::FillRandom.name(), 1)?;
+        let seconds = fill.wall_seconds + self.find(SETTLE, 1)?.wall_seconds;
+        Some(seconds * 1e6 / fill.operations.max(1) as f64)
+    }
+
+    fn write_amplification(&self) -> Option<f64> {
+        self.find(SETTLE, 1)?.state.amplification.as_ref()?.write
+    }
+
+    /// Sorted runs that a lookup may have to ask: the tables of level 0, and each level below.
+    fn runs(&self) -> Option<f64> {
+        let levels = self.find(SETTLE, 1)?.state.levels.as_ref()?;
+        let runs = levels.iter().map(|level| if level.level == 0 { level.tables } else { 1 });
+        Some(runs.sum::<u64>() as f64)
+    }
+
+    /// This part of memory after the fill, or else after each row of reads, in MiB.
+    fn memory(&self, part: &str, after_fill: bool) -> Vec<f64> {
+        let fill = Workload::FillRandom.name();
+        let records = self.records.iter();
+        let records = records.filter(|record| (record.workload == fill) == after_fill);
+        let bytes = records.filter_map(|record| record.state.memory.as_ref()?.get(part).copied());
+        bytes.map(mebibytes).collect()
+    }
+}
+
+/// A figure over the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+    pub(crate) rounds: usize,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let (least, greatest) = (*values.first()?, *values.last()?);
+        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Self { median: (low + high) / 2.0, least, greatest, rounds: values.len() })
+    }
+}
+
+/// All that was measured.
+pub(crate) struct Results {
+    records: Vec<Record>,
+}
+
+impl Results {
+    pub(crate) fn new(records: Vec<Record>) -> Self {
+        Self { records }
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The numbers of keys, in the order in which they were measured.
+    pub(crate) fn nums(&self) -> Vec<u64> {
+        let mut nums = Vec::new();
+        for num in self.records.iter().filter_map(num_of) {
+            if !nums.contains(&num) {
+                nums.push(num);
+            }
+        }
+        nums
+    }
+
+    /// The contenders of `num` keys, Trommel's first, then in the order of [`crate::stores::ALL`].
+    pub(crate) fn names(&self, num: u64) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for record in self.of_num(num).filter(|record| record.store.name != FLOOR) {
+            if !names.contains(&record.store.name.as_str()) {
+                names.push(&record.store.name);
+            }
+        }
+        let known = |name: &str| crate::stores::ALL.iter().position(|other| other.name == name);
+        names.sort_by_key(|name| (!name.starts_with("trommel"), known(name)));
+        names
+    }
+
+    /// A figure of a contender over the rounds.
+    pub(crate) fn figure(&self, num: u64, name: &str, figure: &Figure) -> Option<Spread> {
+        let groups = self.groups(num, name);
+        Spread::of(groups.iter().filter_map(|group| (figure.of)(group)).collect())
+    }
+
+    /// Microseconds that an append takes on this machine.
+    pub(crate) fn floor(&self, num: u64) -> Option<Spread> {
+        let figure = Figure { title: "", of: |group| group.per_operation(APPEND, 1) };
+        self.figure(num, FLOOR, &figure)
+    }
+
+    /// Why a contender came to no end, by round.
+    pub(crate) fn failures(&self, num: u64) -> Vec<(&str, u64, String)> {
+        let failed = self.of_num(num).filter(|record| record.workload == FAILED);
+        failed
+            .map(|record| {
+                let why = record.settings.get(WHY).and_then(|why| why.as_str());
+                (&*record.store.name, round_of(record), why.unwrap_or_default().to_owned())
+            })
+            .collect()
+    }
+
+    /// What stores disagree in that were given the same: keys found and entries scanned.
+    pub(crate) fn disagreements(&self, num: u64) -> Vec<String> {
+        let mut seen: Vec<(&Record, u64)> = Vec::new();
+        let mut found = Vec::new();
+        for record in self.of_num(num) {
+            let is_scan = ["readseq", "readreverse"].contains(&record.workload.as_str());
+            let Some(answer) = record.found.or(is_scan.then_some(record.operations)) else {
+                continue;
+            };
+            let same = |(other, _): &&(&Record, u64)| {
+                (&other.workload, other.threads) == (&record.workload, record.threads)
+            };
+            match seen.iter().find(same) {
+                None => seen.push((record, answer)),
+                Some((_, expected)) if *expected == answer => {}
+                Some((first, expected)) => found.push(format!(
+                    "{}: {} found {answer}, {} {expected}",
+                    record.workload, record.store.name, first.store.name
+                )),
+            }
+        }
+        found
+    }
+
+    fn of_num(&self, num: u64) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| num_of(record) == Some(num))
+    }
+
+    fn groups(&self, num: u64, name: &str) -> Vec<Group<'_>> {
+        let mut groups: Vec<(u64, Group<'_>)> = Vec::new();
+        for record in self.of_num(num).filter(|record| record.store.name == name) {
+            let round = round_of(record);
+            match groups.iter_mut().find(|(other, _)| *other == round) {
+                Some((_, group)) => group.records.push(record),
+                None => groups.push((round, Group { records: vec![record] })),
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+}
+
+fn num_of(record: &Record) -> Option<u64> {
+    record.settings.get("num")?.as_u64()
+}
+
+fn round_of(record: &Record) -> u64 {
+    record.settings.get("round").and_then(Value::as_u64).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str, round: u64, workload: &str, seconds: f64) -> Record {
+        let mut record = Record {
+            workload: workload.into(),
+            threads: 1,
+            operations: 1000,
+            wall_seconds: seconds,
+            found: Some(600),
+            ..Record::default()
+        };
+        record.store.name = name.into();
+        record.settings.insert("num".into(), 1000.into());
+        record.settings.insert("round".into(), round.into());
+        record
+    }
+
+    #[test]
+    fn rounds_are_a_median_between_two_ends() {
+        let spread = |values: &[f64]| Spread::of(values.to_vec());
+        assert_eq!(spread(&[]), None);
+        let three = Spread { median: 2.0, least: 1.0, greatest: 9.0, rounds: 3 };
+        assert_eq!(spread(&[9.0, 1.0, 2.0]), Some(three));
+        assert_eq!(spread(&[4.0, 1.0]).map(|spread| spread.median), Some(2.5));
+    }
+
+    #[test]
+    fn figures_come_from_the_records_of_one_contender() {
+        let results = Results::new(vec![
+            record("rocksdb", 1, "fillrandom", 0.004),
+            record("rocksdb", 1, "waitforcompaction", 0.002),
+            record("rocksdb", 2, "fillrandom", 0.006),
+            record("trommel", 1, "fillrandom", 0.001),
+        ]);
+        assert_eq!(results.nums(), [1000]);
+        assert_eq!(results.names(1000), ["trommel", "rocksdb"]);
+        let fill = results.figure(1000, "rocksdb", &TIMES[0]).unwrap();
+        assert!((fill.median - 5.0).abs() < 1e-9 && fill.rounds == 2, "{fill:?}");
+        let idle = results.figure(1000, "rocksdb", &TIMES[1]).unwrap();
+        assert!((idle.median - 6.0).abs() < 1e-9 && idle.rounds == 1, "{idle:?}");
+        assert_eq!(results.figure(1000, "trommel", &TIMES[2]), None);
+    }
+
+    #[test]
+    fn stores_that_disagree_are_named() {
+        let mut wrong = record("redb", 1, "readrandom", 1.0);
+        wrong.found = Some(599);
+        let right = record("lmdb", 1, "readrandom", 1.0);
+        let results = Results::new(vec![right.clone(), right]);
+        assert!(results.disagreements(1000).is_empty());
+        let results = Results::new([results.records, vec![wrong]].concat());
+        let found = results.disagreements(1000);
+        assert_eq!(found, ["readrandom: redb found 599, lmdb 600"]);
+    }
+}

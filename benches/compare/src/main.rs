@@ -1,0 +1,145 @@
+//! Trommel beside RocksDB, fjall, redb and LMDB, on equal terms.
+//!
+//! 1. `args` says what to measure, `stores` what can be: each store in one or more set-ups.
+//! 2. `run` measures them one after the other, each by a `trial` in a process of its own, which
+//!    prints records.
+//! 3. `figures` reduces records to numbers, `report` and `page` show these.
+//!
+//! Invariants: every store gets the same seeded streams of the harness and the same limits from
+//! `settings`; every value read is `checked`; nothing of Trommel but its public interface is used.
+
+mod args;
+mod checked;
+mod figures;
+mod grid;
+mod page;
+mod process;
+mod report;
+mod rows;
+mod run;
+mod settings;
+mod stores;
+mod trial;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use trommel_harness::record::{Record, read_lines, write_line};
+use trommel_harness::{Stop, StoreError};
+
+use crate::args::Args;
+use crate::figures::Results;
+use crate::run::Plan;
+use crate::settings::Settings;
+
+/// Keys and reads of `--quick`.
+const QUICK: (u64, u64) = (100_000, 50_000);
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result =
+        if args.trial { trial::main().map(|()| ExitCode::SUCCESS) } else { compare(&args) };
+    result.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "trommel-compare: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn compare(args: &Args) -> Result<ExitCode, StoreError> {
+    let stop = Stop::new();
+    let records = if args.from.is_empty() { measured(args, &stop)? } else { read(args)? };
+    let results = Results::new(records);
+    let mut text = String::new();
+    for num in results.nums() {
+        text += &(report::text(&results, num) + "\n");
+    }
+    text += &report::fairness_text(&results);
+    if let Some(dir) = &args.out {
+        let file = dir.join("tables.txt");
+        fs::write(&file, &text).map_err(|error| words(&file, &error))?;
+    }
+    if let Some(file) = &args.page {
+        fs::write(file, page::page(&results)).map_err(|error| words(file, &error))?;
+    }
+    if let Err(error) = io::stdout().write_all(text.as_bytes())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(error.into());
+    }
+    let troubled = results.nums().iter().any(|num| !report::troubles(&results, *num).is_empty());
+    Ok(match (stop.is_set(), troubled) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
+    let setter = stop.clone();
+    // The trial is in the same group of processes and ends by itself; what it left is removed.
+    ctrlc::set_handler(move || setter.set())?;
+    let settings = if args.quick {
+        vec![Settings::new(QUICK.0, QUICK.1).with_small_tree()]
+    } else {
+        args.num.iter().map(|num| Settings::new(*num, args.reads)).collect()
+    };
+    let plan = Plan {
+        settings,
+        rounds: args.rounds,
+        contenders: args.contenders(),
+        rows: args.rows(),
+        parent: args.dir.clone(),
+        limit: args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        patience: Duration::from_secs(args.patience),
+    };
+    let mut file = match &args.out {
+        Some(dir) => Some(results_file(dir)?),
+        None => None,
+    };
+    let mut records = Vec::new();
+    let is_terminal = io::stderr().is_terminal();
+    let mut sink = |record: Record| {
+        if is_terminal {
+            let micros = record.wall_seconds * 1e6 / record.operations.max(1) as f64;
+            let (store, workload) = (&record.store.name, &record.workload);
+            let _ = writeln!(io::stderr(), "  {store:<14} {workload:<18} {micros:12.3} us");
+        }
+        if let Some(file) = &mut file {
+            write_line(&record, file)?;
+        }
+        records.push(record);
+        Ok(())
+    };
+    let mut say = |line: &str| {
+        let _ = writeln!(io::stderr(), "{line}");
+    };
+    run::run(&plan, stop, &mut sink, &mut say)?;
+    Ok(records)
+}
+
+fn results_file(dir: &Path) -> Result<fs::File, StoreError> {
+    fs::create_dir_all(dir).map_err(|error| words(dir, &error))?;
+    let file = dir.join("results.jsonl");
+    #[expect(clippy::disallowed_methods, reason = "a file of results, not of a store")]
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).open(&file);
+    Ok(opened.map_err(|error| words(&file, &error))?)
+}
+
+fn read(args: &Args) -> Result<Vec<Record>, StoreError> {
+    let mut records = Vec::new();
+    for file in &args.from {
+        let text = fs::read_to_string(file).map_err(|error| words(file, &error))?;
+        let read = read_lines(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        records.extend(read);
+    }
+    Ok(records)
+}
+
+fn words(file: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", file.display())
+}

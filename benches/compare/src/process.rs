@@ -1,0 +1,146 @@
+//! What the system says of this process and its files, and the page cache in a known state.
+//!
+//! Most of it is said by Linux only; what is not said is none.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
+
+/// Bytes read at once when files are brought into the page cache.
+const READ_BYTES: usize = 1 << 20;
+/// Bytes of one append of the floor, about a log record of a 256-byte value.
+const APPEND_BYTES: usize = 300;
+/// Appends that are timed.
+const APPENDS: u64 = 500_000;
+
+/// Memory of this process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// Most that was resident since the start or [`reset_peak`], mapped files included.
+    pub(crate) peak: u64,
+    /// Resident now and its own.
+    pub(crate) anonymous: u64,
+    /// Resident now, of mapped files.
+    pub(crate) file: u64,
+}
+
+impl Memory {
+    pub(crate) fn now() -> Option<Self> {
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+        };
+        let (peak, anonymous) = (field("VmHWM:")?, field("RssAnon:")?);
+        Some(Self { peak, anonymous, file: field("RssFile:")? })
+    }
+}
+
+/// Makes the peak of [`Memory`] count from here, where the system can.
+pub(crate) fn reset_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Bytes that this process has handed to the system's calls for writing so far.
+pub(crate) fn written_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
+}
+
+/// All files below `dir`, and the bytes that they take on the device.
+pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let data = path.symlink_metadata()?;
+        if data.is_dir() {
+            found.extend(files(&path)?);
+        } else {
+            found.push((path, allocated(&data)));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(unix)]
+fn allocated(data: &fs::Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    data.blocks() * 512
+}
+
+#[cfg(not(unix))]
+fn allocated(data: &fs::Metadata) -> u64 {
+    data.len()
+}
+
+/// Brings the files of a closed store into one state for all stores: on the device, dropped from
+/// the page cache, then read once from end to end.
+pub(crate) fn warm_page_cache(dir: &Path) -> io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    for (path, _) in files(dir)? {
+        #[expect(clippy::disallowed_methods, reason = "these are files of other stores too")]
+        let mut file = File::open(&path)?;
+        file.sync_data()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        while file.read(&mut buffer)? > 0 {}
+    }
+    Ok(())
+}
+
+/// The least that a log can cost here: the time of one append of 300 bytes to a file, unsynced.
+pub(crate) fn append_time(dir: &Path) -> io::Result<(u64, Duration)> {
+    let path = dir.join("append");
+    let mut file = File::create_new(&path)?;
+    let record = [0x5a; APPEND_BYTES];
+    let start = Instant::now();
+    for _ in 0..APPENDS {
+        file.write_all(&record)?;
+    }
+    let time = start.elapsed();
+    drop(file);
+    remove(&path)?;
+    Ok((APPENDS, time))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this measures the system, not a store")]
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_harness::ScratchDir;
+
+    use super::*;
+
+    #[test]
+    fn files_are_warmed_and_counted_with_those_of_folders() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        fs::create_dir(scratch.path().join("folder")).unwrap();
+        fs::write(scratch.path().join("folder/a"), [1; 10_000]).unwrap();
+        fs::write(scratch.path().join("b"), [1; 5000]).unwrap();
+        warm_page_cache(scratch.path()).unwrap();
+        let found = files(scratch.path()).unwrap();
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().map(|(_, bytes)| bytes).sum::<u64>() >= 15_000);
+    }
+
+    #[test]
+    fn linux_says_what_is_asked() {
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let before = written_bytes().unwrap();
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        fs::write(scratch.path().join("a"), vec![1; 1 << 20]).unwrap();
+        assert!(written_bytes().unwrap() >= before + (1 << 20));
+        reset_peak();
+        let held = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let memory = Memory::now().unwrap();
+        assert!(memory.peak >= held.len() as u64 && memory.anonymous >= held.len() as u64);
+        assert!(memory.file > 0);
+    }
+}

@@ -1,0 +1,255 @@
+//! What is shown of the results: tables and what they say.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use trommel_harness::record::Record;
+use trommel_harness::units;
+
+use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
+use crate::grid::Grid;
+
+/// Ratios stand to this set-up.
+const REFERENCE: &str = "trommel";
+/// The set-ups without a log, which are compared among themselves.
+const NO_LOG: &str = "-nolog";
+/// The set-up of Trommel whose filters have more bits than the others get.
+const OWN_FILTERS: &str = "trommel-own";
+
+/// What could not be made equal, for readers of the figures.
+pub(crate) const UNEQUAL: [&str; 12] = [
+    "LMDB and redb write 1000 entries in a transaction, the trees one at a time. A process that \
+     dies loses the transaction it is in; a tree loses nothing.",
+    "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \
+     redb without durability loses what was written since its last durable commit also when the \
+     process dies.",
+    "Equal bits a key are equal memory, not equal filters: Trommel's are paired, RocksDB's blocked, \
+     fjall's standard ones. LMDB and redb have none.",
+    "LMDB has no cache of its own and gets none of the 2 GiB; sets of files that are mapped use the \
+     page cache only. All files are in the page cache when reading begins, so nobody waits for a \
+     device.",
+    "redb's files are dropped and read in like the others', but what it kept in its own cache while \
+     filling is lost at closing, as it is for all.",
+    "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
+     Trommel each time it uses one, redb and LMDB never.",
+    "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
+     waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
+     part of its time until idle.",
+    "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \
+     transaction.",
+    "Memory: pages of mapped files count into the peaks of those who map, while the page cache of \
+     those who read with calls does not.",
+    "Every store runs with the allocator of the C library. Deployments of RocksDB often bring \
+     another.",
+    "A copy of the value per write and a comparison of 16 bytes per entry read are the harness's, \
+     for every store alike; so are two calls through a table of functions.",
+    "With two threads a figure is the time on the wall divided by the operations of both.",
+];
+
+/// A number with three digits that matter.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        value if value < 1.0 => 3,
+        value if value < 10.0 => 2,
+        value if value < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
+}
+
+fn spread(spread: Spread) -> String {
+    let median = number(spread.median);
+    if spread.rounds < 2 {
+        return median;
+    }
+    format!("{median} ({} to {})", number(spread.least), number(spread.greatest))
+}
+
+/// A line for each contender, a column for each figure that any of them has.
+fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
+    let names = results.names(num);
+    let known: Vec<_> = figures
+        .iter()
+        .filter(|figure| names.iter().any(|name| results.figure(num, name, figure).is_some()))
+        .collect();
+    let titles = known.iter().map(|figure| figure.title.to_owned());
+    let row = |name: &&str| {
+        let cells = known
+            .iter()
+            .map(|figure| results.figure(num, name, figure).map_or_else(String::new, spread));
+        std::iter::once((*name).to_owned()).chain(cells).collect()
+    };
+    Grid {
+        head: std::iter::once("store".to_owned()).chain(titles).collect(),
+        rows: names.iter().map(row).collect(),
+        numbers_from: 1,
+    }
+}
+
+/// Times of operations.
+pub(crate) fn times(results: &Results, num: u64) -> Grid {
+    figures(results, num, &TIMES)
+}
+
+/// Everything that is not a time of an operation.
+pub(crate) fn sizes(results: &Results, num: u64) -> Grid {
+    figures(results, num, &SIZES)
+}
+
+/// How many times as long as Trommel each other contender takes.
+pub(crate) fn ratios(results: &Results, num: u64) -> Grid {
+    let mut grid = times(results, num);
+    let titles = grid.head.clone();
+    for row in &mut grid.rows {
+        let name = row[0].clone();
+        for (cell, title) in row.iter_mut().zip(&titles).skip(1) {
+            let ratio = figure_named(title)
+                .and_then(|figure| ratio(results, num, &name, reference_of(&name), figure));
+            *cell = ratio.map_or_else(String::new, |ratio| format!("{} x", number(ratio)));
+        }
+    }
+    grid.rows.retain(|row| row[1..].iter().any(|cell| !cell.is_empty()));
+    grid
+}
+
+fn figure_named(title: &str) -> Option<&'static Figure> {
+    TIMES.iter().find(|figure| figure.title == title)
+}
+
+fn reference_of(name: &str) -> &'static str {
+    if name.ends_with(NO_LOG) { "trommel-nolog" } else { REFERENCE }
+}
+
+fn ratio(results: &Results, num: u64, name: &str, reference: &str, figure: &Figure) -> Option<f64> {
+    let other = results.figure(num, name, figure)?.median;
+    let ours = results.figure(num, reference, figure)?.median;
+    (name != reference && ours > 0.0).then(|| other / ours)
+}
+
+/// For each operation the best Trommel of equal filter bits beside the best rival, each in its best
+/// set-up.
+pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
+    let best = |figure: &Figure, ours: bool| {
+        let names = results.names(num).into_iter();
+        let names = names
+            .filter(|name| name.starts_with(REFERENCE) == ours)
+            .filter(|name| !name.ends_with(NO_LOG) && *name != OWN_FILTERS);
+        names
+            .filter_map(|name| Some((name.to_owned(), results.figure(num, name, figure)?.median)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let mut lines = Vec::new();
+    for figure in &TIMES {
+        let Some((rival, theirs)) = best(figure, false) else { continue };
+        let Some((name, ours)) = best(figure, true) else { continue };
+        let verdict = if ours > theirs {
+            format!("**{} times as long: behind**", number(ours / theirs))
+        } else {
+            format!("{} of its time", number(ours / theirs))
+        };
+        lines.push(format!(
+            "{}: {name} {} us, the fastest rival is {rival} with {} us: {verdict}",
+            figure.title,
+            number(ours),
+            number(theirs)
+        ));
+    }
+    lines
+}
+
+/// The values of a setting, and who has which.
+type Values = Vec<(String, Vec<String>)>;
+
+/// Every setting, its values, and who has which.
+pub(crate) fn fairness(results: &Results, num: u64) -> Grid {
+    let mut settings: Vec<(String, Values)> = Vec::new();
+    for name in results.names(num) {
+        let Some(record) = one_record(results, num, name) else { continue };
+        for (setting, value) in record.settings.iter().filter(|(name, _)| is_shown(name)) {
+            let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
+            let at = settings.iter().position(|(other, _)| other == setting);
+            let at = at.unwrap_or_else(|| {
+                settings.push((setting.clone(), Vec::new()));
+                settings.len() - 1
+            });
+            let values = &mut settings[at].1;
+            match values.iter_mut().find(|(other, _)| *other == value) {
+                Some((_, names)) => names.push(name.to_owned()),
+                None => values.push((value, vec![name.to_owned()])),
+            }
+        }
+    }
+    let count = results.names(num).len();
+    let mut rows = Vec::new();
+    for (setting, values) in settings {
+        for (value, names) in values {
+            let who = if names.len() == count { "all".into() } else { names.join(", ") };
+            rows.push(vec![setting.clone(), value, who]);
+        }
+    }
+    let head = ["setting", "value", "stores"].map(String::from).to_vec();
+    Grid { head, rows, numbers_from: 3 }
+}
+
+fn is_shown(setting: &str) -> bool {
+    !["num", "round", "error"].contains(&setting)
+}
+
+/// A record of a contender, to read its settings from.
+fn one_record<'a>(results: &'a Results, num: u64, name: &str) -> Option<&'a Record> {
+    results.records().iter().find(|record| {
+        record.store.name == name && record.settings.get("num").and_then(Value::as_u64) == Some(num)
+    })
+}
+
+/// Who came to no end, and where stores disagree.
+pub(crate) fn troubles(results: &Results, num: u64) -> Vec<String> {
+    let failures = results.failures(num).into_iter();
+    let failures = failures.map(|(name, round, why)| format!("{name}, round {round}: {why}"));
+    let disagreements = results.disagreements(num).into_iter();
+    failures.chain(disagreements.map(|what| format!("stores disagree in {what}"))).collect()
+}
+
+/// The floor of the machine, in words.
+pub(crate) fn floor(results: &Results, num: u64) -> Option<String> {
+    let floor = spread(results.floor(num)?);
+    Some(format!("The floor of the machine, {FLOOR} of 300 bytes without sync: {floor} us."))
+}
+
+/// All tables of `num` keys, for a terminal.
+pub(crate) fn text(results: &Results, num: u64) -> String {
+    let mut text = format!("{} keys; microseconds an operation\n", units::grouped(num));
+    text += &times(results, num).text();
+    text += &floor(results, num).map_or_else(String::new, |line| line + "\n");
+    text +=
+        "\nTimes of others as multiples of Trommel's (with a log; without, where both have none)\n";
+    text += &ratios(results, num).text();
+    text += "\nFiles, memory, opening\n";
+    text += &sizes(results, num).text();
+    text += "\nThe best Trommel beside the fastest rival\n";
+    for line in reading(results, num) {
+        text += &format!("- {}\n", line.replace("**", ""));
+    }
+    for line in troubles(results, num) {
+        text += &format!("! {line}\n");
+    }
+    text
+}
+
+/// The fairness block, for a terminal.
+pub(crate) fn fairness_text(results: &Results) -> String {
+    let num = results.nums().first().copied().unwrap_or_default();
+    let mut text = format!("Fairness\n{}\n", fairness(results, num).text());
+    text += "What is not equal\n";
+    for line in UNEQUAL {
+        text += &format!("- {line}\n");
+    }
+    text
+}
+
+/// Versions of the stores' products.
+pub(crate) fn versions(results: &Results) -> Vec<String> {
+    let records = results.records().iter().filter(|record| !record.store.version.is_empty());
+    let versions: BTreeMap<_, ()> = records.map(|record| (&record.store.version, ())).collect();
+    versions.into_keys().cloned().collect()
+}

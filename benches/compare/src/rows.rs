@@ -1,0 +1,99 @@
+//! What is done with each store, in this order.
+
+use std::fmt;
+use std::str::FromStr;
+
+use trommel_harness::Workload;
+
+/// One measurement of a trial that reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Row {
+    Read,
+    Missing,
+    MultiGet,
+    Read2,
+    Missing2,
+    Seek,
+    Scan,
+    Reverse,
+}
+
+/// Entries that a seek reads behind the one it finds.
+pub(crate) const SEEK_NEXTS: u64 = 9;
+/// Seeks, as a part of the reads.
+const READS_PER_SEEK: u64 = 10;
+/// Multi-gets look up this part of what single reads do.
+const READS_PER_MULTI: u64 = 2;
+
+impl Row {
+    /// All, in the order in which a trial does them: what reads at random first, so that scans
+    /// leave nothing in a cache that lookups would find.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Missing,
+        Self::MultiGet,
+        Self::Read2,
+        Self::Missing2,
+        Self::Seek,
+        Self::Scan,
+        Self::Reverse,
+    ];
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Missing => "missing",
+            Self::MultiGet => "multiget",
+            Self::Read2 => "read2",
+            Self::Missing2 => "missing2",
+            Self::Seek => "seek",
+            Self::Scan => "scan",
+            Self::Reverse => "reverse",
+        }
+    }
+
+    /// The harness's workload for it.
+    pub(crate) fn workload(self) -> Workload {
+        match self {
+            Self::Read | Self::Read2 => Workload::ReadRandom,
+            Self::Missing | Self::Missing2 => Workload::ReadMissing,
+            Self::MultiGet => Workload::MultiReadRandom,
+            Self::Seek => Workload::SeekRandom,
+            Self::Scan => Workload::ReadSeq,
+            Self::Reverse => Workload::ReadReverse,
+        }
+    }
+
+    pub(crate) fn threads(self) -> usize {
+        if matches!(self, Self::Read2 | Self::Missing2) { 2 } else { 1 }
+    }
+
+    /// Operations of each thread, if a single thread reads `reads` times.
+    pub(crate) fn operations(self, reads: u64) -> u64 {
+        match self {
+            Self::Read | Self::Missing => reads,
+            Self::Read2 | Self::Missing2 => reads / 2,
+            Self::MultiGet => reads / READS_PER_MULTI,
+            Self::Seek => reads / READS_PER_SEEK,
+            Self::Scan | Self::Reverse => u64::MAX,
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Row {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|row| row.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no row \"{text}\"; rows are {names}")
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! Measures the contenders one after the other.
+//!
+//! 1. For each number of keys and each round: first the floor of the machine, then every
+//!    contender, in another order each round.
+//! 2. Each is a trial in a process of its own (this program, executed again), so that its memory
+//!    is its own and its failure no one else's.
+//! 3. What a trial says is kept and passed on record by record; its files are removed, unless the
+//!    next contender reads them.
+//!
+//! Invariant: whatever happens, the scratch directory is gone at the end. Called by `main`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use trommel_harness::machine::Environment;
+use trommel_harness::record::{Product, Record, Run, read_lines};
+use trommel_harness::{Measured, ScratchDir, Stop, StoreError};
+
+use crate::figures::{APPEND, FLOOR};
+use crate::process;
+use crate::rows::Row;
+use crate::settings::Settings;
+use crate::stores::Contender;
+use crate::trial::{FAILED, Spec, WHY, failure, run_of};
+
+/// Room on the disk for a store, per byte of keys and values.
+const DISK_PER_BYTE: u64 = 5;
+/// A trial takes this much longer than one with fewer keys, besides the ratio of keys.
+const CAUTION: f64 = 1.15;
+
+/// What is to be measured.
+pub(crate) struct Plan {
+    pub(crate) settings: Vec<Settings>,
+    pub(crate) rounds: u32,
+    pub(crate) contenders: Vec<&'static Contender>,
+    pub(crate) rows: Vec<Row>,
+    /// Where the scratch directory is made.
+    pub(crate) parent: PathBuf,
+    /// Time for all of it.
+    pub(crate) limit: Option<Duration>,
+    /// Time for one trial.
+    pub(crate) patience: Duration,
+}
+
+/// Takes each record as it comes.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(Record) -> Result<(), StoreError>;
+/// Takes words for whoever waits.
+pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
+
+/// Measures all of `plan`, until `stop` is set.
+///
+/// # Errors
+/// If the scratch directory cannot be made or removed, or the sink fails. A store that fails is
+/// none: it has a record that says so.
+pub(crate) fn run(
+    plan: &Plan,
+    stop: &Stop,
+    sink: Sink<'_>,
+    say: Say<'_>,
+) -> Result<(), StoreError> {
+    let scratch = ScratchDir::new(&plan.parent)?;
+    let mut session = Session { plan, stop, begun: Instant::now(), took: Vec::new(), sink, say };
+    for settings in &plan.settings {
+        for round in 1..=plan.rounds {
+            session.round(&scratch, settings, round)?;
+        }
+    }
+    Ok(scratch.remove()?)
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    stop: &'a Stop,
+    begun: Instant,
+    /// How long trials took, by contender and keys.
+    took: Vec<(&'static str, u64, Duration)>,
+    sink: Sink<'a>,
+    say: Say<'a>,
+}
+
+impl Session<'_> {
+    fn round(
+        &mut self,
+        scratch: &ScratchDir,
+        settings: &Settings,
+        round: u32,
+    ) -> Result<(), StoreError> {
+        if self.stop.is_set() {
+            return Ok(());
+        }
+        (self.sink)(floor(scratch.path(), settings, round)?)?;
+        let order = in_order(&self.plan.contenders, round);
+        let dir = scratch.path().join("store");
+        let mut filled: Option<&'static str> = None;
+        for (nth, contender) in order.iter().copied().enumerate() {
+            if self.stop.is_set() {
+                break;
+            }
+            let fill = filled.is_none() || contender.reads_files_of != filled;
+            if fill {
+                remove(&dir)?;
+            }
+            let head = format!(
+                "[{}/{}] {}, {} keys, round {round}",
+                nth + 1,
+                order.len(),
+                contender.name,
+                settings.num
+            );
+            let spec = Spec {
+                contender: contender.name.into(),
+                settings: *settings,
+                round,
+                dir: dir.clone(),
+                fill,
+                rows: self.plan.rows.iter().map(|row| row.name().to_owned()).collect(),
+                seconds: 0,
+            };
+            let is_done = self.contender(contender, spec, scratch.free_bytes(), &head)?;
+            filled = if fill { Some(contender.name) } else { filled }.filter(|_| is_done);
+        }
+        remove(&dir)
+    }
+
+    /// Whether the contender came to its end.
+    fn contender(
+        &mut self,
+        contender: &'static Contender,
+        mut spec: Spec,
+        free_bytes: Option<u64>,
+        head: &str,
+    ) -> Result<bool, StoreError> {
+        let settings = spec.settings;
+        let run = run_of(contender, &settings, spec.round);
+        let limit = match self.time_for(contender, &settings) {
+            Ok(limit) => limit,
+            Err(why) => return self.give_up(&run, head, why),
+        };
+        let needs = settings.user_bytes() * DISK_PER_BYTE;
+        if spec.fill && free_bytes.is_some_and(|free| free < needs) {
+            return self.give_up(
+                &run,
+                head,
+                format!("left out: it may need {needs} bytes of disk"),
+            );
+        }
+        spec.seconds = limit.as_secs().max(1);
+        let start = Instant::now();
+        let failed = self.trial(&spec, &run)?;
+        let time = start.elapsed();
+        self.took.push((contender.name, settings.num, time));
+        let how = failed.as_deref().unwrap_or("done");
+        (self.say)(&format!("{head}: {how} after {:.1} s", time.as_secs_f64()));
+        Ok(failed.is_none())
+    }
+
+    fn give_up(&mut self, run: &Run, head: &str, why: String) -> Result<bool, StoreError> {
+        (self.say)(&format!("{head}: {why}"));
+        (self.sink)(failure(run, why))?;
+        Ok(false)
+    }
+
+    /// How long a trial may take, or why it is not begun.
+    fn time_for(&self, contender: &Contender, settings: &Settings) -> Result<Duration, String> {
+        let Some(limit) = self.plan.limit else { return Ok(self.plan.patience) };
+        let left = limit.saturating_sub(self.begun.elapsed());
+        let before = self.took.iter().rev().find(|(name, ..)| *name == contender.name);
+        let expected = before.map_or(Duration::ZERO, |(_, num, time)| {
+            let ratio = (settings.num as f64 / *num as f64).max(1.0);
+            time.mul_f64(ratio * if ratio > 1.0 { CAUTION } else { 1.0 })
+        });
+        if left <= expected {
+            return Err(format!(
+                "left out: it may take {:.0} s, and {:.0} s are left",
+                expected.as_secs_f64(),
+                left.as_secs_f64()
+            ));
+        }
+        Ok(left.min(self.plan.patience))
+    }
+
+    /// Runs a trial and passes its records on; returns why it failed, if it did.
+    fn trial(&mut self, spec: &Spec, run: &Run) -> Result<Option<String>, StoreError> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("--trial")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A trial that is gone by now has not read it; its status says so below.
+            let _ = stdin.write_all(serde_json::to_string(spec)?.as_bytes());
+        }
+        let mut failed = None;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).lines() {
+                for record in read_lines(&line?)? {
+                    if record.workload == FAILED {
+                        failed = why_of(&record);
+                    }
+                    (self.sink)(record)?;
+                }
+            }
+        }
+        let status = child.wait()?;
+        if failed.is_none() && !status.success() {
+            let why = format!("failed: the process ended with {}", words(status));
+            (self.sink)(failure(run, why.clone()))?;
+            failed = Some(why);
+        }
+        Ok(failed)
+    }
+}
+
+fn why_of(record: &Record) -> Option<String> {
+    record.settings.get(WHY).and_then(|why| why.as_str()).map(Into::into)
+}
+
+fn words(status: ExitStatus) -> String {
+    status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"))
+}
+
+/// The contenders in the order of this round: each round another begins. One that reads another's
+/// files stays behind it.
+fn in_order(contenders: &[&'static Contender], round: u32) -> Vec<&'static Contender> {
+    let mut groups: Vec<Vec<&'static Contender>> = Vec::new();
+    for contender in contenders {
+        match groups.last_mut() {
+            Some(group) if contender.reads_files_of == Some(group[0].name) => group.push(contender),
+            _ => groups.push(vec![contender]),
+        }
+    }
+    let count = groups.len().max(1);
+    groups.rotate_left((round as usize - 1) % count);
+    groups.concat()
+}
+
+fn floor(dir: &Path, settings: &Settings, round: u32) -> Result<Record, StoreError> {
+    let start = SystemTime::now();
+    let (operations, time) = process::append_time(dir)?;
+    let mut run = Run {
+        id: format!("{}-{round}", settings.num),
+        store: Product { name: FLOOR.into(), version: String::new() },
+        environment: Environment::of(Some(dir)),
+        ..Run::default()
+    };
+    run.environment.directory = None;
+    run.settings.insert("num".into(), settings.num.into());
+    run.settings.insert("round".into(), round.into());
+    let measured =
+        Measured { operations, thread_time: time, wall_time: time, ..Measured::default() };
+    Ok(Record::new(&run, APPEND, 1, 1, start, &measured))
+}
+
+fn remove(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{} could not be removed: {error}", dir.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::ALL;
+
+    #[test]
+    fn every_contender_begins_a_round_and_none_leaves_its_files_behind() {
+        let all: Vec<_> = ALL.iter().collect();
+        let mut first = Vec::new();
+        for round in 1..=11 {
+            let order = in_order(&all, round);
+            assert_eq!(order.len(), all.len());
+            first.push(order[0].name);
+            for (at, contender) in order.iter().enumerate() {
+                if let Some(base) = contender.reads_files_of {
+                    assert_eq!(order[at - 1].name, base, "round {round}");
+                }
+            }
+        }
+        let distinct: std::collections::BTreeSet<_> = first.iter().collect();
+        assert_eq!(distinct.len(), first.len(), "{first:?}");
+        assert_eq!(in_order(&all, 1)[0].name, ALL[0].name);
+    }
+}

@@ -1,0 +1,373 @@
+//! The stores that are compared, each in one or more set-ups.
+//!
+//! 1. A [`Contender`] is a store in one set-up. It has a name for the command line, says what the
+//!    fairness block shows of it, and opens the store.
+//! 2. One file a store drives it behind the harness's [`Store`].
+//!
+//! Invariants: an adapter copies nothing that the store's own interface does not copy, and every
+//! adapter passes the harness's conformance suite. Called by the trial, the report, and the tests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
+
+use crate::settings::Settings;
+
+mod fjall;
+mod lmdb;
+mod redb;
+mod rocks;
+mod trommel;
+
+/// What the fairness block says of a store, by the name of the setting.
+pub(crate) type Facts = BTreeMap<&'static str, String>;
+
+/// The settings in the order in which they are shown.
+pub(crate) const FACTS: [&str; 19] = [
+    "version",
+    "writes",
+    "log",
+    "filter",
+    "cache",
+    "tables are read by",
+    "checksum of a block",
+    "read transaction",
+    "compression",
+    "block or page",
+    "write buffer",
+    "full memtables that may wait",
+    "level-0 trigger",
+    "level-0 runs that slow, stop writers",
+    "base level",
+    "level ratio",
+    "table size",
+    "background threads",
+    "tuned besides",
+];
+
+/// The log of a store whose writes survive the process.
+const LOG_OS: &str = "on, with the system at each write, not synced";
+/// When a store with a cache looks at the checksum of a block.
+const VERIFIED_ONCE: &str = "verified when it is not in the cache";
+/// How writes reach a store that is made for single ones.
+const SINGLE: &str = "one at a time";
+
+/// A store in one set-up.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    /// Its name on the command line and in results.
+    pub(crate) name: &'static str,
+    /// What it is, in a few words.
+    pub(crate) about: &'static str,
+    build: Build,
+    /// Whether writes come in batches, each a transaction.
+    pub(crate) batches: bool,
+    /// Whether it looks up many keys in one call.
+    pub(crate) multi_get: bool,
+    /// Whether only its writes are measured.
+    pub(crate) writes_only: bool,
+    /// The contender whose files it reads, if the two write alike.
+    pub(crate) reads_files_of: Option<&'static str>,
+    /// Whether it takes part if nobody says otherwise.
+    pub(crate) usual: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Build {
+    Trommel(trommel::Variant),
+    Rocks(rocks::Variant),
+    Fjall(fjall::Variant),
+    Lmdb(lmdb::Variant),
+    Redb(redb::Variant),
+}
+
+const TROMMEL: trommel::Variant = trommel::Variant { mapped: false, own_filters: false, log: true };
+const ROCKS: rocks::Variant = rocks::Variant { best: false, log: true };
+
+const fn contender(name: &'static str, about: &'static str, build: Build) -> Contender {
+    let batches = matches!(build, Build::Lmdb(_) | Build::Redb(_));
+    let multi_get = matches!(build, Build::Trommel(_) | Build::Rocks(_));
+    Contender {
+        name,
+        about,
+        build,
+        batches,
+        multi_get,
+        writes_only: false,
+        reads_files_of: None,
+        usual: true,
+    }
+}
+
+/// Every contender, what matters most first: with little time the last are left out. One that
+/// reads another's files comes right behind it.
+pub(crate) static ALL: [Contender; 13] = [
+    contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
+    contender(
+        "rocksdb-best",
+        "RocksDB as its documentation advises",
+        Build::Rocks(rocks::Variant { best: true, ..ROCKS }),
+    ),
+    contender(
+        "trommel-mapped",
+        "Trommel, mapped reads, equal filter bits",
+        Build::Trommel(trommel::Variant { mapped: true, ..TROMMEL }),
+    ),
+    contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),
+    contender("fjall", "fjall, equal limits", Build::Fjall(fjall::Variant { best: false })),
+    contender(
+        "lmdb",
+        "LMDB, a read transaction for each read",
+        Build::Lmdb(lmdb::Variant { reuse: false }),
+    ),
+    Contender {
+        reads_files_of: Some("lmdb"),
+        ..contender(
+            "lmdb-best",
+            "LMDB, a read transaction kept by each thread",
+            Build::Lmdb(lmdb::Variant { reuse: true }),
+        )
+    },
+    Contender {
+        writes_only: true,
+        ..contender(
+            "rocksdb-nolog",
+            "RocksDB without its log",
+            Build::Rocks(rocks::Variant { log: false, ..ROCKS }),
+        )
+    },
+    Contender {
+        writes_only: true,
+        ..contender(
+            "trommel-nolog",
+            "Trommel without its log",
+            Build::Trommel(trommel::Variant { log: false, ..TROMMEL }),
+        )
+    },
+    contender(
+        "trommel-own",
+        "Trommel, cached reads, the filters it has by default",
+        Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL }),
+    ),
+    contender(
+        "fjall-best",
+        "fjall, its own filters, hash index, pinned blocks",
+        Build::Fjall(fjall::Variant { best: true }),
+    ),
+    contender(
+        "redb",
+        "redb, a read transaction for each read",
+        Build::Redb(redb::Variant { reuse: false }),
+    ),
+    Contender {
+        reads_files_of: Some("redb"),
+        ..contender(
+            "redb-best",
+            "redb, a read transaction kept by each thread",
+            Build::Redb(redb::Variant { reuse: true }),
+        )
+    },
+];
+
+impl Contender {
+    /// The contender of this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|contender| contender.name == name)
+    }
+
+    /// Opens the store in `dir`; with `fresh`, a new one, in a directory that does not exist.
+    pub(crate) fn open(
+        &self,
+        dir: &Path,
+        settings: &Settings,
+        fresh: bool,
+    ) -> Result<Arc<dyn Store>, Error> {
+        if let Build::Trommel(variant) = self.build {
+            return trommel::open(dir, settings, variant, fresh);
+        }
+        if fresh {
+            fs::create_dir(dir).map_err(|source| Error::Io {
+                file: dir.into(),
+                doing: "creating directory",
+                source,
+            })?;
+        }
+        self.open_rival(dir, settings).map_err(Error::Store)
+    }
+
+    fn open_rival(&self, dir: &Path, settings: &Settings) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(match self.build {
+            Build::Trommel(variant) => trommel::open(dir, settings, variant, false)?,
+            Build::Rocks(variant) => Arc::new(rocks::RocksStore::open(dir, settings, variant)?),
+            Build::Fjall(variant) => Arc::new(fjall::FjallStore::open(dir, settings, variant)?),
+            Build::Lmdb(variant) => Arc::new(lmdb::LmdbStore::open(dir, settings, variant)?),
+            Build::Redb(variant) => Arc::new(redb::RedbStore::open(dir, settings, variant)?),
+        })
+    }
+
+    /// What the fairness block says of it.
+    pub(crate) fn facts(&self, settings: &Settings) -> Facts {
+        match self.build {
+            Build::Trommel(variant) => trommel::facts(settings, variant),
+            Build::Rocks(variant) => rocks::facts(settings, variant),
+            Build::Fjall(variant) => fjall::facts(settings, variant),
+            Build::Lmdb(variant) => lmdb::facts(settings, variant),
+            Build::Redb(variant) => redb::facts(settings, variant),
+        }
+    }
+}
+
+/// What all trees have in common.
+fn tree_facts(settings: &Settings) -> Facts {
+    let (slow, stop) = (settings.l0_slowdown, settings.l0_stop);
+    Facts::from([
+        ("block or page", size(settings.block_bytes)),
+        ("compression", "none".into()),
+        ("write buffer", size(settings.write_buffer_bytes)),
+        ("full memtables that may wait", settings.frozen_memtables.to_string()),
+        ("level-0 trigger", settings.l0_trigger.to_string()),
+        ("level-0 runs that slow, stop writers", format!("{slow}, {stop}")),
+        ("base level", size(settings.base_level_bytes)),
+        ("level ratio", settings.level_ratio.to_string()),
+        ("table size", size(settings.table_bytes)),
+        ("background threads", settings.background_threads.to_string()),
+    ])
+}
+
+fn size(bytes: u64) -> String {
+    units::bytes(bytes)
+}
+
+fn batches(settings: &Settings) -> String {
+    format!("{} in a transaction", settings.batch)
+}
+
+fn read_transaction(reused: bool) -> &'static str {
+    if reused { "kept by each thread while nothing is written" } else { "one for each read" }
+}
+
+/// The version of a package that this program is built with, as its lock file says.
+fn locked(package: &str) -> &'static str {
+    let name = format!("name = \"{package}\"\nversion = \"");
+    let behind = include_str!("../../Cargo.lock").split_once(&name);
+    behind.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("of no known version")
+}
+
+/// A number that no other store of this process has.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Counts a table of a level.
+fn add_table(levels: &mut Vec<Level>, number: usize, bytes: u64) {
+    let at = levels.partition_point(|level| level.level < number);
+    if levels.get(at).is_none_or(|level| level.level != number) {
+        levels.insert(at, Level { level: number, files: 0, bytes: 0 });
+    }
+    levels[at].files += 1;
+    levels[at].bytes += bytes;
+}
+
+/// Looks keys up one after the other, for a store that has no better way.
+fn get_each(
+    store: &dyn Store,
+    keys: &[&[u8]],
+    found: &mut dyn FnMut(usize, &[u8]),
+) -> Result<(), StoreError> {
+    for (at, key) in keys.iter().enumerate() {
+        store.get(key, &mut |value| found(at, value))?;
+    }
+    Ok(())
+}
+
+/// Reads everything, for a store that has no check of its own.
+fn count_entries(store: &dyn Store) -> Result<String, StoreError> {
+    let mut entries = 0_u64;
+    store.scan(None, Direction::Forward, &mut |_, _| {
+        entries += 1;
+        true
+    })?;
+    Ok(format!("{entries} entries read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_harness::{Operation, ScratchDir, conformance};
+
+    use super::*;
+
+    fn settings() -> Settings {
+        let mut settings = Settings::new(1000, 1000).with_small_tree();
+        settings.cache_bytes = 8 << 20;
+        settings
+    }
+
+    #[test]
+    fn every_contender_is_a_store() {
+        for contender in &ALL {
+            let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+            let store = contender.open(&scratch.path().join("db"), &settings(), true).unwrap();
+            println!("{}", contender.name);
+            conformance::check(store);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_a_flush_and_a_reopening() {
+        for contender in &ALL {
+            let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+            let dir = scratch.path().join("db");
+            let store = contender.open(&dir, &settings(), true).unwrap();
+            store.write(&[Operation::Put { key: b"k", value: b"v" }]).unwrap();
+            assert!(store.get(b"k", &mut |_| {}).unwrap(), "{}", contender.name);
+            store.flush().unwrap();
+            store.settle().unwrap();
+            store.close().unwrap();
+            let store = contender.open(&dir, &settings(), false).unwrap();
+            let mut value = Vec::new();
+            store.get(b"k", &mut |found| value = found.to_vec()).unwrap();
+            assert_eq!(value, b"v", "{}", contender.name);
+            store.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn kept_read_transactions_see_later_writes_of_any_thread() {
+        for contender in ALL.iter().filter(|contender| contender.reads_files_of.is_some()) {
+            let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+            let store = contender.open(&scratch.path().join("db"), &settings(), true).unwrap();
+            let finds = |key: &[u8]| store.get(key, &mut |_| {}).unwrap();
+            assert!(!finds(b"k"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| store.put(b"k", b"v").unwrap());
+            });
+            assert!(finds(b"k"), "{}", contender.name);
+        }
+    }
+
+    #[test]
+    fn every_fact_has_its_place_and_every_version_is_known() {
+        for contender in &ALL {
+            let facts = contender.facts(&settings());
+            for name in facts.keys() {
+                assert!(FACTS.contains(name), "{name}");
+            }
+            let version = &facts["version"];
+            assert!(version.contains(char::is_numeric) && !version.contains("known"), "{version}");
+        }
+    }
+
+    #[test]
+    fn whose_files_are_read_comes_right_before() {
+        for (at, contender) in ALL.iter().enumerate() {
+            if let Some(base) = contender.reads_files_of {
+                assert_eq!(ALL[at - 1].name, base);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! RocksDB, through crate `rocksdb`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
+    CompactOptions, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
+};
+use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
+
+use crate::settings::Settings;
+use crate::stores::{self, Facts};
+
+/// How RocksDB is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Variant {
+    /// As its documentation advises for point lookups from memory, and not only with equal limits.
+    pub(crate) best: bool,
+    /// Whether writes go to its log.
+    pub(crate) log: bool,
+}
+
+/// Bits of a memtable's own filter as a part of the memtable, as `OptimizeForPointLookup` sets it.
+const MEMTABLE_BLOOM_RATIO: f64 = 0.02;
+/// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
+const HASH_RATIO: f64 = 0.75;
+
+pub(crate) struct RocksStore {
+    db: DB,
+    write: WriteOptions,
+    read: ReadOptions,
+}
+
+impl RocksStore {
+    pub(crate) fn open(
+        dir: &Path,
+        settings: &Settings,
+        variant: Variant,
+    ) -> Result<Self, StoreError> {
+        let options = options(settings, variant);
+        // Only a family that is named here has a handle, and a batched multi-get wants one.
+        let family = ColumnFamilyDescriptor::new("default", options.clone());
+        let db = DB::open_cf_descriptors(&options, dir, [family])?;
+        let mut write = WriteOptions::default();
+        write.disable_wal(!variant.log);
+        Ok(Self { db, write, read: ReadOptions::default() })
+    }
+
+    fn family(&self) -> Result<&ColumnFamily, StoreError> {
+        self.db.cf_handle("default").ok_or_else(|| "RocksDB lost its default column family".into())
+    }
+}
+
+fn options(settings: &Settings, variant: Variant) -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_bottommost_compression_type(DBCompressionType::None);
+    options.set_write_buffer_size(settings.write_buffer_bytes as usize);
+    options.set_max_write_buffer_number(settings.frozen_memtables as i32 + 1);
+    options.set_level_zero_file_num_compaction_trigger(settings.l0_trigger as i32);
+    options.set_level_zero_slowdown_writes_trigger(settings.l0_slowdown as i32);
+    options.set_level_zero_stop_writes_trigger(settings.l0_stop as i32);
+    options.set_max_bytes_for_level_base(settings.base_level_bytes);
+    options.set_max_bytes_for_level_multiplier(f64::from(settings.level_ratio));
+    options.set_target_file_size_base(settings.table_bytes);
+    options.set_max_background_jobs(settings.background_threads as i32);
+    options.set_max_open_files(-1);
+    options.set_block_based_table_factory(&table_options(settings, variant));
+    if variant.best {
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_allow_mmap_reads(true);
+        options.set_enable_pipelined_write(true);
+        options.set_memtable_whole_key_filtering(true);
+        options.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
+        options.set_bytes_per_sync(1 << 20);
+    }
+    options
+}
+
+fn table_options(settings: &Settings, variant: Variant) -> BlockBasedOptions {
+    let cache_bytes = settings.cache_bytes as usize;
+    let mut table = BlockBasedOptions::default();
+    table.set_block_size(settings.block_bytes as usize);
+    table.set_bloom_filter(settings.filter_bits, false);
+    if variant.best {
+        table.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
+        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        table.set_data_block_hash_ratio(HASH_RATIO);
+        table.set_optimize_filters_for_memory(true);
+        table.set_format_version(6);
+    } else {
+        table.set_block_cache(&Cache::new_lru_cache(cache_bytes));
+    }
+    table
+}
+
+/// That of the crate, and behind the plus sign that of RocksDB.
+fn version() -> String {
+    format!(
+        "rocksdb {}, librocksdb-sys {}",
+        stores::locked("rocksdb"),
+        stores::locked("librocksdb-sys")
+    )
+}
+
+/// What the fairness block says of this set-up.
+pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
+    let mut facts = stores::tree_facts(settings);
+    let (cache, tuned) = if variant.best {
+        (
+            "HyperClockCache",
+            "hash index in data blocks (0.75), memtable filter (0.02, whole keys), pipelined \
+             writes, dynamic level bytes, bytes_per_sync 1 MiB",
+        )
+    } else {
+        ("LRUCache", "nothing")
+    };
+    let log = if variant.log { stores::LOG_OS } else { "off" };
+    facts.extend([
+        ("version", version()),
+        ("writes", stores::SINGLE.into()),
+        ("log", log.into()),
+        ("filter", format!("full Bloom, {} bits a key", settings.filter_bits)),
+        ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
+        ("tables are read by", if variant.best { "mmap" } else { "pread" }.into()),
+        ("checksum of a block", stores::VERIFIED_ONCE.into()),
+        ("tuned besides", tuned.into()),
+    ]);
+    facts
+}
+
+impl Store for RocksStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.put_opt(key, value, &self.write)?)
+    }
+
+    fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        for operation in operations {
+            match *operation {
+                Operation::Put { key, value } => batch.put(key, value),
+                Operation::Delete { key } => batch.delete(key),
+            }
+        }
+        Ok(self.db.write_opt(batch, &self.write)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.delete_opt(key, &self.write)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let value = self.db.get_pinned_opt(key, &self.read)?;
+        Ok(value.map(|value| found(&value)).is_some())
+    }
+
+    fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        let keys = keys.iter().copied();
+        let values = self.db.batched_multi_get_cf_opt(self.family()?, keys, false, &self.read);
+        for (at, value) in values.into_iter().enumerate() {
+            if let Some(value) = value? {
+                found(at, &value);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        start: Option<&[u8]>,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut entries = self.db.raw_iterator();
+        match (start, direction) {
+            (None, Direction::Forward) => entries.seek_to_first(),
+            (None, Direction::Backward) => entries.seek_to_last(),
+            (Some(start), Direction::Forward) => entries.seek(start),
+            (Some(start), Direction::Backward) => entries.seek_for_prev(start),
+        }
+        while let Some((key, value)) = entries.item() {
+            if !visit(key, value) {
+                return Ok(());
+            }
+            match direction {
+                Direction::Forward => entries.next(),
+                Direction::Backward => entries.prev(),
+            }
+        }
+        Ok(entries.status()?)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+
+    fn verify(&self) -> Result<String, StoreError> {
+        stores::count_entries(self)
+    }
+
+    fn close(self: Arc<Self>) -> Result<(), StoreError> {
+        drop(self);
+        Ok(())
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        let mut levels = Vec::new();
+        for file in self.db.live_files().unwrap_or_default() {
+            stores::add_table(&mut levels, file.level as usize, file.size as u64);
+        }
+        levels
+    }
+}

@@ -1,0 +1,81 @@
+//! Trommel itself, through the harness's own driver.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::{Compression, FilterPolicy, Options, ReadMode};
+use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
+
+use crate::settings::Settings;
+use crate::stores::{self, Facts};
+
+/// How Trommel is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Variant {
+    /// Tables are read through maps instead of the block cache.
+    pub(crate) mapped: bool,
+    /// The filters it has if nobody says otherwise, instead of as many bits as the others get.
+    pub(crate) own_filters: bool,
+    /// Whether writes go to its log.
+    pub(crate) log: bool,
+}
+
+/// Opens the store in `dir`.
+pub(crate) fn open(
+    dir: &Path,
+    settings: &Settings,
+    variant: Variant,
+    fresh: bool,
+) -> Result<Arc<dyn Store>, Error> {
+    let options = options(settings, variant).map_err(Error::Store)?;
+    EngineOpener::new(dir, options, Vec::new()).open(fresh)
+}
+
+fn filters(settings: &Settings, variant: Variant) -> Result<FilterPolicy, StoreError> {
+    if variant.own_filters {
+        return Ok(FilterPolicy::default());
+    }
+    Ok(format!("paired:{}", settings.filter_bits).parse()?)
+}
+
+fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError> {
+    Ok(Options::default()
+        .log(variant.log)
+        .filters(filters(settings, variant)?)
+        .read_mode(if variant.mapped { ReadMode::Mapped } else { ReadMode::Cached })
+        .compression(Compression::None)
+        .cache_bytes(settings.cache_bytes)
+        .block_bytes(settings.block_bytes as usize)
+        .write_buffer_bytes(settings.write_buffer_bytes as usize)
+        .max_frozen_memtables(settings.frozen_memtables)
+        .l0_trigger(settings.l0_trigger)
+        .l0_slowdown(settings.l0_slowdown)
+        .l0_stop(settings.l0_stop)
+        .base_level_bytes(settings.base_level_bytes)
+        .level_ratio(settings.level_ratio)
+        .table_bytes(settings.table_bytes)
+        .background_threads(settings.background_threads))
+}
+
+/// What the fairness block says of this set-up.
+pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
+    let mut facts = stores::tree_facts(settings);
+    let filters = filters(settings, variant);
+    let filters = filters.map_or_else(|error| error.to_string(), |filters| filters.to_string());
+    let (cache, reads, checksum) = if variant.mapped {
+        ("none for data blocks".into(), "mmap", "verified each time it is used")
+    } else {
+        (stores::size(settings.cache_bytes), "pread", stores::VERIFIED_ONCE)
+    };
+    facts.extend([
+        ("version", format!("trommel {}", stores::locked("trommel"))),
+        ("writes", stores::SINGLE.into()),
+        ("log", if variant.log { stores::LOG_OS } else { "off" }.into()),
+        ("filter", filters),
+        ("cache", cache),
+        ("tables are read by", reads.into()),
+        ("checksum of a block", checksum.into()),
+        ("tuned besides", "nothing".into()),
+    ]);
+    facts
+}

@@ -1,0 +1,297 @@
+//! One store, filled and read in a process of its own.
+//!
+//! 1. Fill a new store at random keys; wait until its background is idle.
+//! 2. Write out what is in memory, wait again, close.
+//! 3. Bring the files into the state in which every store's files are read
+//!    ([`warm_page_cache`]), open the store again.
+//! 4. Read at random for a while without a clock, so that no store is timed with an empty cache.
+//! 5. Measure the rows.
+//!
+//! A contender that reads another's files begins with step 3. Each record goes to standard output
+//! as soon as it is known, so a trial that dies leaves what it had. Called by the run, which
+//! re-executes the program for it.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trommel_harness::machine::Environment;
+use trommel_harness::record::{self, Amplification, Io, LevelRecord, Product, Record, Run, State};
+use trommel_harness::{
+    Control, KeySpace, Load, Measured, Silent, Stop, Store, StoreError, Values, Workload, measure,
+};
+
+use crate::checked::Checked;
+use crate::process::{self, Memory, warm_page_cache};
+use crate::rows::{Row, SEEK_NEXTS};
+use crate::settings::Settings;
+use crate::stores::{Contender, FACTS};
+
+/// Names of what a trial does besides the harness's workloads.
+pub(crate) const SETTLE: &str = "waitforcompaction";
+pub(crate) const DISK: &str = "disk";
+pub(crate) const OPEN: &str = "open";
+pub(crate) const FAILED: &str = "failed";
+/// The setting that holds the words of a failure.
+pub(crate) const WHY: &str = "error";
+
+/// Values compress to this part, where anything compresses them.
+const COMPRESSION_RATIO: f64 = 0.5;
+/// Random bytes behind a missing key: each lookup is a key of its own.
+const TAIL_BYTES: usize = 8;
+/// How long a call that does not end may take to notice that the time is over.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a trial is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) contender: String,
+    pub(crate) settings: Settings,
+    pub(crate) round: u32,
+    /// Where the store is, or is to be.
+    pub(crate) dir: PathBuf,
+    /// Whether to fill a new store; else the one in `dir` is read.
+    pub(crate) fill: bool,
+    pub(crate) rows: Vec<String>,
+    /// Seconds after which it ends, done or not.
+    pub(crate) seconds: u64,
+}
+
+/// Does the trial that standard input describes.
+pub(crate) fn main() -> Result<(), StoreError> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    let spec: Spec = serde_json::from_str(&text)?;
+    let contender = Contender::named(&spec.contender).ok_or("no such contender")?;
+    let stop = Stop::new();
+    watch(&stop, Duration::from_secs(spec.seconds));
+    let trial = Trial::new(&spec, contender, stop)?;
+    match trial.run() {
+        Ok(()) => Ok(()),
+        Err(error) => write(&failure(&trial.run, error.to_string())),
+    }
+}
+
+/// Sets `stop` when the time is over, and ends the process if that does not help.
+fn watch(stop: &Stop, limit: Duration) {
+    let stop = stop.clone();
+    thread::spawn(move || {
+        thread::sleep(limit);
+        stop.set();
+        thread::sleep(GRACE);
+        std::process::exit(1);
+    });
+}
+
+/// The record of a trial that did not come to its end.
+pub(crate) fn failure(run: &Run, why: String) -> Record {
+    let mut run = run.clone();
+    run.settings.insert(WHY.into(), why.into());
+    let measured = Measured { interrupted: true, ..Measured::default() };
+    Record::new(&run, FAILED, 1, 0, SystemTime::now(), &measured)
+}
+
+/// What all records of a contender in a round share.
+pub(crate) fn run_of(contender: &Contender, settings: &Settings, round: u32) -> Run {
+    let facts = contender.facts(settings);
+    let version = facts.get("version").cloned().unwrap_or_default();
+    let store = Product { name: contender.name.into(), version };
+    let mut run = Run { store, environment: Environment::of(None), ..Run::default() };
+    run.id = format!("{}-{round}", settings.num);
+    run.settings = [
+        ("num", settings.num.into()),
+        ("reads", settings.reads.into()),
+        ("key bytes", settings.key_bytes.into()),
+        ("value bytes", settings.value_bytes.into()),
+        ("seed", settings.seed.into()),
+        ("round", round.into()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into_iter()
+    .collect();
+    for name in FACTS {
+        if let Some(value) = facts.get(name) {
+            run.settings.insert(name.to_owned(), Value::from(value.as_str()));
+        }
+    }
+    run
+}
+
+fn write(record: &Record) -> Result<(), StoreError> {
+    let mut out = io::stdout().lock();
+    record::write_line(record, &mut out)?;
+    Ok(out.flush()?)
+}
+
+struct Trial<'a> {
+    spec: &'a Spec,
+    contender: &'a Contender,
+    stop: Stop,
+    run: Run,
+    keys: KeySpace,
+    values: Values,
+}
+
+impl<'a> Trial<'a> {
+    fn new(spec: &'a Spec, contender: &'a Contender, stop: Stop) -> Result<Self, StoreError> {
+        let settings = &spec.settings;
+        let mut run = run_of(contender, settings, spec.round);
+        // Which directory it was is nobody's business later; its file system is.
+        run.environment = Environment { directory: None, ..Environment::of(spec.dir.parent()) };
+        Ok(Self {
+            spec,
+            contender,
+            stop,
+            run,
+            keys: KeySpace::integers(settings.num, settings.key_bytes)?,
+            values: Values::new(settings.value_bytes, COMPRESSION_RATIO, settings.seed),
+        })
+    }
+
+    fn run(&self) -> Result<(), StoreError> {
+        if self.spec.fill {
+            self.fill()?;
+        }
+        if self.contender.writes_only {
+            return Ok(());
+        }
+        warm_page_cache(&self.spec.dir)?;
+        self.read()
+    }
+
+    fn open(&self, fresh: bool) -> Result<Arc<Checked>, StoreError> {
+        let settings = &self.spec.settings;
+        let store = self.contender.open(&self.spec.dir, settings, fresh)?;
+        Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
+    }
+
+    fn fill(&self) -> Result<(), StoreError> {
+        let settings = &self.spec.settings;
+        let written = process::written_bytes();
+        let store = self.open(true)?;
+        process::reset_peak();
+        let batch = if self.contender.batches { settings.batch } else { 1 };
+        let load = Load { operations: settings.num, batch, ..self.load(0) };
+        let start = SystemTime::now();
+        let filled = self.measure(&*store, Workload::FillRandom, &load)?;
+        let record = self.record(Workload::FillRandom.name(), start, 1, &filled);
+        write(&Record { state: memory_state(), ..record })?;
+
+        let (start, clock) = (SystemTime::now(), Instant::now());
+        store.settle()?;
+        let settled = taken(clock.elapsed());
+        store.flush()?;
+        store.settle()?;
+        let record = self.record(SETTLE, start, 1, &settled);
+        write(&Record { state: self.state(&*store, written), ..record })?;
+
+        store.close()?;
+        let files = process::files(&self.spec.dir)?;
+        let disk = Measured {
+            operations: files.len() as u64,
+            bytes: files.iter().map(|(_, bytes)| bytes).sum(),
+            ..Measured::default()
+        };
+        write(&self.record(DISK, SystemTime::now(), 0, &disk))
+    }
+
+    fn read(&self) -> Result<(), StoreError> {
+        let (start, clock) = (SystemTime::now(), Instant::now());
+        let store = self.open(false)?;
+        write(&self.record(OPEN, start, 1, &taken(clock.elapsed())))?;
+        let load = Load { operations: self.spec.settings.reads / 2, ..self.load(1) };
+        self.measure(&*store, Workload::ReadRandom, &load)?;
+        process::reset_peak();
+        for row in Row::ALL {
+            let is_wanted = self.spec.rows.iter().any(|name| name == row.name());
+            if is_wanted && (row != Row::MultiGet || self.contender.multi_get) {
+                self.row(&store, row)?;
+            }
+        }
+        store.close()
+    }
+
+    fn row(&self, store: &Checked, row: Row) -> Result<(), StoreError> {
+        let settings = &self.spec.settings;
+        let load = Load {
+            operations: row.operations(settings.reads),
+            threads: row.threads(),
+            batch: settings.multi_get,
+            ..self.load(2 + row as u64)
+        };
+        let start = SystemTime::now();
+        let measured = self.measure(store, row.workload(), &load)?;
+        let record = self.record(row.workload().name(), start, row.threads(), &measured);
+        write(&Record { state: memory_state(), ..record })
+    }
+
+    fn load(&self, stream: u64) -> Load<'_> {
+        Load {
+            seed: self.spec.settings.seed,
+            stream,
+            seek_nexts: SEEK_NEXTS,
+            tail_bytes: TAIL_BYTES,
+            ..Load::new(&self.keys, &self.values)
+        }
+    }
+
+    fn measure(
+        &self,
+        store: &dyn Store,
+        workload: Workload,
+        load: &Load<'_>,
+    ) -> Result<Measured, StoreError> {
+        let control = Control { stop: &self.stop, progress: &Silent };
+        let measured = measure(store, workload, load, control)?;
+        if measured.interrupted || self.stop.is_set() {
+            let seconds = self.spec.seconds;
+            return Err(format!("{} was not done after {seconds} s", workload.name()).into());
+        }
+        Ok(measured)
+    }
+
+    fn record(&self, name: &str, start: SystemTime, threads: usize, measured: &Measured) -> Record {
+        Record::new(&self.run, name, 1, threads, start, measured)
+    }
+
+    /// What the store and the system say after the fill, counted since `written` was.
+    fn state(&self, store: &dyn Store, written: Option<u64>) -> State {
+        let user_bytes = self.spec.settings.user_bytes();
+        let now = process::written_bytes();
+        let bytes_written = now.zip(written).map(|(now, before)| now - before);
+        let levels = store.levels();
+        let level = |level: &trommel_harness::Level| LevelRecord {
+            level: level.level as u64,
+            tables: level.files,
+            bytes: level.bytes,
+            ..LevelRecord::default()
+        };
+        State {
+            io: Some(Io { bytes_written, user_bytes: Some(user_bytes), ..Io::default() }),
+            levels: (!levels.is_empty()).then(|| levels.iter().map(level).collect()),
+            amplification: bytes_written.map(|bytes| Amplification {
+                write: Some(bytes as f64 / user_bytes as f64),
+                ..Amplification::default()
+            }),
+            ..State::default()
+        }
+    }
+}
+
+fn taken(time: Duration) -> Measured {
+    Measured { operations: 1, thread_time: time, wall_time: time, ..Measured::default() }
+}
+
+fn memory_state() -> State {
+    let memory = Memory::now().map(|memory| {
+        [("peak", memory.peak), ("anonymous", memory.anonymous), ("file", memory.file)]
+            .map(|(part, bytes)| (part.to_owned(), bytes))
+            .into_iter()
+            .collect()
+    });
+    State { memory, ..State::default() }
+}

@@ -1,0 +1,81 @@
+//! The program as a whole, with few keys.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use trommel_harness::ScratchDir;
+use trommel_harness::record::read_lines;
+
+fn run(arguments: &[&str], stores: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trommel-compare"))
+        .args(arguments)
+        .arg("--dir")
+        .arg(stores)
+        .output()
+        .expect("the program of this package")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("words")
+}
+
+#[test]
+fn every_store_has_its_figures_and_nothing_is_left() {
+    let (scratch, stores) = (
+        ScratchDir::new(&std::env::temp_dir()).unwrap(),
+        ScratchDir::new(&std::env::temp_dir()).unwrap(),
+    );
+    let out = scratch.path().display().to_string();
+    let page = format!("{out}/page.md");
+    let arguments = ["--num", "3000", "--reads", "1000", "--out", &out, "--page", &page];
+    let output = run(&arguments, stores.path());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    for heading in ["3,000 keys", "Files, memory, opening", "Fairness", "What is not equal"] {
+        assert!(stdout.contains(heading), "{heading} is missing in\n{stdout}");
+    }
+    assert_eq!(stderr.lines().filter(|line| line.contains(": done after ")).count(), 13);
+    let records = read_lines(&fs::read_to_string(format!("{out}/results.jsonl")).unwrap()).unwrap();
+    let found = |name: &str| {
+        let record = records.iter().find(|record| {
+            (&*record.store.name, &*record.workload, record.threads) == (name, "readrandom", 1)
+        });
+        record.and_then(|record| record.found)
+    };
+    assert!(found("trommel").is_some_and(|found| (550..700).contains(&found)));
+    for rival in ["rocksdb", "rocksdb-best", "fjall-best", "lmdb", "lmdb-best", "redb-best"] {
+        assert_eq!(found(rival), found("trommel"), "{rival}");
+    }
+    assert_eq!(fs::read_dir(stores.path()).unwrap().count(), 0);
+
+    let results = format!("{out}/results.jsonl");
+    let again = format!("{out}/again.md");
+    let output = run(&["--from", &results, "--page", &again], stores.path());
+    assert_eq!(text(&output.stdout), stdout);
+    assert_eq!(fs::read_to_string(again).unwrap(), fs::read_to_string(page).unwrap());
+}
+
+#[test]
+fn a_store_that_comes_to_no_end_is_reported_and_the_rest_goes_on() {
+    let stores = ScratchDir::new(&std::env::temp_dir()).unwrap();
+    let arguments = ["--num", "20M", "--patience", "1", "--rows", "read"];
+    let arguments = [&arguments[..], &["--stores", "lmdb*,redb"]].concat();
+    let output = run(&arguments, stores.path());
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    for name in ["lmdb", "lmdb-best", "redb"] {
+        let line = format!("! {name}, round 1: fillrandom was not done after 1 s\n");
+        assert!(stdout.contains(&line), "{line} is missing in\n{stdout}");
+    }
+    assert_eq!(fs::read_dir(stores.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn no_store_is_begun_when_the_time_is_over() {
+    let stores = ScratchDir::new(&std::env::temp_dir()).unwrap();
+    let arguments = ["--num", "1000", "--stores", "trommel", "--minutes", "0"];
+    let output = run(&arguments, stores.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("! trommel, round 1: left out: "));
+}

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::*;
 
@@ -116,6 +116,13 @@ fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
             }
         })
         .collect();
+    if all.get(1).is_some_and(|command| command == "bench") {
+        let cli = Cli::command();
+        if let Some(command) = cli.find_subcommand("bench") {
+            let flags = all.split_off(2);
+            all.extend(bench::spelling::plain(command, flags));
+        }
+    }
     if all.len() <= 1 {
         all.resize(1, "trommel".into());
         all.push("demo".into());
@@ -132,7 +139,6 @@ fn with_dashes(flag: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
     use trommel_harness::Workload;
 
     use super::*;
@@ -168,11 +174,13 @@ mod tests {
                     --max_bytes_for_level_base=4194304 --disable_wal=0 --batch_size=10";
         let cli = Cli::read(line.split_whitespace().map(OsString::from));
         let Command::Bench(args) = cli.command else { panic!("it is the bench") };
-        assert_eq!(args.benchmarks, [Workload::FillSeq, Workload::ReadRandom]);
-        assert_eq!((args.num, args.reads, args.threads), (Some(1000), None, 2));
+        let names: Vec<_> = args.benchmarks.iter().map(|step| step.workload).collect();
+        assert_eq!(names, [Workload::FillSeq, Workload::ReadRandom]);
+        assert_eq!((args.num, args.counts.reads.0, args.threads), (Some(1000), None, 2));
         assert_eq!((args.data.key_size, args.data.value_size), (20, 400));
-        assert!(args.store.use_existing_db && args.histogram && !args.store.disable_wal);
+        assert!(args.store_switches.use_existing_db && args.switches.histogram);
+        assert!(!args.store_switches.disable_wal);
         assert_eq!((args.store.cache_size, args.store.base_level_size), (8 << 20, 4 << 20));
-        assert_eq!((args.store.write_buffer_size, args.batch_size), (1 << 20, 10));
+        assert_eq!((args.store.write_buffer_size, args.work.batch_size), (1 << 20, 10));
     }
 }

@@ -44,7 +44,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
     let session = Session { control, open: None };
     match command {
         Command::Demo(args) => demo::run(args, control, out),
-        Command::Bench(args) => bench::run(*args, control, out),
+        Command::Bench(args) => bench::run(&args, control, out),
         Command::Compare(args) => compare::run(&args, out),
         Command::Get(args) => get::run_get(&args, session, out),
         Command::Mget(args) => get::run_mget(&args, session, out),

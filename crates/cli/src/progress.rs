@@ -1,18 +1,32 @@
 //! A progress bar on standard error, if that is a terminal.
 
-use std::io::{IsTerminal as _, stderr};
+use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use trommel_harness::{Progress, Silent};
+use trommel_harness::Progress;
 
 /// A bar if someone can see it.
 pub(crate) fn on_terminal() -> Box<dyn Progress> {
     if stderr().is_terminal() {
         Box::new(Bar { bar: Mutex::new(ProgressBar::hidden()) })
     } else {
-        Box::new(Silent)
+        Box::new(Plain)
+    }
+}
+
+/// Shows no progress, and says what has to be said.
+struct Plain;
+
+impl Progress for Plain {
+    fn begin(&self, _what: &str, _operations: u64) {}
+    fn advance(&self, _operations: u64) {}
+    fn end(&self) {}
+
+    fn say(&self, what: &str) {
+        // If standard error is gone, nobody wants to know.
+        let _ = writeln!(stderr(), "{what}");
     }
 }
 
@@ -49,6 +63,10 @@ impl Progress for Bar {
 
     fn end(&self) {
         self.with(|bar| bar.finish_and_clear());
+    }
+
+    fn say(&self, what: &str) {
+        self.with(|bar| bar.suspend(|| Plain.say(what)));
     }
 }
 

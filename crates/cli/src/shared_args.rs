@@ -1,6 +1,7 @@
 //! Arguments and value parsers that several commands share.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use trommel_harness::KeySpace;
@@ -20,7 +21,7 @@ pub(crate) struct DataArgs {
     /// Take the keys from FILE, one a line (distinct, not empty), at most the first --num lines
     #[arg(long, value_name = "FILE")]
     pub(crate) keys_file: Option<PathBuf>,
-    /// Decides everything that is drawn
+    /// Decides everything that is drawn; 0 takes one from the clock
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
     /// How table blocks reach memory
@@ -29,6 +30,12 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
+    /// The seed, never 0. One that is taken from the clock is another at each call.
+    pub(crate) fn seed(&self) -> u64 {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        if self.seed == 0 { now().as_nanos() as u64 | 1 } else { self.seed }
+    }
+
     /// The keys that a command works on; `num` of them, or `default` where no file decides.
     pub(crate) fn keys(&self, num: Option<u64>, default: u64) -> Result<KeySpace, Failure> {
         Ok(match &self.keys_file {
@@ -46,6 +53,17 @@ pub(crate) enum ReadMode {
     Mapped,
     /// O_DIRECT and the block cache
     Direct,
+}
+
+impl ReadMode {
+    /// Its name on the command line and in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "cached",
+            Self::Mapped => "mapped",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 impl From<ReadMode> for trommel::ReadMode {

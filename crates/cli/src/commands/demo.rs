@@ -78,7 +78,8 @@ pub(crate) fn run(
     let limit = args.num.or(args.quick.then_some(QUICK_NUM));
     let keys = args.data.keys(limit, num)?;
     let writes = args.num.unwrap_or(keys.len());
-    let values = Values::new(args.data.value_size, COMPRESSION_RATIO, args.data.seed);
+    let seed = args.data.seed();
+    let values = Values::new(args.data.value_size, COMPRESSION_RATIO, seed);
     let mut tree = Tree::for_data(&keys, &values, writes);
     tree.read_mode = args.data.read_mode.into();
     tree.cache_bytes = args.cache_size.unwrap_or(tree.cache_bytes);
@@ -91,7 +92,7 @@ pub(crate) fn run(
         reads: args.reads.unwrap_or(writes),
         missing: args.missing.unwrap_or(missing),
         threads: args.threads,
-        seed: args.data.seed,
+        seed,
         parent: args.dir.unwrap_or_else(std::env::temp_dir),
         tree,
     };

@@ -31,6 +31,16 @@ pub(super) fn write_header(
         ("Threads", plan.threads.to_string()),
         ("Seed", plan.seed.to_string()),
     ];
+    if let Some(duration) = plan.duration {
+        lines.push(("Duration", format!("{} s a workload", duration.as_secs_f64())));
+    }
+    for (name, rate) in
+        [("Rate", plan.rate), ("Write rate", plan.write_rate), ("Read rate", plan.read_rate)]
+    {
+        if let Some(rate) = rate {
+            lines.push((name, format!("{rate:.0} operations a second")));
+        }
+    }
     lines.extend(opener.describe());
     for (name, value) in lines {
         writeln!(out, "{:<11} {value}", format!("{name}:"))?;

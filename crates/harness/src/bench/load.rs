@@ -52,7 +52,11 @@ pub(super) fn of<'a>(
             _ => plan.keys.len(),
         },
         duration,
-        rate: plan.rate,
+        rate: plan.rate.or(match workload.counts() {
+            Counts::Writes | Counts::ThousandthOfWrites => plan.write_rate,
+            Counts::Reads => plan.read_rate,
+            _ => None,
+        }),
         seed: plan.seed,
         stream: nth,
         batch: match workload {
@@ -64,7 +68,7 @@ pub(super) fn of<'a>(
         backward: plan.backward,
         read_percent: plan.read_percent,
         hit_rate: plan.hit_rate,
-        beside_rate: plan.beside_rate,
+        beside_rate: plan.write_rate,
         records: Some(records),
         latencies: plan.latencies,
         ..Load::new(&plan.keys, own_values.unwrap_or(&plan.values))

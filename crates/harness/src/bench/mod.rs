@@ -53,8 +53,10 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Operations a second to begin, all threads together, whatever the store does.
     pub rate: Option<f64>,
-    /// Writes a second of the thread that writes beside readers, at most.
-    pub beside_rate: Option<f64>,
+    /// The same for workloads that write, and for the thread that writes beside readers.
+    pub write_rate: Option<f64>,
+    /// The same for workloads that read.
+    pub read_rate: Option<f64>,
     /// Decides everything that is drawn.
     pub seed: u64,
     /// Operations in one write, and keys in one multi-get.
@@ -96,7 +98,8 @@ impl Plan {
             threads: 1,
             duration: None,
             rate: None,
-            beside_rate: None,
+            write_rate: None,
+            read_rate: None,
             seed: 42,
             batch: 1,
             seek_nexts: 0,

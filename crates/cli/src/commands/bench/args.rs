@@ -1,0 +1,224 @@
+//! The flags of the bench but those of its store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use trommel_harness::Step;
+use trommel_harness::units::parse_count;
+
+use super::filters::FilterArgs;
+use super::foreign::ForeignFlags;
+use super::steps::StepParser;
+use super::store::{StoreArgs, StoreSwitches};
+use crate::shared_args::{DataArgs, threads};
+
+/// Defines flags that are on, off, or not given, as gflags has them.
+macro_rules! switches {
+    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        #[derive(Debug, clap::Args)]
+        $(#[$outer])*
+        pub(crate) struct $name {
+            $(
+                $(#[$doc])*
+                #[arg(long, num_args = 0..=1, require_equals = true)]
+                #[arg(default_missing_value = "true", default_value = "false")]
+                #[arg(value_name = "BOOL", hide_default_value = true)]
+                #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+                pub(crate) $field: bool,
+            )*
+        }
+    };
+}
+pub(super) use switches;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to run, in order, separated by commas; NAME[X3] runs it three times, NAME[W1-X3] once
+    /// more before them
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "fillrandom,waitforcompaction,levelstats,readrandom,readmissing,filterstats",
+        value_parser = StepParser
+    )]
+    pub(crate) benchmarks: Vec<Step>,
+    /// Keys, and writes of each thread [default: 1M, or the lines of --keys-file]
+    #[arg(long, value_parser = parse_count)]
+    pub(crate) num: Option<u64>,
+    #[command(flatten)]
+    pub(crate) counts: CountArgs,
+    /// Threads of each benchmark; each does all of its operations
+    #[arg(long, default_value = "1", value_parser = threads)]
+    pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    #[command(flatten)]
+    pub(crate) switches: WorkSwitches,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
+    #[command(flatten)]
+    pub(crate) reports: ReportArgs,
+    #[command(flatten)]
+    pub(crate) report_switches: ReportSwitches,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(flatten)]
+    pub(crate) filters: FilterArgs,
+    #[command(flatten)]
+    pub(crate) store_switches: StoreSwitches,
+    #[command(flatten)]
+    pub(crate) foreign: ForeignFlags,
+}
+
+/// A number of operations, or -1: as many as something else says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) Option<u64>);
+
+fn count(text: &str) -> Result<Count, String> {
+    let is_negative = text.parse::<i64>().is_ok_and(|number| number < 0);
+    if is_negative {
+        return Ok(Count(None));
+    }
+    parse_count(text).map(|count| Count(Some(count))).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CountArgs {
+    /// Reads of each thread; -1: --num
+    #[arg(long, value_name = "COUNT", default_value = "-1", value_parser = count)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) reads: Count,
+    /// Writes of each thread; -1: --num
+    #[arg(long, value_name = "COUNT", default_value = "-1", value_parser = count)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) writes: Count,
+    /// Deletes of each thread; -1: --num
+    #[arg(long, value_name = "COUNT", default_value = "-1", value_parser = count)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) deletes: Count,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkArgs {
+    /// Which part of its size a value is compressible to, 0 to 1
+    #[arg(long, value_name = "RATIO", default_value_t = 0.5)]
+    pub(crate) compression_ratio: f64,
+    /// Operations in one write, and keys in one multireadrandom (there, 1 means 32)
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    pub(crate) batch_size: usize,
+    /// Entries that seekrandom reads from where it is
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = parse_count)]
+    pub(crate) seek_nexts: u64,
+    /// Reads among a hundred operations of readrandomwriterandom
+    #[arg(long, value_name = "PERCENT", default_value = "90")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub(crate) readwritepercent: u64,
+    /// Which part of the gets of getthenput asks for keys of the fill: 0, 1/1000, 0.5
+    #[arg(long, value_name = "PART", default_value = "1/1000", value_parser = part)]
+    pub(crate) get_then_put_hit_rate: f64,
+}
+
+/// A part of all: a decimal, or a fraction.
+fn part(text: &str) -> Result<f64, String> {
+    let value = match text.split_once('/') {
+        Some((over, under)) => {
+            let numbers = over.trim().parse::<f64>().ok().zip(under.trim().parse::<f64>().ok());
+            numbers.map(|(over, under)| over / under)
+        }
+        None => text.parse().ok(),
+    };
+    value
+        .filter(|value| (0.0..=1.0).contains(value))
+        .ok_or_else(|| "it must be a part from 0 to 1, such as 0.5 or 1/1000".into())
+}
+
+switches! {
+    /// How the work is done.
+    WorkSwitches {
+        /// Read backward from where seekrandom is
+        reverse_iterator,
+        /// Put the store's files out of the page cache, and open it anew, before each benchmark
+        /// that reads
+        cold,
+        /// Print how long single operations took (reads a clock for each)
+        histogram,
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pace")]
+pub(crate) struct PaceArgs {
+    /// End each benchmark that draws its keys after so long, whatever the counts; 0: the counts
+    /// decide
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub(crate) duration: f64,
+    /// Begin so many operations a second, all threads together, whether or not the store keeps
+    /// up; times count from when each was meant to begin. 0: each begins when the last has ended
+    #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
+    pub(crate) rate: u64,
+    /// As --rate in bytes, for benchmarks that write, and for the writer beside readers; 0: none
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) benchmark_write_rate_limit: u64,
+    /// As --rate, for benchmarks that read; 0: none
+    #[arg(long, value_name = "OPS", default_value_t = 0)]
+    pub(crate) benchmark_read_rate_limit: u64,
+    /// Writes a second of the writer beside readers, as db_bench once called it
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub(crate) writes_per_second: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Results")]
+pub(crate) struct ReportArgs {
+    /// Write a record of each run to FILE, a line of JSON each: `trommel compare` reads them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the same records to FILE as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Say on standard error how far a benchmark is each time so many operations are done
+    #[arg(long, value_name = "OPS", default_value_t = 0)]
+    pub(crate) stats_interval: u64,
+    /// The same after each so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) stats_interval_seconds: u64,
+    /// Write operations a second to --report-file after each so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) report_interval_seconds: u64,
+    /// Where those go
+    #[arg(long, value_name = "FILE", default_value = "report.csv")]
+    pub(crate) report_file: PathBuf,
+}
+
+switches! {
+    /// What is printed besides.
+    ReportSwitches {
+        /// Print everything the store counts at the end
+        statistics,
+        /// Print of repeated runs only the 95% interval of their mean
+        confidence_interval_only,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_decimals_or_fractions() {
+        assert_eq!([part("0"), part("1/1000"), part("0.5")], [Ok(0.0), Ok(0.001), Ok(0.5)]);
+        for text in ["", "2", "-1", "1/0", "a/b", "50%"] {
+            assert!(part(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn negative_counts_are_left_to_others() {
+        assert_eq!([count("-1"), count("5K")], [Ok(Count(None)), Ok(Count(Some(5000)))]);
+        assert!(count("-x").is_err() && count("1.5.2").is_err());
+    }
+}

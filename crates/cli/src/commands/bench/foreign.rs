@@ -1,0 +1,555 @@
+//! Flags of db_bench that this program has not: what becomes of each.
+//!
+//! 1. Each is known to the command line, hidden from its help, so that lines written for db_bench
+//!    are read as db_bench reads them.
+//! 2. A flag that changes nothing here that a benchmark could see is accepted, with a line on
+//!    standard error that says why it does nothing.
+//! 3. A flag that would change what is measured is accepted only with the value that says what is
+//!    done anyway; with any other value it is refused, and the reason given.
+//!
+//! Flags that this program has are in `args.rs` and `store.rs`, under db_bench's names or with
+//! those as aliases.
+
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgMatches, Command};
+
+use crate::failure::Failure;
+
+/// Which values are accepted.
+#[derive(Debug, Clone, Copy)]
+enum Accepts {
+    /// All: the flag does nothing here.
+    Any,
+    /// Those that say what is done anyway; numbers may be written in any way.
+    Only(&'static [&'static str]),
+}
+
+use Accepts::{Any, Only};
+
+/// Flags with one answer.
+struct Group {
+    names: &'static [&'static str],
+    accepts: Accepts,
+    why: &'static str,
+}
+
+const fn group(names: &'static [&'static str], accepts: Accepts, why: &'static str) -> Group {
+    Group { names, accepts, why }
+}
+
+/// Flags that are on or off.
+const SWITCHES: &[Group] = &[
+    group(&["verify-checksum"], Only(&["true"]), "checksums are always verified"),
+    group(
+        &["level-compaction-dynamic-level-bytes"],
+        Only(&["true"]),
+        "the sizes of levels always follow the largest one",
+    ),
+    group(&["whole-key-filtering"], Only(&["true"]), "filters always hold whole keys"),
+    group(
+        &["paranoid-checks", "force-consistency-checks", "check-flush-compaction-key-order"],
+        Any,
+        "what it checks is always checked",
+    ),
+    group(
+        &[
+            "pin-l0-filter-and-index-blocks-in-cache",
+            "pin-top-level-index-and-filter",
+            "top-level-index-pinning",
+            "partition-pinning",
+            "unpartitioned-pinning",
+        ],
+        Any,
+        "indexes and filters of open tables always stay in memory",
+    ),
+    group(
+        &["cache-index-and-filter-blocks"],
+        Only(&["false"]),
+        "indexes and filters stay in memory beside the cache, and are not evicted",
+    ),
+    group(
+        &["disable-data-sync"],
+        Only(&["false"]),
+        "tables are always synced before the manifest names them",
+    ),
+    group(
+        &["use-data-block-hash-index", "use-hash-search", "enable-index-compression"],
+        Any,
+        "the format of tables is the store's own",
+    ),
+    group(
+        &["partition-index-and-filters", "partition-index", "index-with-first-key", "block-align"],
+        Only(&["false"]),
+        "the format of tables is the store's own and has no such variant",
+    ),
+    group(&["use-plain-table", "use-cuckoo-table"], Only(&["false"]), "there is one table format"),
+    group(
+        &["use-ribbon-filter"],
+        Only(&["false"]),
+        "ribbon filters are not in this version: --filters=paired:23.4 comes closest",
+    ),
+    group(
+        &["optimize-filters-for-memory"],
+        Any,
+        "filters have exactly the bits asked for, without slack of the allocator",
+    ),
+    group(&["memtable-whole-key-filtering"], Only(&["false"]), "memtables have no filters"),
+    group(
+        &["allow-concurrent-memtable-write", "enable-pipelined-write", "use-spdb-writes"],
+        Any,
+        "writers form groups whose members insert side by side",
+    ),
+    group(
+        &["unordered-write", "manual-wal-flush", "inplace-update-support"],
+        Only(&["false"]),
+        "writes are visible in order, and logged before they are",
+    ),
+    group(
+        &["enable-write-thread-adaptive-yield", "use-adaptive-mutex", "use-dynamic-delay"],
+        Any,
+        "how writers wait is the store's own choice",
+    ),
+    group(
+        &["use-direct-io-for-flush-and-compaction", "mmap-write"],
+        Only(&["false"]),
+        "tables are written through the page cache",
+    ),
+    group(
+        &["use-fsync", "advise-random-on-open"],
+        Any,
+        "the store asks the system for what it needs",
+    ),
+    group(
+        &["enable-io-prio", "enable-cpu-prio", "enable-numa", "rate-limiter-auto-tuned"],
+        Only(&["false"]),
+        "background work has no priorities of its own; --rate_limiter_bytes_per_sec limits it",
+    ),
+    group(&["rate-limit-bg-reads"], Only(&["false"]), "reads of compactions are not limited"),
+    group(
+        &["use-blob-db", "enable-blob-files", "use-blob-cache"],
+        Only(&["false"]),
+        "values lie in the tables, there are no blob files",
+    ),
+    group(
+        &["transaction-db", "optimistic-transaction-db"],
+        Only(&["false"]),
+        "there are no transactions; batches are atomic",
+    ),
+    group(
+        &["use-existing-keys", "use-secondary-db", "readonly", "use-tailing-iterator"],
+        Only(&["false"]),
+        "there is no such thing; --use_existing_db works on a store that is there",
+    ),
+    group(
+        &[
+            "use-uint64-comparator",
+            "prefix-same-as-start",
+            "auto-prefix-mode",
+            "seek-missing-prefix",
+        ],
+        Only(&["false"]),
+        "keys are ordered by their bytes, and have no declared prefixes",
+    ),
+    group(&["total-order-seek", "multiread-batched"], Any, "it is always so"),
+    group(
+        &["use-compressed-secondary-cache", "cost-write-buffer-to-cache"],
+        Only(&["false"]),
+        "there is one cache, of blocks as they are read",
+    ),
+    group(&["async-io"], Only(&["false"]), "reads are synchronous"),
+    group(
+        &["adaptive-readahead", "io-uring-enabled", "optimize-multiget-for-io"],
+        Any,
+        "how the store reads ahead is its own choice",
+    ),
+    group(
+        &["expand-range-tombstones", "finish-after-writes", "sine-write-rate", "sine-mix-rate"],
+        Only(&["false"]),
+        "there is no such workload",
+    ),
+    group(&["simulate-hdd"], Only(&["false"]), "devices are not simulated"),
+    group(
+        &[
+            "dump-malloc-stats",
+            "print-malloc-stats",
+            "persist-stats-to-disk",
+            "report-bg-io-stats",
+            "report-open-timing",
+            "report-file-operations",
+            "show-table-properties",
+        ],
+        Any,
+        "the workloads stats, memstats and sstables show what the store knows",
+    ),
+    group(&["progress-reports"], Any, "progress is shown on a terminal only"),
+    group(
+        &["disable-seek-compaction", "memtable-use-huge-page", "avoid-flush-during-recovery"],
+        Any,
+        "the store has no such thing to switch",
+    ),
+    group(
+        &["avoid-unnecessary-blocking-io", "allow-data-in-errors", "universal-allow-trivial-move"],
+        Any,
+        "the store has no such thing to switch",
+    ),
+    group(&["track-and-verify-wals-in-manifest"], Any, "logs are always chained and checked"),
+];
+
+/// Flags with a value.
+const VALUES: &[Group] = &[
+    group(
+        &["cache-numshardbits", "table-cache-numshardbits", "cache-type"],
+        Any,
+        "the cache divides itself, and is of one kind",
+    ),
+    group(
+        &["cache-high-pri-pool-ratio", "cache-low-pri-pool-ratio"],
+        Any,
+        "the cache holds data blocks only",
+    ),
+    group(&["num-levels"], Any, "levels are added as the data needs them, 7 at most"),
+    group(&["perf-level"], Any, "filterstats and stats count for all threads, always"),
+    group(
+        &["stats-per-interval", "thread-status-per-interval", "slow-usecs", "stats-level"],
+        Any,
+        "the workloads stats, levelstats and filterstats show it when asked; --histogram shows \
+         slow operations",
+    ),
+    group(
+        &["stats-dump-period-sec", "stats-persist-period-sec", "stats-history-buffer-size"],
+        Any,
+        "the store writes no statistics by itself",
+    ),
+    group(
+        &["ops-between-duration-checks"],
+        Any,
+        "a thread of its own ends the workload when its time is up",
+    ),
+    group(
+        &["bytes-per-sync", "wal-bytes-per-sync", "delete-obsolete-files-period-micros"],
+        Any,
+        "when files are written back and removed is the store's own choice",
+    ),
+    group(
+        &[
+            "compaction-readahead-size",
+            "readahead-size",
+            "readahead",
+            "log-readahead-size",
+            "random-access-max-buffer-size",
+            "writable-file-max-buffer-size",
+            "compaction-fadvice",
+            "initial-auto-readahead-size",
+            "max-auto-readahead-size",
+            "num-file-reads-for-auto-readahead",
+        ],
+        Any,
+        "the sizes of reads and writes of files are the store's own choice",
+    ),
+    group(
+        &[
+            "max-grandparent-overlap-factor",
+            "source-compaction-factor",
+            "max-compaction-bytes",
+            "compaction-pri",
+        ],
+        Any,
+        "what a compaction takes is the store's own choice",
+    ),
+    group(
+        &[
+            "hard-rate-limit",
+            "soft-rate-limit",
+            "rate-limit",
+            "rate-limit-delay-max-milliseconds",
+            "soft-pending-compaction-bytes-limit",
+            "delayed-write-rate",
+        ],
+        Any,
+        "writers are slowed smoothly before the limits at which they are stopped",
+    ),
+    group(
+        &[
+            "block-restart-interval",
+            "index-block-restart-interval",
+            "format-version",
+            "index-shortening-mode",
+            "data-block-hash-table-util-ratio",
+            "metadata-block-size",
+            "checksum-type",
+        ],
+        Any,
+        "the format of tables is the store's own",
+    ),
+    group(&["bloom-locality"], Any, "blocked and paired filters are always cache-local"),
+    group(&["memtable-bloom-size-ratio"], Only(&["0"]), "memtables have no filters"),
+    group(&["memtablerep"], Only(&["skip_list", "skiplist"]), "the memtable is a skip list"),
+    group(
+        &["skip-list-lookahead", "hash-bucket-count", "arena-block-size", "file-opening-threads"],
+        Any,
+        "the store has no such thing to set",
+    ),
+    group(
+        &["write-thread-max-yield-usec", "write-thread-slow-yield-usec"],
+        Any,
+        "how writers wait is the store's own choice",
+    ),
+    group(&["compaction-style"], Only(&["0"]), "there is leveled compaction only"),
+    group(
+        &[
+            "universal-size-ratio",
+            "universal-min-merge-width",
+            "universal-max-merge-width",
+            "universal-max-size-amplification-percent",
+            "universal-compression-size-percent",
+            "fifo-compaction-max-table-files-size-mb",
+            "fifo-compaction-ttl",
+        ],
+        Any,
+        "it is for a style of compaction that is not here",
+    ),
+    group(
+        &["periodic-compaction-seconds", "ttl-seconds", "preclude-last-level-data-seconds"],
+        Only(&["0"]),
+        "entries do not expire, and tables are not rewritten for their age",
+    ),
+    group(&["ttl"], Only(&["-1"]), "entries do not expire"),
+    group(&["subcompactions"], Only(&["0", "1"]), "a compaction is done by one thread"),
+    group(&["target-file-size-multiplier"], Only(&["1"]), "tables of all levels have one size"),
+    group(
+        &["max-bytes-for-level-multiplier-additional", "column-family-distribution"],
+        Only(&[""]),
+        "all levels have one ratio, and there is one key space",
+    ),
+    group(
+        &["compression-max-dict-bytes", "compression-zstd-max-train-bytes"],
+        Only(&["0"]),
+        "there are no dictionaries for compression",
+    ),
+    group(&["compression-parallel-threads"], Only(&["1"]), "a table is built by one thread"),
+    group(&["compression-level", "sample-for-compression"], Any, "LZ4 has one level here"),
+    group(&["wal-compression"], Only(&["none"]), "the log is not compressed"),
+    group(
+        &["num-column-families"],
+        Only(&["0", "1"]),
+        "there are no column families: a store has one key space",
+    ),
+    group(
+        &["num-hot-column-families", "num-multi-db"],
+        Only(&["0"]),
+        "there are no column families, and one store in a run",
+    ),
+    group(&["merge-operator"], Only(&[""]), "there are no merge operators"),
+    group(
+        &["merge-keys", "mergereadpercent", "deletepercent", "numdistinct", "truth-db"],
+        Any,
+        "it is for a workload that is not here",
+    ),
+    group(
+        &["prefix-size", "keys-per-prefix", "memtable-insert-with-hint-prefix-size"],
+        Only(&["0"]),
+        "keys have no declared prefixes",
+    ),
+    group(&["max-scan-distance"], Only(&["0"]), "seeks have no bound but --seek_nexts"),
+    group(
+        &["row-cache-size", "prepopulate-block-cache", "read-amp-bytes-per-bit"],
+        Only(&["0"]),
+        "there is one cache, of data blocks as they are read",
+    ),
+    group(
+        &["compressed-cache-size", "simcache-size"],
+        Only(&["-1", "0"]),
+        "there is one cache, of data blocks as they are read",
+    ),
+    group(&["secondary-cache-uri", "read-cache-path"], Only(&[""]), "there is one cache"),
+    group(
+        &["read-random-exp-range"],
+        Only(&["0"]),
+        "keys are drawn evenly; the ycsb workloads have skewed ones",
+    ),
+    group(&["value-size-distribution-type"], Only(&["fixed"]), "values are of one size"),
+    group(
+        &["value-size-min", "value-size-max", "overwrite-window-size"],
+        Any,
+        "it is for a distribution that is not here",
+    ),
+    group(&["overwrite-probability"], Only(&["0"]), "filluniquerandom writes each key once"),
+    group(&["user-timestamp-size"], Only(&["0"]), "keys have no timestamps"),
+    group(
+        &["writes-per-range-tombstone", "max-num-range-tombstones", "writes-before-delete-range"],
+        Only(&["0"]),
+        "there are no range tombstones",
+    ),
+    group(&["range-tombstone-width"], Any, "there are no range tombstones"),
+    group(&["multiread-stride"], Only(&["0"]), "the keys of a multi-get are drawn"),
+    group(
+        &["min-write-buffer-number-to-merge"],
+        Only(&["0", "1"]),
+        "each memtable becomes a table of its own",
+    ),
+    group(
+        &["max-write-buffer-number-to-maintain", "max-write-buffer-size-to-maintain"],
+        Any,
+        "nothing is kept for transactions, as there are none",
+    ),
+    group(
+        &["db-write-buffer-size"],
+        Only(&["0"]),
+        "--write_buffer_size is the limit of a memtable",
+    ),
+    group(
+        &["num-high-pri-threads", "num-low-pri-threads", "num-bottom-pri-threads"],
+        Any,
+        "--max_background_jobs threads do all work in the background",
+    ),
+    group(
+        &["min-blob-size", "blob-file-size", "blob-compression-type", "blob-cache-size"],
+        Any,
+        "there are no blob files",
+    ),
+    group(
+        &["rate-limiter-refill-period-us"],
+        Any,
+        "the limit of background writes is kept without periods",
+    ),
+    group(
+        &["write-batch-protection-bytes-per-key", "memtable-protection-bytes-per-key"],
+        Any,
+        "what is logged and stored is protected by checksums, memory is not",
+    ),
+    group(
+        &["env-uri", "fs-uri", "options-file", "trace-file", "block-cache-trace-file"],
+        Only(&[""]),
+        "there is no such file or place to name",
+    ),
+    group(
+        &["max-total-wal-size", "wal-ttl-seconds", "wal-size-limit-MB"],
+        Any,
+        "a log is removed when all that is in it lies in tables",
+    ),
+];
+
+/// The flags of the tables that were given, with their values.
+#[derive(Debug, Default)]
+pub(crate) struct ForeignFlags {
+    given: Vec<(&'static str, String)>,
+}
+
+fn all() -> impl Iterator<Item = (&'static str, bool)> {
+    let names = |groups: &'static [Group], is_switch| {
+        groups.iter().flat_map(|group| group.names).map(move |name| (*name, is_switch))
+    };
+    names(SWITCHES, true).chain(names(VALUES, false))
+}
+
+impl clap::Args for ForeignFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(all().map(|(name, is_switch)| {
+            let arg = Arg::new(name).long(name).hide(true);
+            if is_switch {
+                arg.num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true")
+                    .value_parser(BoolishValueParser::new())
+            } else {
+                arg.num_args(1).allow_hyphen_values(true)
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for ForeignFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value_of = |(name, is_switch): (&'static str, bool)| {
+            let value = if is_switch {
+                matches.get_one::<bool>(name).map(bool::to_string)
+            } else {
+                matches.get_one::<String>(name).cloned()
+            };
+            value.map(|value| (name, value))
+        };
+        Ok(Self { given: all().filter_map(value_of).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl ForeignFlags {
+    /// What to tell the user about flags that do nothing here.
+    ///
+    /// # Errors
+    /// If flags were given that would have to change what is measured, all of them named.
+    pub(crate) fn judge(&self) -> Result<Vec<String>, Failure> {
+        let (mut notes, mut refused) = (Vec::new(), Vec::new());
+        for (name, value) in &self.given {
+            // As db_bench writes it.
+            let spelled = name.replace('-', "_");
+            let group = SWITCHES
+                .iter()
+                .chain(VALUES)
+                .find(|group| group.names.contains(name))
+                .expect("only flags of the tables are given");
+            match group.accepts {
+                Any => notes.push(format!("--{spelled} does nothing here: {}", group.why)),
+                Only(values) if values.iter().any(|accepted| is_same(accepted, value)) => {}
+                Only(_) => {
+                    refused.push(format!("--{spelled}={value} cannot be done: {}", group.why));
+                }
+            }
+        }
+        if refused.is_empty() { Ok(notes) } else { Err(Failure::Usage(refused.join("\n       "))) }
+    }
+}
+
+fn is_same(accepted: &str, value: &str) -> bool {
+    let numbers = accepted.parse::<f64>().ok().zip(value.parse::<f64>().ok());
+    accepted == value || numbers.is_some_and(|(accepted, value)| accepted == value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(given: &[(&'static str, &str)]) -> Result<Vec<String>, String> {
+        let given = given.iter().map(|(name, value)| (*name, (*value).into())).collect();
+        ForeignFlags { given }.judge().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn each_flag_has_one_answer() {
+        let mut names: Vec<_> = all().map(|(name, _)| name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn flags_are_passed_over_accepted_or_refused() {
+        assert_eq!(
+            judge(&[("compaction-style", "0"), ("memtable-bloom-size-ratio", "0.0")]),
+            Ok(vec![])
+        );
+        let notes = judge(&[("cache-numshardbits", "6"), ("verify-checksum", "true")]).unwrap();
+        assert_eq!(
+            notes,
+            [
+                "--cache_numshardbits does nothing here: the cache divides itself, and is of one kind"
+            ]
+        );
+        let refused =
+            judge(&[("compaction-style", "1"), ("perf-level", "2"), ("merge-operator", "put")]);
+        assert_eq!(
+            refused.unwrap_err(),
+            "--compaction_style=1 cannot be done: there is leveled compaction only\n       \
+             --merge_operator=put cannot be done: there are no merge operators"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The files that records of a bench go to.
+//!
+//! Each file is written anew, whole, after each workload: so it is complete up to there whenever
+//! the bench ends, and small enough that this costs nothing.
+
+use std::path::{Path, PathBuf};
+
+use trommel_harness::Error;
+use trommel_harness::record::{Record, write_csv, write_csv_header, write_line};
+
+use super::args::ReportArgs;
+
+/// Where records go, and those so far.
+pub(crate) struct Files {
+    json: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    records: Vec<Record>,
+}
+
+impl Files {
+    /// The files asked for, empty.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub(crate) fn new(args: &ReportArgs) -> Result<Self, Error> {
+        let files = Self { json: args.json.clone(), csv: args.csv.clone(), records: Vec::new() };
+        files.write_all()?;
+        Ok(files)
+    }
+
+    /// Whether any was asked for.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.json.is_some() || self.csv.is_some()
+    }
+
+    /// Adds a record to all files.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub(crate) fn add(&mut self, record: Record) -> Result<(), Error> {
+        self.records.push(record);
+        self.write_all()
+    }
+
+    fn write_all(&self) -> Result<(), Error> {
+        if let Some(file) = &self.json {
+            let mut bytes = Vec::new();
+            for record in &self.records {
+                write_line(record, &mut bytes)?;
+            }
+            write(file, &bytes)?;
+        }
+        if let Some(file) = &self.csv {
+            let mut bytes = Vec::new();
+            write_csv_header(&mut bytes)?;
+            for record in &self.records {
+                write_csv(record, &mut bytes)?;
+            }
+            write(file, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
+    std::fs::write(file, bytes).map_err(|source| Error::Io {
+        file: file.into(),
+        doing: "writing",
+        source,
+    })
+}

@@ -1,0 +1,192 @@
+//! `trommel bench`.
+
+mod args;
+mod filters;
+mod foreign;
+mod journal;
+mod reports;
+pub(crate) mod spelling;
+mod steps;
+mod store;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trommel_harness::bench::{Journal, Plan, bench};
+use trommel_harness::machine::Environment;
+use trommel_harness::record::{Record, Run};
+use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values};
+
+use crate::failure::Failure;
+pub(crate) use args::BenchArgs;
+use journal::Files;
+use reports::Reports;
+use store::{Setup, set_up};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
+uses. Keys are 8-byte big-endian integers below --num, padded with '0' to --key-size. Missing keys \
+are the same with one random byte appended: they lie between the others, so every level has to be \
+asked. Draws are with replacement: fillrandom writes about 63% of the keys.
+
+Benchmarks that fill start from an empty store. All counts are those of all threads together; \
+microseconds per operation are those of one thread.
+
+Command lines of db_bench are understood, with dashes or underscores, one dash or two, and --noFLAG. \
+A flag of db_bench that does nothing here is passed over with a note on standard error; one that \
+would change what is measured, and that cannot be followed, is refused with the reason.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel bench
+      fill, settle and read a store of 1,000,000 keys in the temporary directory
+  trommel bench --filters=blocked:10
+      the same with another filter
+  trommel bench --db=/data/bench --benchmarks=fillseq,compact --num=10M --value-size=400
+  trommel bench --db=/data/bench --use-existing-db --benchmarks=readrandom --threads=4 --histogram
+      fill once, then read several times; --num must be that of the fill
+  trommel bench --keys-file=/usr/share/dict/words --benchmarks=fillrandom,readmissing,filterstats
+  trommel bench --benchmarks='fillrandom,waitforcompaction,readrandom[W1-X5]' --json=base.jsonl
+      one run to warm up and five that count, kept for `trommel compare`
+  trommel bench --benchmarks=ycsbload,ycsba,ycsbf --value-size=1000 --duration=30 --rate=20K
+      YCSB on records of a thousand bytes, 20,000 operations a second for 30 seconds each
+  trommel bench --filter_uri=speedb.PairedBloomFilter --bloom_bits=23.4 -num=1000000
+      as Speedb writes it";
+
+/// Keys, if nothing says how many.
+const DEFAULT_NUM: u64 = 1_000_000;
+
+pub(crate) fn run(
+    args: &BenchArgs,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    for note in args.foreign.judge()? {
+        control.progress.say(&format!("note: {note}"));
+    }
+    let plan = plan(args)?;
+    let filters = args.filters.policy(args.store_switches.optimize_filters_for_hits)?;
+    let setup = set_up(&args.store, &args.store_switches, &filters, args.data.read_mode)?;
+    let reports = Reports::new(&args.reports, control.progress)?;
+    let control = Control { progress: &reports, ..control };
+    match &args.store.db {
+        Some(dir) => run_in(dir, args, &plan, setup, control, out),
+        None if args.store_switches.use_existing_db => Err(Failure::Usage(
+            "--use-existing-db needs --db DIR, the directory of the store".into(),
+        )),
+        None => {
+            let scratch = ScratchDir::new(&std::env::temp_dir())?;
+            let result = run_in(&scratch.path().join("db"), args, &plan, setup, control, out);
+            let removed = scratch.remove();
+            result.and(removed.map_err(Failure::from))
+        }
+    }
+}
+
+fn run_in(
+    dir: &Path,
+    args: &BenchArgs,
+    plan: &Plan,
+    setup: Setup,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let settings = settings(args, plan, setup.settings);
+    let opener = EngineOpener::new(dir, setup.options, setup.lines);
+    let mut files = Files::new(&args.reports)?;
+    if !files.are_wanted() {
+        return Ok(bench(plan, &opener, control, out, None)?);
+    }
+    let run = Run::new(
+        opener.product(),
+        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        Environment::of(dir.parent()),
+    );
+    let mut write = |record: Record| files.add(record);
+    let mut journal = Journal { run, write: &mut write };
+    Ok(bench(plan, &opener, control, out, Some(&mut journal))?)
+}
+
+fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
+    let keys = args.data.keys(args.num, DEFAULT_NUM)?;
+    let (work, pace, counts) = (&args.work, &args.pace, &args.counts);
+    if !(0.0..=1.0).contains(&work.compression_ratio) {
+        return Err(Failure::Usage("--compression-ratio must be from 0 to 1".into()));
+    }
+    let duration = Duration::try_from_secs_f64(pace.duration)
+        .map_err(|_| Failure::Usage("--duration must be a number of seconds, 0 or more".into()))?;
+    let seed = args.data.seed();
+    let num = args.num.unwrap_or(keys.len());
+    let values = Values::new(args.data.value_size, work.compression_ratio, seed);
+    let entry_bytes = keys.key_bytes() + values.value_bytes() as f64;
+    let write_rate = match pace.benchmark_write_rate_limit {
+        0 => positive(pace.writes_per_second),
+        bytes => Some(bytes as f64 / entry_bytes),
+    };
+    let both = counts.reads.0.max(counts.writes.0).unwrap_or(num);
+    Ok(Plan {
+        steps: args.benchmarks.clone(),
+        compression_ratio: work.compression_ratio,
+        writes: counts.writes.0.unwrap_or(num),
+        reads: counts.reads.0.unwrap_or(num),
+        deletes: counts.deletes.0.unwrap_or(num),
+        both,
+        threads: args.threads,
+        duration: (!duration.is_zero()).then_some(duration),
+        rate: positive(pace.rate),
+        write_rate,
+        read_rate: positive(pace.benchmark_read_rate_limit),
+        seed,
+        batch: work.batch_size,
+        seek_nexts: work.seek_nexts,
+        backward: args.switches.reverse_iterator,
+        read_percent: work.readwritepercent,
+        hit_rate: work.get_then_put_hit_rate,
+        latencies: args.switches.histogram,
+        existing: args.store_switches.use_existing_db,
+        cold: args.switches.cold,
+        statistics: args.report_switches.statistics,
+        interval_only: args.report_switches.confidence_interval_only,
+        ..Plan::new(keys, values)
+    })
+}
+
+fn positive(rate: u64) -> Option<f64> {
+    (rate > 0).then_some(rate as f64)
+}
+
+/// Every option by its resolved value, for the records.
+fn settings(
+    args: &BenchArgs,
+    plan: &Plan,
+    store: Vec<(&'static str, Value)>,
+) -> Vec<(&'static str, Value)> {
+    let keys_file = args.data.keys_file.as_ref().map(|file| file.display().to_string());
+    let mut settings = vec![
+        ("num", json!(plan.keys.len())),
+        ("writes", json!(plan.writes)),
+        ("reads", json!(plan.reads)),
+        ("deletes", json!(plan.deletes)),
+        ("threads", json!(plan.threads)),
+        ("key_size", json!(plan.keys.key_bytes())),
+        ("value_size", json!(plan.values.value_bytes())),
+        ("keys_file", json!(keys_file)),
+        ("compression_ratio", json!(plan.compression_ratio)),
+        ("seed", json!(plan.seed)),
+        ("duration", json!(plan.duration.unwrap_or_default().as_secs_f64())),
+        ("rate", json!(plan.rate.unwrap_or_default())),
+        ("write_rate", json!(plan.write_rate.unwrap_or_default())),
+        ("read_rate", json!(plan.read_rate.unwrap_or_default())),
+        ("batch_size", json!(plan.batch)),
+        ("seek_nexts", json!(plan.seek_nexts)),
+        ("reverse_iterator", json!(plan.backward)),
+        ("readwritepercent", json!(plan.read_percent)),
+        ("get_then_put_hit_rate", json!(plan.hit_rate)),
+        ("histogram", json!(plan.latencies)),
+        ("cold", json!(plan.cold)),
+    ];
+    settings.extend(store);
+    settings
+}

@@ -1,0 +1,197 @@
+//! `trommel bench` beyond the basics: db_bench's own command lines, records, repeats, rates.
+
+use std::path::PathBuf;
+
+use trommel_harness::record::read_lines;
+
+use crate::support::{Program, Ran, check_snapshot};
+
+/// Runs a bench on the store `name` and expects it to end well.
+fn bench(program: &Program, name: &str, line: &str) -> Ran {
+    let ran = program.run(&format!("bench --db={} {line}", program.path(name).display()));
+    assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+    ran
+}
+
+/// The flags of RocksDB's page on reads while writing, at 10,000 keys and 1 second.
+const READ_WHILE_WRITING: &str = "--benchmarks=readwhilewriting --disable_seek_compaction=1 \
+    --mmap_read=0 --statistics=1 --histogram=1 --readahead=0 --num=10000 --threads=2 \
+    --value_size=800 --block_size=16384 --cache_size=17179869184 --bloom_bits=10 \
+    --cache_numshardbits=4 --open_files=50000000 --verify_checksum=1 --disable_data_sync=0 \
+    --disable_wal=0 --compression_type=none --stats_interval=10000 --compression_ratio=0.50 \
+    --write_buffer_size=67108864 --target_file_size_base=67108864 --max_write_buffer_number=3 \
+    --max_background_compactions=8 --level0_file_num_compaction_trigger=8 \
+    --level0_slowdown_writes_trigger=17 --level0_stop_writes_trigger=24 --num_levels=6 \
+    --delete_obsolete_files_period_micros=5000000 --min_level_to_compress=3 \
+    --stats_per_interval=1 --disable_auto_compactions=0 --source_compaction_factor=1 \
+    --use_existing_db=1 --seed=1365556909 --rate_limit=2 --mmap_write=0 \
+    --max_bytes_for_level_base=536870912 --max_bytes_for_level_multiplier=8 \
+    --writes_per_second=10000 --duration=1";
+
+/// The flags that RocksDB's benchmark.sh passes, but for those of what is not here.
+const BENCHMARK_SH: &str = "--disable_auto_compactions=1 --sync=0 --num=2000 --num_levels=6 \
+    --key_size=20 --value_size=400 --block_size=8192 --cache_size=1048576 \
+    --cache_numshardbits=6 --compression_max_dict_bytes=0 --compression_ratio=0.5 \
+    --compression_type=lz4 --bytes_per_sync=8388608 --cache_index_and_filter_blocks=0 \
+    --pin_l0_filter_and_index_blocks_in_cache=1 --benchmark_write_rate_limit=0 \
+    --hard_rate_limit=3 --rate_limit_delay_max_milliseconds=1000000 \
+    --write_buffer_size=134217728 --target_file_size_base=134217728 \
+    --max_bytes_for_level_base=1073741824 --verify_checksum=1 \
+    --delete_obsolete_files_period_micros=62914560 --max_bytes_for_level_multiplier=8 \
+    --statistics=0 --stats_per_interval=1 --stats_interval_seconds=60 --histogram=1 \
+    --memtablerep=skip_list --bloom_bits=10 --open_files=-1 --subcompactions=1 \
+    --compaction_style=0 --num_column_families=1 --level_compaction_dynamic_level_bytes=true \
+    --soft_pending_compaction_bytes_limit=167503724544 \
+    --hard_pending_compaction_bytes_limit=335007449088 --use_direct_reads=0 \
+    --use_direct_io_for_flush_and_compaction=0 --prefix_size=0 --max_background_jobs=8 \
+    --level0_file_num_compaction_trigger=4 --level0_slowdown_writes_trigger=10485760 \
+    --level0_stop_writes_trigger=10485760 --min_level_to_compress=0 --threads=1 \
+    --disable_wal=1 --seed=1700000000 --benchmarks=filluniquerandom,compact,stats";
+
+#[test]
+fn command_lines_of_rocksdb_s_wiki_run_unchanged() {
+    let program = Program::new();
+    for line in [
+        "--benchmarks=fillseq --num=2000",
+        "--benchmarks=fillseq,stats --statistics --num=2000",
+        "--benchmarks=fillseq,readrandom,readseq --num=2000",
+        "-benchmarks=fillrandom,readrandom -num=2000 -histogram -compression_type=none",
+        "--filter_uri=speedb.PairedBloomFilter --bloom_bits=23.4 --num=2000",
+        "-filter_uri=speedb.PairedBloomFilter:23.2 -num=2000",
+    ] {
+        let ran = program.run(&format!("bench {line}"));
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}: {}", ran.out);
+    }
+    bench(&program, "rww", "--benchmarks=fillrandom --num=10000 --value_size=800");
+    let ran = bench(&program, "rww", READ_WHILE_WRITING);
+    for text in ["Seed:       1365556909", "Filters:    blocked:10", "ratio 8,", "Background: 9"] {
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
+    }
+    assert!(ran.out.contains("Microseconds per read:") && ran.out.contains("STATISTICS:"));
+    let notes: Vec<_> = ran.err.lines().filter(|line| line.starts_with("note: ")).collect();
+    let others: Vec<_> = ran.err.lines().filter(|line| !line.starts_with("note: ")).collect();
+    check_snapshot("bench_notes", &(notes.join("\n") + "\n"));
+    assert!(others.iter().all(|line| line.starts_with("readwhilewriting: (")), "{others:?}");
+    let ran = bench(&program, "bulk", BENCHMARK_SH);
+    assert!(ran.out.contains("\nfilluniquerandom :") && ran.out.contains(" 2000 operations;"));
+    assert!(ran.out.contains("Compaction: only on request"), "{}", ran.out);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_reason() {
+    let program = Program::new();
+    let mut text = String::new();
+    for line in [
+        "--use_plain_table=1 --memtablerep=prefix_hash --prefix_size=20 --mmap_read=1",
+        "--compression_type=zlib",
+        "--compression_type=lz4 --min_level_to_compress=2",
+        "--use_direct_io_for_flush_and_compaction --compaction_style=1",
+        "--num_column_families=4 --merge_operator=put",
+        "--use_ribbon_filter --bloom_bits=10",
+        "--noverify_checksum",
+        "--wal_dir=/elsewhere",
+        "--filters=paired:10 --bloom_bits=10",
+        "--filter_uri=ribbon:10",
+        "--mmap_read --use_direct_reads",
+        "--benchmarks=fillseq,mergerandom",
+        "--benchmarks=fillseq[Y3]",
+        "--benchmarks=fillseq,ycsba",
+        "--get-then-put-hit-rate=2",
+        "--duration=-1",
+        "--max_write_buffer_number=1",
+        "--json=/no/such/directory/a.jsonl",
+    ] {
+        let ran = program.run(&format!("bench {line}"));
+        assert_eq!(&*ran.out, "", "{line}: {ran:?}");
+        text += &format!("$ trommel bench {line}\n{}exit {}\n\n", ran.err, ran.code.unwrap());
+    }
+    check_snapshot("bench_refusals", &text);
+    assert_eq!(program.left_over(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn records_and_reports_are_written_beside_the_lines() {
+    let program = Program::new();
+    let [json, csv, rates] = ["a.jsonl", "a.csv", "rates.csv"].map(|name| program.path(name));
+    let ran = program.run(&format!(
+        "bench --num=2000 --benchmarks=fillrandom,flush,readmissing[W1-X2] --histogram \
+         --duration=0.2 --json={} --csv={} --report-interval-seconds=1 --report-file={}",
+        json.display(),
+        csv.display(),
+        rates.display()
+    ));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
+    let read = |file| std::fs::read_to_string(file).unwrap();
+    let records = read_lines(&read(json)).unwrap();
+    let names: Vec<_> = records.iter().map(|record| (&*record.workload, record.repeat)).collect();
+    assert_eq!(names, [("fillrandom", 1), ("flush", 1), ("readmissing", 1), ("readmissing", 2)]);
+    let settings = &records[0].settings;
+    for (name, value) in [("duration", "0.2"), ("cache_size", "33554432"), ("seed", "42")] {
+        assert_eq!(settings[name].to_string(), value);
+    }
+    assert_eq!(settings["filters"], "L0=paired:16,L1-=paired:12");
+    let read_record = &records[3];
+    assert!(read_record.latency_ns.is_some() && read_record.state.filters.is_some());
+    assert_eq!(read_record.asked, Some(read_record.operations));
+    assert_eq!(read(csv).lines().count(), 5);
+    assert!(read(rates).starts_with("secs_elapsed,interval_qps\n"));
+    assert!(ran.out.contains("\nreadmissing [AVG    2 runs] : "), "{}", ran.out);
+}
+
+#[test]
+fn every_workload_runs_on_the_real_store() {
+    let program = Program::new();
+    let ran = bench(
+        &program,
+        "db",
+        "--num=2000 --threads=2 --cold --write_buffer_size=65536 --benchmarks=fillseq,fillbatch,\
+         fillsync,fill100K,filluniquerandom,waitforcompaction,readhot,newiterator,\
+         readwhilewriting,readwhilescanning,seekrandomwhilewriting,readrandomwriterandom,\
+         updaterandom,getthenput,open,checkpoint,verifychecksum,levelstats,memstats,sstables,\
+         ycsbload,ycsb-a,ycsbb,ycsbc,ycsbd,ycsbe,ycsbf,compactall",
+    );
+    let lines = |name: &str| {
+        let start = format!("{name:<12} : ");
+        ran.out.lines().filter(|line| line.starts_with(&start)).count()
+    };
+    for name in [
+        "fillbatch",
+        "fillsync",
+        "fill100K",
+        "filluniquerandom",
+        "readhot",
+        "newiterator",
+        "readwhilewriting",
+        "readwhilescanning",
+        "seekrandomwhilewriting",
+        "readrandomwriterandom",
+        "updaterandom",
+        "getthenput",
+        "open",
+        "checkpoint",
+        "verify",
+        "ycsbload",
+        "ycsba",
+        "ycsbb",
+        "ycsbc",
+        "ycsbd",
+        "ycsbe",
+        "ycsbf",
+        "compact",
+    ] {
+        assert_eq!(lines(name), 1, "{name}: {}", ran.out);
+    }
+    for text in ["Level Files Size(MB)", "Block cache", "(4000 of 4000 found)"] {
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
+    }
+    let left: Vec<_> = program.left_over();
+    assert_eq!(left, [program.path("db")], "no checkpoint is left");
+}
+
+#[test]
+fn the_seed_may_be_taken_from_the_clock() {
+    let program = Program::new();
+    let ran = program.run("bench --seed=0 --num=100 --benchmarks=fillrandom");
+    let seed = ran.out.lines().find_map(|line| line.strip_prefix("Seed:       ")).unwrap();
+    assert!(seed.parse::<u64>().unwrap() > 42, "{seed}");
+}

@@ -4,9 +4,10 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::*;
+use crate::families::in_families;
 
 const ABOUT: &str = "An ordered key-value store whose every table probe is gated by a filter";
 
@@ -41,7 +42,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compare filters on a store that is filled, read, and asked for what it has not (the default)
+    /// Compare filters on a store: fill, read, ask for what is not there (the default)
     #[command(long_about = demo::LONG_ABOUT, after_help = demo::AFTER_HELP)]
     Demo(demo::DemoArgs),
     /// Run benchmarks by name, with db_bench's flags and lines
@@ -50,48 +51,18 @@ pub(crate) enum Command {
     /// Set two benches side by side: what became faster or slower, and is it chance
     #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
     Compare(compare::CompareArgs),
-    /// Print the value of a key
-    Get(get::GetArgs),
-    /// Print the values of several keys
-    Mget(get::MgetArgs),
-    /// Set a key to a value
-    Put(put::PutArgs),
-    /// Delete keys
-    Delete(put::DeleteArgs),
-    /// Print entries in key order
-    Scan(scan::ScanArgs),
-    /// Write entries from a file or standard input
-    #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
-    Load(load::LoadArgs),
-    /// Print or save entries so that load reads them back
-    #[command(after_help = dump::AFTER_HELP)]
-    Dump(dump::DumpArgs),
-    /// Show what the store holds
-    #[command(long_about = levels::STATS_ABOUT)]
-    Stats(levels::StatsArgs),
-    /// Show what each level holds
-    Levels(levels::LevelsArgs),
-    /// Show the filters of each level, measured beside theory
-    #[command(long_about = filters::LONG_ABOUT)]
-    Filters(filters::FiltersArgs),
-    /// Show where the memory of the open store is
-    #[command(long_about = levels::MEMORY_ABOUT)]
-    Memory(levels::MemoryArgs),
-    /// Show the options in force, and what is recorded in the store
-    #[command(long_about = admin::OPTIONS_ABOUT)]
-    Options(admin::OptionsArgs),
-    /// Write what is in the log out to tables
-    Flush(admin::FlushArgs),
-    /// Merge levels, and drop what nobody can see any more
-    #[command(long_about = admin::COMPACT_ABOUT)]
-    Compact(admin::CompactArgs),
-    /// Read and check every byte of every file
-    #[command(long_about = admin::VERIFY_ABOUT)]
-    Verify(admin::VerifyArgs),
-    /// Make a second store that holds what the store holds now (hard links where possible)
-    Checkpoint(admin::CheckpointArgs),
+    #[command(flatten)]
+    Store(store::StoreCommand),
+    /// Run commands on one store, at a prompt or from a script
+    #[command(long_about = shell::LONG_ABOUT, after_help = shell::AFTER_HELP)]
+    Shell(shell::ShellArgs),
     /// Remove the store and all its data
     Destroy(admin::DestroyArgs),
+    /// Print completions for a shell
+    #[command(after_help = generated::COMPLETIONS_HELP)]
+    Completions(generated::CompletionsArgs),
+    /// Print a manual page, or write those of all commands
+    Man(generated::ManArgs),
     /// Print the rates that filters have by theory
     #[command(long_about = rates::LONG_ABOUT)]
     Rates(rates::RatesArgs),
@@ -100,22 +71,19 @@ pub(crate) enum Command {
 impl Cli {
     /// Reads arguments, program name first; ends the process on `--help` and wrong usage.
     pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Self {
-        Self::parse_from(normalised(arguments))
+        let matches = Self::definition().get_matches_from(normalised(arguments));
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The definition of the command line.
+    pub(crate) fn definition() -> clap::Command {
+        in_families(Self::command())
     }
 }
 
 /// The arguments with dashes for underscores in the names of flags, and the default command.
 fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut values_only = false;
-    let mut all: Vec<OsString> = arguments
-        .map(|argument| {
-            values_only |= argument == "--";
-            match argument.to_str().filter(|text| !values_only && text.starts_with("--")) {
-                Some(text) => with_dashes(text).into(),
-                None => argument,
-            }
-        })
-        .collect();
+    let mut all = with_dashed_flags(arguments);
     if all.get(1).is_some_and(|command| command == "bench") {
         let cli = Cli::command();
         if let Some(command) = cli.find_subcommand("bench") {
@@ -128,6 +96,20 @@ fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
         all.push("demo".into());
     }
     all
+}
+
+/// The arguments with dashes for underscores in the names of flags.
+pub(crate) fn with_dashed_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut values_only = false;
+    arguments
+        .map(|argument| {
+            values_only |= argument == "--";
+            match argument.to_str().filter(|text| !values_only && text.starts_with("--")) {
+                Some(text) => with_dashes(text).into(),
+                None => argument,
+            }
+        })
+        .collect()
 }
 
 fn with_dashes(flag: &str) -> String {
@@ -154,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        Cli::definition().debug_assert();
     }
 
     #[test]

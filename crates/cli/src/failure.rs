@@ -36,6 +36,8 @@ pub(crate) enum Failure {
     Interrupted,
     /// A failure, and what else there is to say about it.
     And(Box<Failure>, String),
+    /// A failure that was told of already.
+    Told(Box<Failure>),
     /// Anything else; the text says what was being done, to which file, and what the system said.
     Other(String),
 }
@@ -52,9 +54,14 @@ impl Failure {
             Self::Store(error) => store_code(error),
             Self::NotFound => NOT_FOUND,
             Self::Check(_) => CHECK_FAILED,
-            Self::And(failure, _) => failure.code(),
+            Self::And(failure, _) | Self::Told(failure) => failure.code(),
             Self::Run(_) | Self::Other(_) => FAILED,
         }
+    }
+
+    /// Whether nothing can come after it: nobody reads the results, or the user has ended it all.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Output(_) | Self::Interrupted)
     }
 
     /// The same failure, with more to say about it.
@@ -64,7 +71,7 @@ impl Failure {
 
     /// What to say about it on standard error, if anything.
     pub(crate) fn message(&self) -> Option<String> {
-        let is_worth_saying = !matches!(self, Self::NotFound) && self.code() != OK;
+        let is_worth_saying = !matches!(self, Self::NotFound | Self::Told(_)) && self.code() != OK;
         is_worth_saying.then(|| self.to_string())
     }
 }
@@ -92,6 +99,7 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
             Self::NotFound => f.write_str("the key is not there"),
             Self::Interrupted => f.write_str("interrupted"),
+            Self::Told(failure) => failure.fmt(f),
             Self::And(failure, what) => write!(f, "{failure}; {what}"),
             Self::Usage(what) | Self::Check(what) | Self::Other(what) => f.write_str(what),
         }

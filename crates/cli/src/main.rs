@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod entries;
 mod failure;
+mod families;
 mod output;
 mod progress;
 mod shared_args;
@@ -46,23 +47,11 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::Demo(args) => demo::run(args, control, out),
         Command::Bench(args) => bench::run(&args, control, out),
         Command::Compare(args) => compare::run(&args, out),
-        Command::Get(args) => get::run_get(&args, session, out),
-        Command::Mget(args) => get::run_mget(&args, session, out),
-        Command::Put(args) => put::run_put(&args, session),
-        Command::Delete(args) => put::run_delete(&args, session),
-        Command::Scan(args) => scan::run(&args, session, out),
-        Command::Load(args) => load::run(&args, session, out),
-        Command::Dump(args) => dump::run(&args, session, out),
-        Command::Stats(args) => levels::run_stats(&args, session, out),
-        Command::Levels(args) => levels::run_levels(&args, session, out),
-        Command::Filters(args) => filters::run(&args, session, out),
-        Command::Memory(args) => levels::run_memory(&args, session, out),
-        Command::Options(args) => admin::run_options(&args, session, out),
-        Command::Flush(args) => admin::run_flush(&args, session),
-        Command::Compact(args) => admin::run_compact(&args, session, out),
-        Command::Verify(args) => admin::run_verify(&args, session, out),
-        Command::Checkpoint(args) => admin::run_checkpoint(&args, session),
+        Command::Store(command) => command.run(session, out),
+        Command::Shell(args) => shell::run(&args, session, out),
         Command::Destroy(args) => admin::run_destroy(&args, out),
+        Command::Completions(args) => generated::run_completions(&args, out),
+        Command::Man(args) => generated::run_man(&args, out),
         Command::Rates(args) => rates::run(&args, out),
     }
 }

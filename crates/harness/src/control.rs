@@ -25,6 +25,11 @@ impl Stop {
         self.0.store(true, Relaxed);
     }
 
+    /// Takes it back, for whatever is run next.
+    pub fn clear(&self) {
+        self.0.store(false, Relaxed);
+    }
+
     /// Whether it was set.
     #[inline]
     pub fn is_set(&self) -> bool {

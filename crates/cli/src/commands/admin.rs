@@ -135,6 +135,7 @@ pub(crate) fn run_verify(
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
     /// The directory to make
+    #[arg(value_name = "NEW")]
     dir: PathBuf,
     #[command(flatten)]
     write: WriteArgs,

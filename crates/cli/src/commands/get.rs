@@ -1,7 +1,7 @@
 //! `trommel get` and `trommel mget`.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
+use std::io::{BufRead, Write};
 
 use clap::Args;
 use trommel::Db;
@@ -75,7 +75,7 @@ pub(crate) fn run_mget(
         output.list("entries", &["key", "found", "value"])?;
         let mut all_found = true;
         if args.keys == ["-"] {
-            let mut input = io::stdin().lock();
+            let mut input = session.input()?.lock();
             loop {
                 session.go_on()?;
                 let keys = read_keys(&mut input, args.key_form)?;

@@ -59,13 +59,13 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let source = match args.file.to_str() {
-        Some("-") => Source::StandardInput,
+        Some("-") => Source::StandardInput(session.input()?),
         _ => Source::File(args.file.clone().into()),
     };
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let open = || EntryReader::open(&source, args.form, forms);
     let total = match &source {
-        Source::StandardInput => 0,
+        Source::StandardInput(_) => 0,
         Source::File(_) => step(session, "checking", 0, || check(&mut open()?, session))?,
     };
     let mut reader = open()?;

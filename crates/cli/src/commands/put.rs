@@ -1,7 +1,7 @@
 //! `trommel put` and `trommel delete`.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 
 use clap::Args;
 use trommel::{WriteBatch, WriteOptions};
@@ -35,7 +35,7 @@ pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failur
     let key = args.key_form.of_argument(&args.key)?;
     let value = if args.value == "-" {
         let mut value = Vec::new();
-        let read = io::stdin().lock().read_to_end(&mut value);
+        let read = session.input()?.lock().read_to_end(&mut value);
         read.map_err(|error| Failure::Other(format!("reading standard input: {error}")))?;
         value
     } else {

@@ -4,6 +4,7 @@
 //! would, and shares the store with other readers. No command but those that make data creates a
 //! store. In the shell all commands share the one store that is open.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -29,6 +30,16 @@ impl Session<'_> {
     pub(crate) fn go_on(&self) -> Result<(), Failure> {
         if self.control.stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
     }
+
+    /// Standard input, unless the shell reads its lines from there.
+    pub(crate) fn input(&self) -> Result<io::Stdin, Failure> {
+        match self.open {
+            None => Ok(io::stdin()),
+            Some(_) => Err(Failure::Usage(
+                "in the shell - cannot stand for standard input, where its lines come from".into(),
+            )),
+        }
+    }
 }
 
 /// The store of a command that reads.
@@ -52,6 +63,16 @@ impl StoreArgs {
         })
     }
 
+    /// In the shell there is one store.
+    fn refuse_db(&self) -> Result<(), Failure> {
+        match &self.db {
+            None => Ok(()),
+            Some(_) => Err(Failure::Usage(
+                "the shell works on the store that it has open: leave --db out".into(),
+            )),
+        }
+    }
+
     /// Does `act` on the store, opened read-only unless it is open already.
     pub(crate) fn read<T>(
         &self,
@@ -59,6 +80,7 @@ impl StoreArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
+            self.refuse_db()?;
             return act(db);
         }
         let db = Db::open_read_only(self.dir()?, Options::default())?;
@@ -76,15 +98,9 @@ pub(crate) struct WriteArgs {
     /// Filters of new tables, by level [default: L0=paired:16,L1-=paired:12]
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
-    /// Compression of new tables: lz4 or none
-    #[arg(
-        long,
-        value_name = "KIND",
-        value_enum,
-        default_value = "lz4",
-        hide_possible_values = true
-    )]
-    compression: Compression,
+    /// Compression of new tables, none or lz4 [default: lz4]
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    compression: Option<Compression>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -112,21 +128,31 @@ impl WriteArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
-            return act(db);
+            self.store.refuse_db()?;
+            let before = db.options();
+            db.set_options(|options| self.apply(options))?;
+            let result = act(db);
+            db.set_options(|_| before)?;
+            return result;
         }
         close_after(Db::open(self.store.dir()?, self.options(create))?, act)
     }
 
     /// How the store is opened.
     pub(crate) fn options(&self, create: bool) -> Options {
-        let compression = match self.compression {
-            Compression::None => trommel::Compression::None,
-            Compression::Lz4 => trommel::Compression::Lz4,
-        };
-        Options::default()
-            .filters(self.filters.clone().unwrap_or_default())
-            .compression(compression)
-            .create_if_missing(create)
+        self.apply(Options::default().create_if_missing(create))
+    }
+
+    /// The options, with what was asked for of new tables.
+    fn apply(&self, mut options: Options) -> Options {
+        if let Some(filters) = &self.filters {
+            options = options.filters(filters.clone());
+        }
+        match self.compression {
+            None => options,
+            Some(Compression::None) => options.compression(trommel::Compression::None),
+            Some(Compression::Lz4) => options.compression(trommel::Compression::Lz4),
+        }
     }
 }
 

@@ -15,9 +15,9 @@ use crate::failure::Failure;
 use crate::text::TextForm;
 
 /// Where entries come from.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Source {
-    StandardInput,
+    StandardInput(io::Stdin),
     File(PathBuf),
 }
 
@@ -25,14 +25,14 @@ impl Source {
     /// What errors call it.
     fn name(&self) -> &Path {
         match self {
-            Self::StandardInput => Path::new("standard input"),
+            Self::StandardInput(_) => Path::new("standard input"),
             Self::File(path) => path,
         }
     }
 
     fn open(&self) -> Result<Box<dyn Read>, Failure> {
         match self {
-            Self::StandardInput => Ok(Box::new(io::stdin().lock())),
+            Self::StandardInput(input) => Ok(Box::new(input.lock())),
             Self::File(path) => {
                 let file = DiskVfs.open(path, Access::Buffered).map_err(|error| {
                     let hint = match error.kind() {

@@ -33,7 +33,7 @@ impl<W: Write> EntryWriter<W> {
             StreamForm::Text => Sink::Text(out),
             StreamForm::Csv => {
                 let mut writer = Box::new(csv::Writer::from_writer(out));
-                writer.write_record(["key", "value"])?;
+                writer.write_record(["key", "value"]).map_err(io_error)?;
                 Sink::Csv(writer)
             }
             StreamForm::Binary => Sink::Binary(DumpWriter::new(out)?),
@@ -55,7 +55,7 @@ impl<W: Write> EntryWriter<W> {
             }
             Sink::Csv(writer) => {
                 let (key, value) = texts();
-                Ok(writer.write_record([key, value])?)
+                writer.write_record([key, value]).map_err(io_error)
             }
             Sink::Binary(writer) => writer.append(key, value),
         }
@@ -73,5 +73,13 @@ impl<W: Write> EntryWriter<W> {
             Sink::Binary(writer) => drop(writer.finish()?),
         }
         Ok(self.entries)
+    }
+}
+
+/// The error of the output as it was, so that a reader who goes away is told apart.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }

@@ -12,5 +12,7 @@ mod comparing;
 mod data;
 mod demo_and_bench;
 mod load_and_dump;
+mod odd;
+mod shell;
 mod support;
 mod usage;

@@ -1,0 +1,77 @@
+//! The commands that work on one store: from the command line, and in the shell, where the store
+//! is open already.
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use super::store_args::Session;
+use super::{admin, dump, filters, get, levels, load, put, scan};
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Print the value of a key
+    Get(get::GetArgs),
+    /// Print the values of several keys
+    Mget(get::MgetArgs),
+    /// Set a key to a value
+    Put(put::PutArgs),
+    /// Delete keys
+    Delete(put::DeleteArgs),
+    /// Print entries in key order
+    Scan(scan::ScanArgs),
+    /// Write entries from a file or standard input
+    #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
+    Load(load::LoadArgs),
+    /// Print or save entries so that load reads them back
+    #[command(after_help = dump::AFTER_HELP)]
+    Dump(dump::DumpArgs),
+    /// Show what the store holds
+    #[command(long_about = levels::STATS_ABOUT)]
+    Stats(levels::StatsArgs),
+    /// Show what each level holds
+    Levels(levels::LevelsArgs),
+    /// Show the filters of each level, measured beside theory
+    #[command(long_about = filters::LONG_ABOUT)]
+    Filters(filters::FiltersArgs),
+    /// Show where the memory of the open store is
+    #[command(long_about = levels::MEMORY_ABOUT)]
+    Memory(levels::MemoryArgs),
+    /// Show the options in force, and what is recorded in the store
+    #[command(long_about = admin::OPTIONS_ABOUT)]
+    Options(admin::OptionsArgs),
+    /// Write what is in the log out to tables
+    Flush(admin::FlushArgs),
+    /// Merge levels, and drop what nobody can see any more
+    #[command(long_about = admin::COMPACT_ABOUT)]
+    Compact(admin::CompactArgs),
+    /// Read and check every byte of every file
+    #[command(long_about = admin::VERIFY_ABOUT)]
+    Verify(admin::VerifyArgs),
+    /// Make a second store that holds what the store holds now (hard links where possible)
+    Checkpoint(admin::CheckpointArgs),
+}
+
+impl StoreCommand {
+    pub(crate) fn run(self, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+        match self {
+            Self::Get(args) => get::run_get(&args, session, out),
+            Self::Mget(args) => get::run_mget(&args, session, out),
+            Self::Put(args) => put::run_put(&args, session),
+            Self::Delete(args) => put::run_delete(&args, session),
+            Self::Scan(args) => scan::run(&args, session, out),
+            Self::Load(args) => load::run(&args, session, out),
+            Self::Dump(args) => dump::run(&args, session, out),
+            Self::Stats(args) => levels::run_stats(&args, session, out),
+            Self::Levels(args) => levels::run_levels(&args, session, out),
+            Self::Filters(args) => filters::run(&args, session, out),
+            Self::Memory(args) => levels::run_memory(&args, session, out),
+            Self::Options(args) => admin::run_options(&args, session, out),
+            Self::Flush(args) => admin::run_flush(&args, session),
+            Self::Compact(args) => admin::run_compact(&args, session, out),
+            Self::Verify(args) => admin::run_verify(&args, session, out),
+            Self::Checkpoint(args) => admin::run_checkpoint(&args, session),
+        }
+    }
+}

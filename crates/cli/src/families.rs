@@ -1,0 +1,58 @@
+//! The commands in families, as `trommel help` lists them.
+
+use clap::Command;
+
+/// Families, in the order in which they are listed. What none of them names is listed last.
+const FAMILIES: [(&str, &[&str]); 5] = [
+    ("Show and measure", &["demo", "bench", "compare", "report", "rates"]),
+    ("Read and write", &["get", "mget", "put", "delete", "scan", "load", "dump", "shell"]),
+    (
+        "Look inside",
+        &[
+            "stats",
+            "levels",
+            "filters",
+            "memory",
+            "options",
+            "properties",
+            "find",
+            "sst",
+            "log",
+            "manifest",
+        ],
+    ),
+    ("Look after", &["flush", "compact", "verify", "checkpoint", "backup", "destroy"]),
+    ("The program", &["completions", "man", "help"]),
+];
+
+/// The definition of the program, with a help that lists its commands in families.
+pub(crate) fn in_families(program: Command) -> Command {
+    let commands: Vec<(String, String)> = program
+        .get_subcommands()
+        .map(|command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            (command.get_name().to_owned(), about)
+        })
+        .chain([("help".into(), "Print this, or the help of a command".into())])
+        .collect();
+    let width = commands.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let known = |name: &str| FAMILIES.iter().any(|(_, names)| names.contains(&name));
+    let others: Vec<&str> =
+        commands.iter().map(|(name, _)| &**name).filter(|name| !known(name)).collect();
+    for (family, names) in FAMILIES.into_iter().chain([("Others", &*others)]) {
+        let found = |name: &&str| commands.iter().find(|(other, _)| other == name);
+        let lines: Vec<String> = names
+            .iter()
+            .filter_map(found)
+            .map(|(name, about)| format!("  {name:width$}  {about}\n"))
+            .collect();
+        if !lines.is_empty() {
+            text += &format!("{family}:\n{}\n", lines.concat());
+        }
+    }
+    program.help_template(format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\
+         Options:\n{{options}}{{after-help}}"
+    ))
+}

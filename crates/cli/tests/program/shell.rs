@@ -1,0 +1,81 @@
+//! `trommel shell`, from a pipe: what a prompt would do with a terminal needs one.
+
+use crate::support::{Program, with_store};
+
+#[test]
+fn a_script_runs_on_one_open_store() {
+    let program = Program::new();
+    let script = b"# a comment\n\
+        put 'a b' \"1 2\"\n\
+        put k \\x00\\xff\n\n\
+        \tget 'a b'\n\
+        scan --format=jsonl\n\
+        delete k\n\
+        scan --count\n\
+        flush\n\
+        levels --format=csv\n\
+        exit\n\
+        get never\n";
+    let ran = program.run_on_with("shell --create", script);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(
+        lines[..4],
+        [
+            "1 2",
+            "{\"key\":\"a b\",\"value\":\"1 2\"}",
+            "{\"key\":\"k\",\"value\":\"\\\\x00\\\\xff\"}",
+            "1",
+        ]
+    );
+    assert!(lines[5].starts_with("L0,1,"), "{}", ran.out);
+    assert_eq!(program.run_on("get k").code, Some(3));
+}
+
+#[test]
+fn the_first_line_that_fails_ends_a_script() {
+    let program = with_store(&[("a", "1")]);
+    for (script, code, told) in [
+        ("get a\nget b\nget a\n", 3, "the key is not there; that was line 2 of the input"),
+        ("get a\ngte a\n", 2, "unrecognized subcommand 'gte'"),
+        ("get a\nget\n", 2, "required arguments were not provided"),
+        ("get a\nput 'a\n", 2, "the line ends inside quotes"),
+        ("get a\nput b -\n", 2, "where its lines come from"),
+        ("get a\nget a --db /tmp\n", 2, "leave --db out"),
+        ("get a\nload /no/such/file\n", 1, "/no/such/file"),
+        ("get a\nbench\n", 2, "unrecognized subcommand 'bench'"),
+    ] {
+        let ran = program.run_on_with("shell", script.as_bytes());
+        assert_eq!((ran.code, &*ran.out), (Some(code), "1\n"), "{script}: {}", ran.err);
+        assert!(ran.err.contains(told) && ran.err.contains("line 2 of"), "{script}: {}", ran.err);
+    }
+    let ran = program.run_on_with("shell --keep-going", b"get b\nput 'a\nget a\n");
+    assert_eq!((ran.code, &*ran.out), (Some(3), "1\n"));
+    assert_eq!(ran.err.lines().count(), 2, "{}", ran.err);
+}
+
+#[test]
+fn a_shell_that_only_reads_writes_nothing() {
+    let program = with_store(&[("a", "1")]);
+    let ran = program.run_on_with("shell --read-only", b"get a\nput a 2\n");
+    assert_eq!((ran.code, &*ran.out), (Some(1), "1\n"));
+    assert!(ran.err.contains("opened read-only"), "{}", ran.err);
+    assert_eq!(program.run_on("get a").out, "1\n");
+}
+
+#[test]
+fn new_filters_hold_for_one_line() {
+    let program = with_store(&[("a", "1")]);
+    let script = b"compact --filters=standard:8\nfilters --format=csv --probe=0\n\
+        options --format=csv\nstats\nhelp\nhelp get\n";
+    let ran = program.run_on_with("shell", script);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+    assert!(ran.out.contains("\nL1,standard,1,1,8.0,"), "{}", ran.out);
+    assert!(ran.out.contains("filters,\"L0=paired:16,L1-=paired:12\""), "{}", ran.out);
+    for said in
+        ["\nlookups ", "\ncompactions ", "\n  checkpoint  Make", "Usage: get [OPTIONS] <KEY>"]
+    {
+        assert!(ran.out.contains(said), "{said}: {}", ran.out);
+    }
+    assert!(!ran.out.contains("--db"), "{}", ran.out);
+}

@@ -1,10 +1,11 @@
 //! A progress bar on standard error, if that is a terminal.
 
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use trommel_harness::Progress;
 
 /// A bar if someone can see it.
@@ -41,7 +42,13 @@ impl Bar {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the templates below are well formed")
+    ProgressStyle::with_template(template).expect("the templates below are well formed").with_key(
+        "rate",
+        |state: &ProgressState, text: &mut dyn fmt::Write| {
+            // A bar that cannot be written to is no reason to stop a run.
+            let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
+        },
+    )
 }
 
 impl Progress for Bar {
@@ -49,7 +56,7 @@ impl Progress for Bar {
         let bar = match operations {
             0 => ProgressBar::new_spinner().with_style(style("{msg} {spinner} {elapsed}")),
             _ => ProgressBar::new(operations).with_style(style(
-                "{msg:17} {wide_bar} {percent:>3}% {human_pos} of {human_len}, {per_sec}, {eta} left",
+                "{msg:17} {wide_bar} {percent:>3}% {human_pos} of {human_len}, {rate} a second, {eta} left",
             )),
         };
         bar.set_message(what.to_owned());

@@ -7,15 +7,19 @@
 //!
 //! Files in memory (tmpfs, ramfs) have no other place to be, and stay.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::{fs, path::PathBuf};
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{Advice, Mode, OFlags};
 
 use crate::error::Error;
 
 /// `f_type` of file systems that live in the page cache: see statfs(2).
+#[cfg(target_os = "linux")]
 const TMPFS: u64 = 0x0102_1994;
+#[cfg(target_os = "linux")]
 const RAMFS: u64 = 0x8584_58f6;
 
 /// What came of it.
@@ -31,6 +35,7 @@ pub(crate) enum Outcome {
 ///
 /// # Errors
 /// If a file cannot be opened, synced or advised about.
+#[cfg(target_os = "linux")]
 pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
     let failed = |doing| {
         let dir = dir.to_path_buf();
@@ -46,6 +51,16 @@ pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
     Ok(Outcome::Dropped)
 }
 
+/// Drops nothing: this is known for Linux only.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn drop_files(_dir: &Path) -> Result<Outcome, Error> {
+    Err(Error::Usage("--cold needs Linux: elsewhere the page cache cannot be told".into()))
+}
+
+#[cfg(target_os = "linux")]
 fn files_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |error| Error::io(dir, "reading directory", error);
     let mut files = Vec::new();
@@ -58,6 +73,7 @@ fn files_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
+#[cfg(target_os = "linux")]
 fn drop_file(file: &Path) -> Result<(), Error> {
     let failed = |doing| move |error: rustix::io::Errno| Error::io(file, doing, error.into());
     let handle = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -67,7 +83,7 @@ fn drop_file(file: &Path) -> Result<(), Error> {
         .map_err(failed("dropping from the page cache"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::scratch::ScratchDir;

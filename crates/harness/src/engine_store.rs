@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use trommel::inspect::{Manifest, TableMeta};
 use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::Error;
@@ -27,6 +28,34 @@ impl EngineStore {
     /// The store driven.
     pub fn db(&self) -> &Db {
         &self.db
+    }
+}
+
+/// Longest key shown whole, in bytes.
+const KEY_SHOWN_BYTES: usize = 24;
+
+fn table_lines(tables: &[(usize, TableMeta)]) -> String {
+    let mut text = String::from("Level  Table   Size(KB)    Entries  Filter(KB)  Keys\n");
+    text += &format!("{}\n", "-".repeat(64));
+    for (level, table) in tables {
+        text += &format!(
+            "{level:5} {:6} {:10.0} {:10} {:11.0}  {} .. {}\n",
+            table.number,
+            table.file_bytes as f64 / 1024.0,
+            table.entries,
+            table.filter_bytes as f64 / 1024.0,
+            shown(&table.smallest),
+            shown(&table.largest)
+        );
+    }
+    text
+}
+
+/// A key as it can be printed, cut where it is long.
+fn shown(key: &[u8]) -> String {
+    match key.get(..KEY_SHOWN_BYTES) {
+        Some(start) if key.len() > start.len() => format!("{}...", start.escape_ascii()),
+        _ => key.escape_ascii().to_string(),
     }
 }
 
@@ -170,6 +199,14 @@ impl Store for EngineStore {
         parts.map(|(part, bytes)| format!("{part:<12} {:>12}\n", units::bytes(bytes))).concat()
     }
 
+    fn table_stats(&self) -> String {
+        let manifest = Manifest::in_force(&**self.db.vfs(), self.db.dir());
+        match manifest.and_then(|manifest| manifest.info()) {
+            Ok(info) => table_lines(&info.tables),
+            Err(error) => format!("the tables cannot be listed: {error}"),
+        }
+    }
+
     fn state(&self) -> State {
         State::of(&self.db.stats(), &self.db.filter_report())
     }
@@ -309,5 +346,20 @@ mod tests {
         let dir = scratch.path().join("db");
         assert!(matches!(opener(&dir).open(false), Err(Error::Store(_))));
         assert!(!dir.exists(), "a failed open creates nothing");
+    }
+
+    #[test]
+    fn tables_and_memory_are_listed() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let store = opener(&scratch.path().join("db")).open(true).unwrap();
+        store.put(b"a\n", b"1").unwrap();
+        store.put(&[b'z'; 100], b"2").unwrap();
+        store.flush().unwrap();
+        let text = store.table_stats();
+        let line = text.lines().nth(2).unwrap();
+        assert!(line.starts_with("    0 ") && line.contains(" 2 "), "{text}");
+        assert!(line.ends_with(&format!("  a\\n .. {}...", "z".repeat(24))), "{text}");
+        assert!(store.memory_stats().contains("Filters"), "{}", store.memory_stats());
+        store.close().unwrap();
     }
 }

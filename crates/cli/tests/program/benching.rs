@@ -181,7 +181,9 @@ fn every_workload_runs_on_the_real_store() {
     ] {
         assert_eq!(lines(name), 1, "{name}: {}", ran.out);
     }
-    for text in ["Level Files Size(MB)", "Block cache", "(4000 of 4000 found)"] {
+    for text in
+        ["Level Files Size(MB)", "Block cache", "Level  Table   Size(KB)", "(4000 of 4000 found)"]
+    {
         assert!(ran.out.contains(text), "{text}: {}", ran.out);
     }
     let left: Vec<_> = program.left_over();

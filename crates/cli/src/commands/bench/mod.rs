@@ -163,7 +163,8 @@ fn settings(
     plan: &Plan,
     store: Vec<(&'static str, Value)>,
 ) -> Vec<(&'static str, Value)> {
-    let keys_file = args.data.keys_file.as_ref().map(|file| file.display().to_string());
+    let keys_file =
+        args.data.keys_file.as_ref().map_or(String::new(), |file| file.display().to_string());
     let mut settings = vec![
         ("num", json!(plan.keys.len())),
         ("writes", json!(plan.writes)),

@@ -104,9 +104,7 @@ impl fmt::Display for Error {
                     write!(f, "{doing} {file}: {source}")
                 }
             }
-            Self::Damaged(damage) => {
-                write!(f, "{damage} (`trommel backup verify` shows which backups are whole)")
-            }
+            Self::Damaged(damage) => damage.fmt(f),
             Self::NoSuchBackup { repository, id } => write!(
                 f,
                 "{repository} holds no backup {id} (`trommel backup list` shows those it holds)"

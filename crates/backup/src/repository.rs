@@ -116,6 +116,11 @@ impl Repository {
         Ok(all)
     }
 
+    /// The id of the newest backup, of whichever store, if there is one.
+    pub fn latest(&self) -> Result<Option<u64>> {
+        Ok(self.ids()?.last().copied())
+    }
+
     /// What backup `id` is made of.
     ///
     /// # Errors

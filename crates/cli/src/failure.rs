@@ -1,8 +1,9 @@
 //! Why a command failed, and the exit code that tells a script so.
 //!
-//! 0 done; 1 an error; 2 wrong usage; 3 the key is not there; 4 a file of the store is damaged;
-//! 5 the store is open elsewhere; 6 the directory is no store, or one of a newer version; 7 a check
-//! that was asked for did not pass; 130 interrupted. These are promised: scripts rely on them.
+//! 0 done; 1 an error; 2 wrong usage; 3 the key, or the backup, is not there; 4 a file of the store,
+//! or of a backup, is damaged; 5 the store, or the repository of backups, is in use elsewhere; 6 the
+//! directory is no store (or no repository), or one of a newer version; 7 a check that was asked for
+//! did not pass; 130 interrupted. These are promised: scripts rely on them.
 
 use std::fmt;
 use std::io;
@@ -24,12 +25,16 @@ pub(crate) enum Failure {
     Run(trommel_harness::Error),
     /// The store refused something.
     Store(trommel::Error),
+    /// A repository of backups, or the store at its other end, refused something.
+    Backup(trommel_backup::Error),
     /// The results could not be written.
     Output(io::Error),
     /// The command cannot be done as asked; the text says what would be right.
     Usage(String),
     /// A key that was asked for is not there. Nothing is said about it: the exit code says it.
     NotFound,
+    /// Something else that was asked for is not there; the text says what.
+    NothingThere(String),
     /// A check found what it looks for; the text says what.
     Check(String),
     /// The user has ended it.
@@ -52,7 +57,8 @@ impl Failure {
             Self::Run(Error::Interrupted) | Self::Interrupted => INTERRUPTED,
             Self::Run(Error::Store(source)) => source.downcast_ref().map_or(FAILED, store_code),
             Self::Store(error) => store_code(error),
-            Self::NotFound => NOT_FOUND,
+            Self::Backup(error) => backup_code(error),
+            Self::NotFound | Self::NothingThere(_) => NOT_FOUND,
             Self::Check(_) => CHECK_FAILED,
             Self::And(failure, _) | Self::Told(failure) => failure.code(),
             Self::Run(_) | Self::Other(_) => FAILED,
@@ -91,17 +97,35 @@ fn store_code(error: &trommel::Error) -> u8 {
     }
 }
 
+fn backup_code(error: &trommel_backup::Error) -> u8 {
+    use trommel_backup::Error;
+    match error {
+        Error::Store(error) => store_code(error),
+        Error::Damaged(_) => CORRUPTION,
+        Error::NoSuchBackup { .. } => NOT_FOUND,
+        Error::Busy { .. } => LOCKED,
+        Error::NotARepository { .. } | Error::Unsupported { .. } => NOT_A_STORE,
+        Error::Location { .. } | Error::NotEmpty { .. } => USAGE,
+        Error::Cancelled => INTERRUPTED,
+        _ => FAILED,
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Run(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
+            Self::Backup(error) => error.fmt(f),
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
             Self::NotFound => f.write_str("the key is not there"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Told(failure) => failure.fmt(f),
             Self::And(failure, what) => write!(f, "{failure}; {what}"),
-            Self::Usage(what) | Self::Check(what) | Self::Other(what) => f.write_str(what),
+            Self::Usage(what)
+            | Self::NothingThere(what)
+            | Self::Check(what)
+            | Self::Other(what) => f.write_str(what),
         }
     }
 }
@@ -115,6 +139,12 @@ impl From<trommel_harness::Error> for Failure {
 impl From<trommel::Error> for Failure {
     fn from(error: trommel::Error) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<trommel_backup::Error> for Failure {
+    fn from(error: trommel_backup::Error) -> Self {
+        Self::Backup(error)
     }
 }
 
@@ -152,12 +182,13 @@ mod tests {
             (Failure::Run(Error::Interrupted), 130),
             (Failure::Run(Error::Store("of another store".into())), 1),
             (Failure::NotFound, 3),
+            (Failure::NothingThere(what.clone()), 3),
             (Failure::Interrupted, 130),
             (Failure::Interrupted.with("3 were done"), 130),
             (Failure::Check(what), 7),
         ] {
             assert_eq!(failure.code(), expected, "{failure:?}");
-            let is_silent = matches!(expected, 0 | 3);
+            let is_silent = expected == 0 || matches!(failure, Failure::NotFound);
             assert_eq!(failure.message().is_none(), is_silent, "{failure:?}");
         }
     }

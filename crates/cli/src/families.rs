@@ -21,7 +21,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "manifest",
         ],
     ),
-    ("Look after", &["flush", "compact", "verify", "checkpoint", "backup", "destroy"]),
+    ("Look after", &["flush", "compact", "verify", "checkpoint", "backup", "restore", "destroy"]),
     ("The program", &["completions", "man", "help"]),
 ];
 

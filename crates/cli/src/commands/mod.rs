@@ -1,6 +1,7 @@
 //! One module a command, or a family of commands: its arguments, and what it does.
 
 pub(crate) mod admin;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod demo;

@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::Subcommand;
 
 use super::store_args::Session;
-use super::{admin, dump, filters, get, levels, load, put, scan};
+use super::{admin, backup, dump, filters, get, levels, load, put, scan};
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +51,11 @@ pub(crate) enum StoreCommand {
     Verify(admin::VerifyArgs),
     /// Make a second store that holds what the store holds now (hard links where possible)
     Checkpoint(admin::CheckpointArgs),
+    /// Make, list, verify, restore and delete backups
+    #[command(long_about = backup::LONG_ABOUT, after_help = backup::AFTER_HELP)]
+    Backup(backup::BackupArgs),
+    /// Make a new store of a backup: the same as backup restore
+    Restore(backup::RestoreArgs),
 }
 
 impl StoreCommand {
@@ -72,6 +77,8 @@ impl StoreCommand {
             Self::Compact(args) => admin::run_compact(&args, session, out),
             Self::Verify(args) => admin::run_verify(&args, session, out),
             Self::Checkpoint(args) => admin::run_checkpoint(&args, session),
+            Self::Backup(args) => backup::run(&args, session, out),
+            Self::Restore(args) => backup::restore(&args, session, out),
         }
     }
 }

@@ -86,6 +86,21 @@ impl StoreArgs {
         let db = Db::open_read_only(self.dir()?, Options::default())?;
         close_after(db, act)
     }
+
+    /// Does `act` on the store, opened with these options unless it is open already, and closes
+    /// it. For what is written to as it lies there: new tables get default settings.
+    pub(crate) fn write_with<T>(
+        &self,
+        session: Session<'_>,
+        options: Options,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if let Some(db) = session.open {
+            self.refuse_db()?;
+            return act(db);
+        }
+        close_after(Db::open(self.dir()?, options)?, act)
+    }
 }
 
 /// The store of a command that writes, and how its new tables are made. (Options are not kept in

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
 mod admin;
+mod backups;
 mod benching;
 #[cfg(unix)]
 mod book;

@@ -1,0 +1,361 @@
+//! `trommel backup` and `trommel restore`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use trommel::Options;
+use trommel_backup::{Damage, Deleted, Error, Repository, target_at};
+use trommel_harness::Control;
+
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{Output, OutputArgs, Value};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Keep any number of backups of stores in one place, the repository: a directory, or a bucket of an \
+object store. Each backup is a whole; a table that several need is stored once, so a new backup \
+takes the space of what is new. Any backup may be deleted without harm to the others.
+
+The store must not be open elsewhere. A program that has it open makes backups of it with the crate \
+trommel-backup.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel backup create --db shop --to /mnt/backups
+  trommel backup list --from /mnt/backups
+  trommel backup verify --from /mnt/backups
+  trommel backup restore latest shop-restored --from /mnt/backups
+  trommel backup purge --keep 7 --from /mnt/backups
+
+TARGET is a directory (a path, or file:///path) or, in a build with the feature object-store,
+s3://bucket/prefix, with credentials, region and endpoint from the environment
+(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT).";
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(subcommand)]
+    command: BackupCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BackupCommand {
+    /// Back a store up, storing what the repository does not have
+    Create(CreateArgs),
+    /// List the backups, oldest first
+    List(ListArgs),
+    /// Read every byte back and compare it with its hash
+    Verify(VerifyArgs),
+    /// Make a new store of a backup, and verify it
+    Restore(RestoreArgs),
+    /// Delete backups, and what only they need
+    Delete(DeleteArgs),
+    /// Delete all but the newest backups of each store, and what nobody needs
+    Purge(PurgeArgs),
+}
+
+/// Where the backups are.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Repository")]
+struct RepositoryArgs {
+    /// Where the backups are: a directory, or s3://bucket/prefix
+    #[arg(long, value_name = "TARGET", visible_alias = "from")]
+    to: String,
+}
+
+impl RepositoryArgs {
+    fn open(&self) -> Result<Repository, Failure> {
+        Ok(Repository::open(target_at(&self.to)?)?)
+    }
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct VerifyArgs {
+    /// Only this backup: its number, or latest [default: all]
+    id: Option<Id>,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup: its number, or latest
+    id: Id,
+    /// A new or empty directory
+    dir: PathBuf,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// The backups' numbers
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<Id>,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct PurgeArgs {
+    /// How many backups of each store to keep
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    keep: u64,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Names a backup.
+#[derive(Debug, Clone, Copy)]
+enum Id {
+    Latest,
+    Number(u64),
+}
+
+impl std::str::FromStr for Id {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "latest" => Ok(Self::Latest),
+            Ok(number) if number > 0 => Ok(Self::Number(number)),
+            _ => Err("it must be a number from 1, or latest"),
+        }
+    }
+}
+
+impl Id {
+    /// The number.
+    ///
+    /// # Errors
+    /// If the latest backup is asked for and there is none.
+    fn find(self, repository: &Repository) -> Result<u64, Failure> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Latest => repository
+                .latest()?
+                .ok_or_else(|| Failure::NothingThere(format!("{repository} holds no backup yet"))),
+        }
+    }
+}
+
+/// Tells the program's progress how far a backup is, and a backup that the user wants no more.
+struct Told<'a>(Control<'a>);
+
+impl trommel_backup::Progress for Told<'_> {
+    fn begin(&self, what: &str, bytes: u64) {
+        self.0.progress.begin(what, bytes);
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.0.progress.advance(bytes);
+    }
+
+    fn end(&self) {
+        self.0.progress.end();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.stop.is_set()
+    }
+}
+
+pub(crate) fn run(
+    args: &BackupArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match &args.command {
+        BackupCommand::Create(args) => create(args, session, out),
+        BackupCommand::List(args) => list(args, out),
+        BackupCommand::Verify(args) => verify(args, session, out),
+        BackupCommand::Restore(args) => restore(args, session, out),
+        BackupCommand::Delete(args) => delete(args, session, out),
+        BackupCommand::Purge(args) => purge(args, session, out),
+    }
+}
+
+fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    // The store is copied as it is: what a compaction would write would be copied too.
+    let options = Options::default().create_if_missing(false).auto_compaction(false);
+    let target = target_at(&args.repository.to)?;
+    let created = args.store.write_with(session, options, |db| {
+        // Only for a store that is there does a repository come into being.
+        let repository = Repository::open_or_create(target)?;
+        Ok(repository.create(db, &Told(session.control))?)
+    })?;
+    let mut output = args.output.begin("backup-create", out);
+    output.record(
+        "",
+        &[
+            ("id", Value::Integer(created.backup.id)),
+            ("created", created.backup.created.as_str().into()),
+            ("store", created.backup.store.as_str().into()),
+            ("parent", created.backup.parent.map_or(Value::Null, Value::Integer)),
+            ("files", Value::Count(created.backup.files.len() as u64)),
+            ("bytes", Value::Size(created.backup.bytes())),
+            ("new_files", Value::Count(created.new_files)),
+            ("new_bytes", Value::Size(created.new_bytes)),
+        ],
+    )?;
+    Ok(output.finish()?)
+}
+
+fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let listed = args.repository.open()?.list()?;
+    let mut output = args.output.begin("backup-list", out);
+    output.list("backups", &["id", "created", "store", "parent", "files", "bytes", "damage"])?;
+    let mut damages = Vec::new();
+    for listed in listed {
+        let id = Value::Integer(listed.id);
+        output.row(match listed.backup {
+            Ok(backup) => vec![
+                id,
+                backup.created.as_str().into(),
+                backup.store.as_str().into(),
+                backup.parent.map_or(Value::Null, Value::Integer),
+                Value::Count(backup.files.len() as u64),
+                Value::Size(backup.bytes()),
+                Value::Null,
+            ],
+            Err(damage) => {
+                let what = damage.what.as_str().into();
+                damages.push(damage);
+                let [a, b, c, d, e] = [const { Value::Null }; 5];
+                vec![id, a, b, c, d, e, what]
+            }
+        })?;
+    }
+    output.finish()?;
+    refuse(damages)
+}
+
+fn verify(args: &VerifyArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let repository = args.repository.open()?;
+    let id = args.id.map(|id| id.find(&repository)).transpose()?;
+    let verified = repository.verify(id, &Told(session.control))?;
+    let mut output = args.output.begin("backup-verify", out);
+    output.record(
+        "",
+        &[
+            ("backups", Value::Count(verified.backups)),
+            ("whole", numbers(&verified.whole)),
+            ("files", Value::Count(verified.files)),
+            ("bytes", Value::Size(verified.bytes)),
+        ],
+    )?;
+    write_damages("damages", &verified.damages, &mut output)?;
+    output.finish()?;
+    refuse(verified.damages)
+}
+
+pub(crate) fn restore(
+    args: &RestoreArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let repository = args.repository.open()?;
+    let id = args.id.find(&repository)?;
+    let restored = repository.restore(id, &args.dir, &Told(session.control))?;
+    let mut output = args.output.begin("backup-restore", out);
+    output.record(
+        "",
+        &[
+            ("id", Value::Integer(id)),
+            ("dir", args.dir.display().to_string().into()),
+            ("files", Value::Count(restored.backup.files.len() as u64)),
+            ("bytes", Value::Size(restored.backup.bytes())),
+            ("entries", Value::Count(restored.verified.entries)),
+        ],
+    )?;
+    Ok(output.finish()?)
+}
+
+fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let repository = args.repository.open()?;
+    let mut done = Deleted::default();
+    for id in &args.ids {
+        let id = id.find(&repository)?;
+        let deleted = repository.delete(id, &Told(session.control))?;
+        done.backups.extend(deleted.backups);
+        done.files += deleted.files;
+        done.bytes += deleted.bytes;
+        done.kept_for = deleted.kept_for;
+    }
+    write_deleted("backup-delete", done, &args.output, out)
+}
+
+fn purge(args: &PurgeArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let done = args.repository.open()?.purge(args.keep, &Told(session.control))?;
+    write_deleted("backup-purge", done, &args.output, out)
+}
+
+fn write_deleted(
+    command: &str,
+    done: Deleted,
+    args: &OutputArgs,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut output = args.begin(command, out);
+    output.record(
+        "",
+        &[
+            ("backups", numbers(&done.backups)),
+            ("files", Value::Count(done.files)),
+            ("bytes", Value::Size(done.bytes)),
+        ],
+    )?;
+    write_damages("kept_for", &done.kept_for, &mut output)?;
+    output.finish()?;
+    refuse(done.kept_for)
+}
+
+fn numbers(ids: &[u64]) -> Value {
+    Value::List(ids.iter().copied().map(Value::Integer).collect())
+}
+
+fn write_damages(name: &str, damages: &[Damage], output: &mut Output<'_>) -> Result<(), Failure> {
+    if damages.is_empty() {
+        return Ok(());
+    }
+    output.list(name, &["file", "damage"])?;
+    for damage in damages {
+        output.row(vec![damage.file.as_str().into(), damage.what.as_str().into()])?;
+    }
+    Ok(())
+}
+
+/// The command has done what it could; of what it found in the way, the first is said on standard
+/// error, and the exit code says it to a script.
+fn refuse(damages: Vec<Damage>) -> Result<(), Failure> {
+    match damages.into_iter().next() {
+        None => Ok(()),
+        Some(damage) => Err(Failure::Backup(Error::Damaged(damage))),
+    }
+}

@@ -6,7 +6,7 @@
 //! did not pass; 130 interrupted. These are promised: scripts rely on them.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 
 pub(crate) const OK: u8 = 0;
 const FAILED: u8 = 1;
@@ -75,8 +75,20 @@ impl Failure {
         Self::And(Box::new(self), what.into())
     }
 
+    /// Whether a file of the store is damaged.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.code() == CORRUPTION
+    }
+
+    /// Says it on standard error. If even that is gone, the exit code has to do.
+    pub(crate) fn say(&self) {
+        if let Some(message) = self.message() {
+            let _ = writeln!(io::stderr(), "error: {message}");
+        }
+    }
+
     /// What to say about it on standard error, if anything.
-    pub(crate) fn message(&self) -> Option<String> {
+    fn message(&self) -> Option<String> {
         let is_worth_saying = !matches!(self, Self::NotFound | Self::Told(_)) && self.code() != OK;
         is_worth_saying.then(|| self.to_string())
     }
@@ -91,7 +103,9 @@ fn store_code(error: &trommel::Error) -> u8 {
     match error {
         trommel::Error::Corruption(_) => CORRUPTION,
         trommel::Error::Locked { .. } => LOCKED,
-        trommel::Error::NotAStore { .. } | trommel::Error::Unsupported { .. } => NOT_A_STORE,
+        trommel::Error::NotAStore { .. }
+        | trommel::Error::WrongFile { .. }
+        | trommel::Error::Unsupported { .. } => NOT_A_STORE,
         trommel::Error::InvalidOption { .. } => USAGE,
         _ => FAILED,
     }

@@ -19,6 +19,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "sst",
             "log",
             "manifest",
+            "files",
         ],
     ),
     ("Look after", &["flush", "compact", "verify", "checkpoint", "backup", "restore", "destroy"]),

@@ -70,9 +70,6 @@ fn stop_on_signals(stop: &Stop) -> Result<(), Failure> {
 
 /// Says on standard error what went wrong, and gives the exit code for it.
 fn report(failure: &Failure) -> ExitCode {
-    if let Some(message) = failure.message() {
-        // If even standard error is gone, the exit code has to do.
-        let _ = writeln!(io::stderr(), "error: {message}");
-    }
+    failure.say();
     ExitCode::from(failure.code())
 }

@@ -68,7 +68,7 @@ pub enum Error {
         file: PathBuf,
         /// What it should have been.
         wanted: &'static str,
-        /// What it is.
+        /// What speaks against it.
         found: &'static str,
     },
     /// An option cannot be used.
@@ -236,7 +236,7 @@ impl fmt::Display for Error {
             ),
             Self::NotAStore { dir, what } => write!(f, "{} is not a store: {what}", dir.display()),
             Self::WrongFile { file, wanted, found } => {
-                write!(f, "{} is {found}, and not {wanted}", file.display())
+                write!(f, "{} is not {wanted}: {found}", file.display())
             }
             Self::InvalidOption { what } => f.write_str(what),
             Self::KeyTooLong { bytes } => {

@@ -12,7 +12,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_base::Corruption;
 use trommel_filter::Filter;
 use trommel_vfs::ReadFile;
 
@@ -33,8 +32,8 @@ pub struct BlockInfo {
     pub bytes: u64,
     /// What it holds.
     pub kind: BlockKind,
-    /// What was found in it, or why it cannot be used.
-    pub content: Result<BlockContent, Error>,
+    /// What was found in it, or why it cannot be used, in words.
+    pub content: Result<BlockContent, String>,
 }
 
 /// What a good block holds.
@@ -78,7 +77,7 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
         Ok((tree, _)) => walk.leaves(tree)?,
         Err(_) if footer.leaves_bytes > 0 => {
             let (offset, bytes) = (footer.leaves_offset(), footer.leaves_bytes);
-            let content = Err(walk.unlisted(offset));
+            let content = Err(unlisted());
             walk.leaves.push(BlockInfo { offset, bytes, kind: BlockKind::IndexLeaf, content });
         }
         Err(_) => {}
@@ -107,12 +106,19 @@ fn plain(raw_bytes: u64) -> BlockContent {
     BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
 }
 
-/// Splits off what the file system says, which ends the walk, from what the bytes say.
-fn of_bytes<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Error> {
+/// Splits off what the file system says, which ends the walk, from what is wrong with the bytes.
+fn of_bytes<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
     match result {
-        Err(error @ Error::Io { .. }) => Err(error),
-        other => Ok(other),
+        Ok(good) => Ok(Ok(good)),
+        Err(Error::Corruption(damage)) => Ok(Err(damage.what.into_owned())),
+        Err(Error::Unsupported { what, .. }) => Ok(Err(what.into_owned())),
+        Err(error) => Err(error),
     }
+}
+
+/// What is said of a stretch that no good index block lists.
+fn unlisted() -> String {
+    "the index block that says where its blocks begin cannot be used".into()
 }
 
 struct Walk {
@@ -126,7 +132,7 @@ struct Walk {
 
 impl Walk {
     /// The top index, and what to say of it.
-    fn index(&self) -> Result<Result<(IndexTree, BlockContent), Error>, Error> {
+    fn index(&self) -> Result<Result<(IndexTree, BlockContent), String>, Error> {
         let offset = self.footer.index_offset();
         let handle = Handle { offset, bytes: self.footer.index_bytes as usize };
         let tree = self.source.read_plain(handle, BlockKind::IndexTop).and_then(|payload| {
@@ -160,12 +166,6 @@ impl Walk {
         Ok(())
     }
 
-    /// What is said of a stretch at `offset` that no good index block lists.
-    fn unlisted(&self, offset: u64) -> Error {
-        let what = "the index block that says where its blocks begin cannot be used";
-        Error::Corruption(Corruption::new(&self.source.path, offset, what))
-    }
-
     /// Notes a stretch of data that no good index block lists.
     fn skip_to(&mut self, offset: u64) {
         if offset > self.reached {
@@ -173,7 +173,7 @@ impl Walk {
                 offset: self.reached,
                 bytes: offset - self.reached,
                 kind: BlockKind::Data,
-                content: Err(self.unlisted(self.reached)),
+                content: Err(unlisted()),
             });
             self.reached = offset;
         }
@@ -217,12 +217,9 @@ impl Walk {
         }
         let handle = Handle { offset, bytes: bytes as usize };
         let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
-        let content = payload.and_then(|payload| {
-            let filter = Filter::decode(&payload).map_err(|error| {
-                let what = format!("the filter cannot be used: {error}");
-                Error::Corruption(Corruption::new(&self.source.path, offset, what))
-            })?;
-            Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) })
+        let content = payload.and_then(|payload| match Filter::decode(&payload) {
+            Ok(filter) => Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) }),
+            Err(error) => Err(format!("the filter cannot be used: {error}")),
         });
         Ok(Some(BlockInfo { offset, bytes, kind: BlockKind::Filter, content }))
     }
@@ -230,11 +227,11 @@ impl Walk {
     fn properties(&self) -> Result<BlockInfo, Error> {
         let (offset, bytes) = (self.footer.properties_offset(), self.footer.properties_bytes);
         let handle = Handle { offset, bytes: bytes as usize };
-        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Properties))?;
-        let content = payload.and_then(|payload| {
+        let read = self.source.read_plain(handle, BlockKind::Properties).and_then(|payload| {
             Properties::decode(&payload).map_err(|fault| fault.at(&self.source.path, offset))?;
             Ok(plain(payload.len() as u64))
         });
+        let content = of_bytes(read)?;
         Ok(BlockInfo { offset, bytes, kind: BlockKind::Properties, content })
     }
 }

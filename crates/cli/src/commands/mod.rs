@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod dump;
+pub(crate) mod files;
 pub(crate) mod filters;
 pub(crate) mod generated;
 pub(crate) mod get;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
+use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{admin, backup, dump, filters, get, levels, load, put, scan};
 use crate::failure::Failure;
@@ -56,6 +57,24 @@ pub(crate) enum StoreCommand {
     Backup(backup::BackupArgs),
     /// Make a new store of a backup: the same as backup restore
     Restore(backup::RestoreArgs),
+    /// Look into tables
+    #[command(long_about = sst::LONG_ABOUT, after_help = sst::AFTER_HELP)]
+    Sst(sst::SstArgs),
+    /// Look into write-ahead logs
+    #[command(long_about = log::LONG_ABOUT, after_help = log::AFTER_HELP)]
+    Log(log::LogArgs),
+    /// Look into manifests: which tables make up a store, and how it came to that
+    #[command(long_about = manifest::LONG_ABOUT, after_help = manifest::AFTER_HELP)]
+    Manifest(manifest::ManifestArgs),
+    /// Show every file that holds a key, and what each filter says of it
+    #[command(long_about = find::LONG_ABOUT, after_help = find::AFTER_HELP)]
+    Find(find::FindArgs),
+    /// Show what a store and each of its tables says of itself
+    #[command(long_about = properties::LONG_ABOUT)]
+    Properties(properties::PropertiesArgs),
+    /// List the files of a store, and what each is
+    #[command(long_about = listing::LONG_ABOUT)]
+    Files(listing::FilesArgs),
 }
 
 impl StoreCommand {
@@ -79,6 +98,12 @@ impl StoreCommand {
             Self::Checkpoint(args) => admin::run_checkpoint(&args, session),
             Self::Backup(args) => backup::run(&args, session, out),
             Self::Restore(args) => backup::restore(&args, session, out),
+            Self::Sst(args) => sst::run(&args, session, out),
+            Self::Log(args) => log::run(&args, session, out),
+            Self::Manifest(args) => manifest::run(&args, session, out),
+            Self::Find(args) => find::run(&args, session, out),
+            Self::Properties(args) => properties::run(&args, session, out),
+            Self::Files(args) => listing::run(&args, session, out),
         }
     }
 }

@@ -104,6 +104,10 @@ trait Sink {
     fn lone(&mut self, name: &'static str, value: Value, out: Out<'_>) -> io::Result<()> {
         self.record("", &[(name, value)], out)
     }
+    /// Whether it shows an item of many values as a record and not as a row.
+    fn stacks_items(&self) -> bool {
+        false
+    }
     /// The document is over.
     fn finish(&mut self, out: Out<'_>) -> io::Result<()>;
 }
@@ -140,6 +144,24 @@ impl<'a> Output<'a> {
     pub(crate) fn row(&mut self, values: Vec<Value>) -> io::Result<()> {
         debug_assert!(self.in_list, "a row belongs to a list");
         self.sink.row(values, &mut self.out)
+    }
+
+    /// Writes a list whose rows are too long for a line: a table shows each as a record. All have
+    /// the same names.
+    pub(crate) fn items(
+        &mut self,
+        name: &str,
+        items: Vec<Vec<(&'static str, Value)>>,
+    ) -> io::Result<()> {
+        if self.sink.stacks_items() {
+            return items.iter().try_for_each(|fields| self.record("", fields));
+        }
+        let columns: Vec<&'static str> =
+            items.first().into_iter().flatten().map(|(name, _)| *name).collect();
+        self.list(name, &columns)?;
+        items
+            .into_iter()
+            .try_for_each(|fields| self.row(fields.into_iter().map(|(_, value)| value).collect()))
     }
 
     /// Writes named values. With an empty `name` they are those of the document itself.

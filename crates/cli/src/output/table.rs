@@ -157,6 +157,10 @@ impl Sink for TableSink {
         }
     }
 
+    fn stacks_items(&self) -> bool {
+        true
+    }
+
     fn finish(&mut self, _: Out<'_>) -> io::Result<()> {
         Ok(())
     }

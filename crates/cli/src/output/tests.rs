@@ -163,3 +163,20 @@ fn a_table_keeps_its_columns_after_the_first_page() {
 
 /// Where a number of six places ends behind the widest column.
 const WIDEST_AND_GAP: usize = 64 + 2 + 5;
+
+#[test]
+fn an_item_is_a_record_to_people_and_a_row_to_scripts() {
+    let items = |output: &mut Output<'_>| {
+        let item = |n| vec![("file", format!("{n}.sst").into()), ("entries", Value::Count(n))];
+        output.items("files", vec![item(1), item(2)])
+    };
+    assert_eq!(
+        printed(Format::Table, false, items),
+        "file     1.sst\nentries  1\n\nfile     2.sst\nentries  2\n"
+    );
+    assert_eq!(printed(Format::Csv, false, items), "file,entries\n1.sst,1\n2.sst,2\n");
+    assert_eq!(
+        printed(Format::Json, false, |output| output.items("files", Vec::new())),
+        "{\"schema\":\"trommel.test.v1\",\n\"files\":[]}\n"
+    );
+}

@@ -12,6 +12,7 @@ mod book;
 mod comparing;
 mod data;
 mod demo_and_bench;
+mod files;
 mod load_and_dump;
 mod odd;
 mod shell;

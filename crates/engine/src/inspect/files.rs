@@ -3,9 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use trommel_base::Corruption;
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::manifest::Manifest;
+use super::settled;
 use crate::error::{Error, Result};
 use crate::files::LOCK;
 use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
@@ -34,7 +36,7 @@ pub enum Role {
 }
 
 /// A file of a directory, or one that should be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LiveFile {
     /// The file.
@@ -47,7 +49,7 @@ pub struct LiveFile {
     pub live: bool,
     /// What is wrong with it as a file, if anything: missing, or of the wrong length. Only the
     /// manifest is looked into.
-    pub problem: Option<String>,
+    pub problem: Option<Error>,
 }
 
 /// Every file of the store in `dir`, by name, and those that its manifest names in vain.
@@ -57,6 +59,11 @@ pub struct LiveFile {
 /// # Errors
 /// As [`Manifest::in_force`] and [`Manifest::info`].
 pub fn live_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
+    let is_torn = |files: &Vec<LiveFile>| files.iter().any(|f| f.live && f.bytes.is_none());
+    settled(|| live_files_once(vfs, dir), is_torn)
+}
+
+fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let manifest = Manifest::in_force(vfs, dir)?;
     let (state, number) = (manifest.state()?, manifest.info()?.number);
     let listing = list(vfs, dir)?;
@@ -68,13 +75,13 @@ pub fn live_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
         needed.push(Numbered::Log(state.log_number));
     }
     for file in files.iter_mut().filter(|file| file.live && file.role == Role::Manifest) {
-        file.problem = manifest.check().err().map(|error| error.to_string());
+        file.problem = manifest.check().err();
     }
     for file in needed {
         let path = dir.join(file.name());
         if !files.iter().any(|there| there.path == path) {
             let role = role_of_numbered(file);
-            let problem = Some("missing".to_owned());
+            let problem = Some(Corruption::new(&path, 0, "the file is missing").into());
             files.push(LiveFile { path, role, bytes: None, live: true, problem });
         }
     }
@@ -110,7 +117,11 @@ fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> 
             };
             problem =
                 table.filter(|(_, table)| table.file_bytes != entry.bytes).map(|(_, table)| {
-                    format!("it has {} bytes, and should have {}", entry.bytes, table.file_bytes)
+                    let what = format!(
+                        "it has {} bytes, and should have {}",
+                        entry.bytes, table.file_bytes
+                    );
+                    Corruption::new(&path, 0, what).into()
                 });
             let sidecar = |n| state.version.tables().any(|(_, t)| t.filter_sidecar == Some(n));
             let live = match file {

@@ -6,10 +6,9 @@
 //!    newest first, then one of each deeper level. Each is asked for all versions, whatever its
 //!    filter says; the filter's word is noted beside what is true.
 //!
-//! A store that is being written may remove a file between two steps. Then everything is read
-//! again, a few times, before the missing file is believed to be damage.
+//! A store that is being written may move a key from one file to another between two steps; so all
+//! is read again if the manifest is another one at the end.
 
-use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -20,14 +19,13 @@ use super::files::list;
 use super::log::Log;
 use super::manifest::Manifest;
 use super::table::Table;
+use super::{as_damage, settled};
 use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
 use crate::manifest::names::Numbered;
 use crate::manifest::state::ManifestState;
+use crate::output::logical_level;
 use crate::version::TableFile;
-
-/// So often a store is read again whose files went away meanwhile.
-const ATTEMPTS: usize = 5;
 
 /// Where a key is.
 #[derive(Debug, Default)]
@@ -46,7 +44,7 @@ pub struct Trace {
 pub struct Sighting {
     /// The file.
     pub path: PathBuf,
-    /// The level of a table; none for a log.
+    /// The level of a table as reports count; none for a log.
     pub level: Option<usize>,
     /// What the table's filter says of the key.
     pub filter: Answer,
@@ -107,21 +105,14 @@ impl Trace {
 /// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a log or a table stands in
 /// [`Trace::problems`].
 pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
-    let mut trace = find_once(vfs, dir, key)?;
-    for _ in 1..ATTEMPTS {
-        if !trace.problems.iter().any(is_missing) {
-            break;
-        }
-        trace = find_once(vfs, dir, key)?;
-    }
+    let (mut trace, _) = settled(|| find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
+    trace.problems = trace.problems.into_iter().map(as_damage).collect();
     Ok(trace)
 }
 
-fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
+/// One try, and whether it saw one moment of the store: files are removed only after the manifest
+/// has changed.
+fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     let manifest = Manifest::in_force(vfs, dir)?;
     let state = manifest.state()?;
     let mut trace = Trace::default();
@@ -134,12 +125,14 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
         }
     }
     for (level, table) in state.version.tables().filter(|(_, table)| table.may_hold(key)) {
+        let level = logical_level(&state.version, level).0;
         match in_table(vfs, dir, level, table, key) {
             Ok(sighting) => trace.add(sighting),
             Err(error) => trace.problems.push(error),
         }
     }
-    Ok(trace)
+    let is_whole = Manifest::in_force(vfs, dir)?.is_as(&manifest);
+    Ok((trace, is_whole))
 }
 
 /// The logs that hold what no table holds, oldest first.

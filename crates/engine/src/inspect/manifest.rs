@@ -14,7 +14,8 @@ use crate::manifest::current::{self, Current};
 use crate::manifest::names;
 use crate::manifest::reader::{apply, decode_edit};
 use crate::manifest::state::ManifestState;
-use crate::version::TableMeta;
+use crate::output::logical_level;
+use crate::version::{TableMeta, Version};
 
 /// A manifest, read and verified.
 #[derive(Debug)]
@@ -46,10 +47,23 @@ pub struct ManifestInfo {
     pub last_seqno: u64,
     /// The oldest log still needed, 0 for none.
     pub log_number: u64,
-    /// The tables with their levels: level 0 first and newest first, deeper ones by key.
-    pub tables: Vec<(usize, TableMeta)>,
+    /// The tables: level 0 first and newest first, deeper levels by key.
+    pub tables: Vec<ListedTable>,
     /// How it ends; with an end marker if the store was closed.
     pub ending: Ending,
+}
+
+/// A table of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedTable {
+    /// Its level as reports and filter policies count: 0, or 1 for the first level below that
+    /// holds data, and so on.
+    pub level: usize,
+    /// Its level as the manifest stores it.
+    pub stored_level: usize,
+    /// What the manifest says of it.
+    pub meta: TableMeta,
 }
 
 /// What [`Manifest::check`] read and found in order.
@@ -76,9 +90,9 @@ pub struct Edit {
     pub bytes: u64,
     /// 1 for the first edit, and so on.
     pub ordinal: u64,
-    /// Tables added, with their levels. A table moved to another level is removed and added.
+    /// Tables added, with their levels as stored. A table moved to another level is removed and added.
     pub added: Vec<(u8, TableMeta)>,
-    /// Numbers of the tables removed, with their levels.
+    /// Numbers of the tables removed, with their levels as stored.
     pub removed: Vec<(u8, u64)>,
     /// No file has this number or a higher one, if the edit says so.
     pub next_file_number: Option<u64>,
@@ -94,7 +108,7 @@ pub struct Edit {
 pub struct Moment {
     /// The edit that made it.
     pub edit: Edit,
-    /// Tables of each level.
+    /// Tables of each level as stored.
     pub tables: Vec<u64>,
     /// Bytes of all tables.
     pub table_bytes: u64,
@@ -113,6 +127,11 @@ impl Manifest {
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
         let file = super::open(vfs, path, Role::Manifest)?;
         Ok(Self { framed: Framed::read(&*file, path, FileKind::Manifest)? })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.framed.path
     }
 
     /// The manifest in force in `dir`: the one that `CURRENT` names.
@@ -139,7 +158,6 @@ impl Manifest {
     pub fn info(&self) -> Result<ManifestInfo> {
         let header = self.framed.header()?;
         let state = self.state()?;
-        let tables = state.version.tables();
         Ok(ManifestInfo {
             path: self.framed.path.clone(),
             file_bytes: self.framed.summary().file_bytes,
@@ -151,7 +169,7 @@ impl Manifest {
             next_file_number: state.next_file_number,
             last_seqno: state.last_seqno,
             log_number: state.log_number,
-            tables: tables.map(|(level, table)| (level, table.meta().clone())).collect(),
+            tables: listed(&state.version).collect(),
             ending: self.framed.ending(),
         })
     }
@@ -221,6 +239,11 @@ impl Manifest {
         self.framed.layout()
     }
 
+    /// Whether the file has not changed since `earlier` was read.
+    pub(super) fn is_as(&self, earlier: &Self) -> bool {
+        self.framed.summary() == earlier.framed.summary()
+    }
+
     /// The state behind the last good edit.
     pub(super) fn state(&self) -> Result<ManifestState> {
         let mut state = ManifestState::default();
@@ -230,4 +253,13 @@ impl Manifest {
         }
         Ok(state)
     }
+}
+
+/// The tables of a version.
+pub(super) fn listed(version: &Version) -> impl Iterator<Item = ListedTable> {
+    version.tables().map(|(stored_level, table)| ListedTable {
+        level: logical_level(version, stored_level).0,
+        stored_level,
+        meta: table.meta().clone(),
+    })
 }

@@ -28,6 +28,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use trommel_base::Corruption;
 use trommel_sstable::format::MAGIC;
 use trommel_vfs::{Access, ReadFile, Vfs};
 
@@ -36,7 +37,7 @@ pub use find::{Answer, Sighting, Trace, VersionAt, find};
 pub use log::{
     Ending, Log, LogBatch, LogCheck, LogInfo, LogOperation, LogSpan, LogSpanKind, Operations,
 };
-pub use manifest::{Edit, Manifest, ManifestCheck, ManifestInfo, Moment};
+pub use manifest::{Edit, ListedTable, Manifest, ManifestCheck, ManifestInfo, Moment};
 pub use properties::{StoreProperties, TableProperties, properties};
 pub use table::{BlockSums, Entry, FilterInfo, Table, TableCheck, TableInfo, TableScan};
 pub use trommel_base::{EntryKind, SeqNo};
@@ -49,6 +50,9 @@ use crate::error::{Error, Result};
 use crate::log::format::{LOG_MAGIC, MANIFEST_MAGIC};
 use crate::manifest::names::Numbered;
 
+/// So often a store is read again of which a file went away meanwhile.
+const ATTEMPTS: usize = 5;
+
 /// What a file begins and ends with is enough to tell what it is; both are this long, in bytes.
 const MAGIC_BYTES: usize = 8;
 
@@ -57,7 +61,11 @@ fn open(vfs: &dyn Vfs, path: &Path, wanted: Role) -> Result<Arc<dyn ReadFile>> {
     let file = vfs.open(path, Access::Buffered).map_err(|source| {
         if source.kind() == io::ErrorKind::InvalidInput {
             let is_dir = vfs.list(path).is_ok();
-            return wrong(path, wanted, if is_dir { "a directory" } else { "no regular file" });
+            return wrong(
+                path,
+                wanted,
+                if is_dir { "it is a directory" } else { "it is no regular file" },
+            );
         }
         Error::io(path, "opening", source)
     })?;
@@ -66,11 +74,11 @@ fn open(vfs: &dyn Vfs, path: &Path, wanted: Role) -> Result<Arc<dyn ReadFile>> {
     }
     match magic_of(&*file).map_err(|source| Error::io(path, "reading", source))? {
         Some(found) if found == wanted => Ok(file),
-        Some(Role::Table) => Err(wrong(path, wanted, "a table")),
-        Some(Role::Log) => Err(wrong(path, wanted, "a log")),
-        Some(_) => Err(wrong(path, wanted, "a manifest")),
-        None if file.bytes() == 0 => Err(wrong(path, wanted, "empty")),
-        None => Err(wrong(path, wanted, "something else, by its first and last bytes")),
+        Some(Role::Table) => Err(wrong(path, wanted, "it is a table")),
+        Some(Role::Log) => Err(wrong(path, wanted, "it is a log")),
+        Some(_) => Err(wrong(path, wanted, "it is a manifest")),
+        None if file.bytes() == 0 => Err(wrong(path, wanted, "it is empty")),
+        None => Err(wrong(path, wanted, "it neither begins nor ends like one")),
     }
 }
 
@@ -81,6 +89,33 @@ fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
         _ => "a manifest",
     };
     Error::WrongFile { file: path.to_path_buf(), wanted, found }
+}
+
+/// Reads several files of a store that may be written meanwhile: once more, a few times, where one
+/// that another names was missing (`is_torn` of what was read, or an error that says so).
+fn settled<T>(read: impl Fn() -> Result<T>, is_torn: impl Fn(&T) -> bool) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match read() {
+            Ok(found) if is_torn(&found) => {}
+            Err(error) if is_missing(&error) => {}
+            done => return done,
+        }
+    }
+    read()
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// A file that the manifest names and that is not there is no slip of the caller's but damage.
+fn as_damage(error: Error) -> Error {
+    match error {
+        Error::Io { file, .. } if is_missing(&error) => {
+            Corruption::new(&file, 0, "the file is missing, and the manifest names it").into()
+        }
+        other => other,
+    }
 }
 
 /// What a file must be by its name, whatever is left of its bytes: `000007.sst` is a table.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use trommel_vfs::Vfs;
 
-use super::manifest::{Manifest, ManifestInfo};
+use super::manifest::{ListedTable, Manifest, ManifestInfo};
 use super::table::{Table, TableInfo};
+use super::{as_damage, is_missing, settled};
 use crate::error::Result;
 use crate::files::table_path;
-use crate::version::TableMeta;
 
 /// What is known of a store from its manifest and its tables.
 #[derive(Debug)]
@@ -24,10 +24,8 @@ pub struct StoreProperties {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TableProperties {
-    /// Its level.
-    pub level: usize,
     /// What the manifest says of it.
-    pub meta: TableMeta,
+    pub listed: ListedTable,
     /// What it says of itself, or why it cannot be read.
     pub info: Result<TableInfo>,
 }
@@ -38,10 +36,23 @@ pub struct TableProperties {
 /// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a table stands in its
 /// [`TableProperties::info`].
 pub fn properties(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
+    let is_torn = |store: &StoreProperties| {
+        store.tables.iter().any(|table| table.info.as_ref().is_err_and(is_missing))
+    };
+    let StoreProperties { manifest, tables } = settled(|| properties_once(vfs, dir), is_torn)?;
+    let named = |TableProperties { listed, info }| TableProperties {
+        listed,
+        info: info.map_err(as_damage),
+    };
+    Ok(StoreProperties { manifest, tables: tables.into_iter().map(named).collect() })
+}
+
+fn properties_once(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let manifest = Manifest::in_force(vfs, dir)?.info()?;
-    let tables = manifest.tables.iter().map(|(level, meta)| {
-        let info = Table::open(vfs, &table_path(dir, meta.number)).and_then(|table| table.info());
-        TableProperties { level: *level, meta: meta.clone(), info }
+    let tables = manifest.tables.iter().map(|listed| {
+        let path = table_path(dir, listed.meta.number);
+        let info = Table::open(vfs, &path).and_then(|table| table.info());
+        TableProperties { listed: listed.clone(), info }
     });
     let tables = tables.collect();
     Ok(StoreProperties { manifest, tables })

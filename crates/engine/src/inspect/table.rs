@@ -14,6 +14,7 @@ use trommel_sstable::{
 use trommel_vfs::{Access, ReadFile, Vfs};
 
 use super::files::Role;
+use super::manifest::{ListedTable, Manifest, listed};
 use crate::error::Result;
 
 /// Bytes of blocks that one inspected table keeps: looking at a file is not worth more.
@@ -179,6 +180,14 @@ impl Table {
     /// If the footer is damaged, for then nothing is known of the rest.
     pub fn layout(&self) -> Result<Vec<BlockInfo>> {
         Ok(layout(&self.file, &self.path)?)
+    }
+
+    /// What the manifest says of the table, if it lies in a store that lists it.
+    pub fn listed(&self, vfs: &dyn Vfs) -> Option<ListedTable> {
+        let expected = Expected::of_file(&*self.file, &self.path).ok()?;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let state = Manifest::in_force(vfs, dir.unwrap_or(Path::new("."))).ok()?.state().ok()?;
+        listed(&state.version).find(|table| table.meta.table_id == expected.table_id)
     }
 
     pub(super) fn reader(&self) -> Result<Arc<trommel_sstable::Table>> {

@@ -63,8 +63,8 @@ fn a_table_says_what_it_holds() {
     let store = properties(&vfs, Path::new(DIR)).unwrap();
     assert_eq!(store.tables.len(), 2);
     for table in &store.tables {
-        let (info, meta) = (table.info.as_ref().unwrap(), &table.meta);
-        let expected = match table.level {
+        let (info, meta) = (table.info.as_ref().unwrap(), &table.listed.meta);
+        let expected = match table.listed.level {
             0 => (3, 1, 3, key(30), key(200)),
             _ => (67, 0, 67, key(1), key(98)),
         };
@@ -77,6 +77,7 @@ fn a_table_says_what_it_holds() {
         assert_eq!((info.filter.kind, info.filter.keys), (FilterKind::Paired, meta.keys));
         assert_eq!(info.filter.state, FilterState::Loaded);
         let opened = Table::open(&vfs, &info.path).unwrap();
+        assert_eq!(opened.listed(&vfs).as_ref(), Some(&table.listed));
         let check = opened.check().unwrap();
         assert_eq!((check.entries, check.keys), (meta.entries, meta.keys));
         let sums = BlockSums::of(&opened.layout().unwrap());
@@ -148,8 +149,8 @@ fn a_manifest_tells_the_store_s_history() {
     let db = store(&vfs, "none");
     let manifest = Manifest::in_force(&vfs, Path::new(DIR)).unwrap();
     let info = manifest.info().unwrap();
-    let levels: Vec<_> = info.tables.iter().map(|(level, _)| *level > 0).collect();
-    assert_eq!((levels, info.last_seqno), (vec![false, true], 70));
+    let levels: Vec<_> = info.tables.iter().map(|table| table.level).collect();
+    assert_eq!((levels, info.last_seqno), (vec![0, 1], 70));
     let moments: Vec<_> = manifest.history().map(|moment| moment.unwrap()).collect();
     assert_eq!(moments.len() as u64, info.edits);
     let counts: Vec<u64> = moments.iter().map(|moment| moment.tables.iter().sum()).collect();
@@ -178,12 +179,12 @@ fn a_key_is_found_in_every_file_that_holds_a_version() {
     let seen: Vec<_> = trace
         .sightings
         .iter()
-        .map(|s| (s.level.map(|level| level > 0), s.filter, s.reached, s.versions[0].value_bytes))
+        .map(|s| (s.level, s.filter, s.reached, s.versions[0].value_bytes))
         .collect();
     let expected = [
         (None, Answer::NotAsked, true, 9),
-        (Some(false), Answer::Maybe, false, 6),
-        (Some(true), Answer::Maybe, false, 8),
+        (Some(0), Answer::Maybe, false, 6),
+        (Some(1), Answer::Maybe, false, 8),
     ];
     assert_eq!(seen, expected);
     assert_eq!(trace.newest().unwrap().seqno, 71);
@@ -251,10 +252,10 @@ fn a_file_of_another_kind_is_refused_by_what_it_is() {
         error @ Error::WrongFile { .. } => assert!(error.to_string().contains(part), "{error}"),
         other => panic!("{name}: {other}"),
     };
-    refused("", "is a directory, and not a table");
+    refused("", " is not a table: it is a directory");
     refused("empty", "is empty");
-    refused("text", "is something else");
-    refused("copy", "is a log, and not a table");
+    refused("text", "neither begins nor ends like one");
+    refused("copy", "is not a table: it is a log");
     assert!(Log::open(&vfs, &dir.join("copy")).unwrap().check().is_ok());
     assert!(matches!(Log::open(&vfs, &dir.join("text")), Err(Error::WrongFile { .. })));
     assert!(matches!(Table::open(&vfs, &dir.join("none")), Err(Error::Io { .. })));
@@ -270,4 +271,33 @@ fn a_file_of_another_kind_is_refused_by_what_it_is() {
         let error = Manifest::in_force(&vfs, Path::new(missing)).unwrap_err();
         assert!(matches!(error, Error::NotAStore { .. }), "{error}");
     }
+}
+
+#[test]
+fn a_store_that_is_being_written_is_never_called_damaged() {
+    let vfs = MemoryVfs::new();
+    let options = options(&vfs, "blocked:10").l0_trigger(2).table_bytes(2 << 10);
+    let db = Db::open(DIR, options.base_level_bytes(4 << 10)).unwrap();
+    db.put(key(7), b"first").unwrap();
+    let (done, dir) = (std::sync::atomic::AtomicBool::new(false), Path::new(DIR));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..60 {
+                for i in 0..40 {
+                    db.put(key(i * 7 % 100), format!("round {round}")).unwrap();
+                }
+                db.flush().unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        while !done.load(std::sync::atomic::Ordering::Acquire) {
+            let trace = find(&vfs, dir, &key(7)).unwrap();
+            assert!(trace.problems.is_empty() && trace.newest().is_some(), "{trace:?}");
+            let store = properties(&vfs, dir).unwrap();
+            assert!(store.tables.iter().all(|table| table.info.is_ok()), "{store:?}");
+            let files = live_files(&vfs, dir).unwrap();
+            assert!(files.iter().all(|file| file.problem.is_none()), "{files:?}");
+        }
+    });
+    db.close().unwrap();
 }

@@ -159,18 +159,12 @@ fn run_script(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Re
                 if !args.keep_going {
                     return Err(failure);
                 }
-                tell(&failure);
+                failure.say();
                 first_failure.get_or_insert(failure);
             }
         }
     }
     first_failure.map_or(Ok(()), |failure| Err(Failure::Told(Box::new(failure))))
-}
-
-fn tell(failure: &Failure) {
-    if let Some(message) = failure.message() {
-        let _ = writeln!(io::stderr(), "error: {message}");
-    }
 }
 
 fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
@@ -188,8 +182,8 @@ fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             Ok(line) => match run_line(line.as_bytes(), session, out) {
                 Ok(Done::GoOn) => {}
                 Ok(Done::Leave) => break,
-                Err(Failure::NotFound) => tell(&Failure::Other(Failure::NotFound.to_string())),
-                Err(failure) => tell(&failure),
+                Err(Failure::NotFound) => Failure::Other(Failure::NotFound.to_string()).say(),
+                Err(failure) => failure.say(),
             },
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,

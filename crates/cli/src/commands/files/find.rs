@@ -1,0 +1,99 @@
+//! `trommel find`: where in a store a key is.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+use trommel::inspect::{self, Answer, Sighting, VersionAt};
+
+use super::sst::kind;
+use super::{DISK, Failures, dir_of, level, name};
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::KeyForm;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Shows every file of a store that holds a version of a key, newest first, and for every table whose \
+key range covers the key what its filter says of it. The files are read as they are on disk, without \
+a lock, so the store may be in use.
+
+In column `lookup` stands what a lookup of the key does at each file: it is answered there; it goes \
+past because the filter says no (a read saved); it reads in vain (a read wasted: a false positive of \
+the filter, or a table without one); or it does not come there, having been answered before.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel find user:42 --db db
+  trommel find 757365723a3432 --key-format=hex --db db --format=json
+
+Exit 3 if no file holds a version of the key.";
+
+#[derive(Debug, Args)]
+pub(crate) struct FindArgs {
+    /// The key, in the form that --key-format says
+    #[arg(allow_hyphen_values = true)]
+    key: OsString,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const COLUMNS: [&str; 8] =
+    ["file", "level", "filter", "lookup", "seqno", "kind", "value_bytes", "offset"];
+
+pub(crate) fn run(
+    args: &FindArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let key = args.key_form.of_argument(&args.key)?;
+    let trace = inspect::find(DISK, &dir_of(&args.store, session)?, &key)?;
+    let mut output = args.output.begin("find", out);
+    output.list("places", &COLUMNS)?;
+    for sighting in &trace.sightings {
+        let mut versions = sighting.versions.iter();
+        output.row(row(sighting, versions.next(), lookup(sighting)))?;
+        for older in versions {
+            output.row(row(sighting, Some(older), "older"))?;
+        }
+    }
+    output.finish()?;
+    let is_there = trace.newest().is_some();
+    let mut failures = Failures::default();
+    trace.problems.into_iter().for_each(|problem| failures.add(problem));
+    failures.result()?;
+    if is_there { Ok(()) } else { Err(Failure::NotFound) }
+}
+
+fn row(sighting: &Sighting, version: Option<&VersionAt>, lookup: &str) -> Vec<Value> {
+    let filter = match sighting.filter {
+        Answer::NotAsked => Value::Null,
+        Answer::No => "no".into(),
+        Answer::Maybe => "maybe".into(),
+        _ => "unknown".into(),
+    };
+    vec![
+        name(&sighting.path),
+        sighting.level.map_or("log".into(), level),
+        filter,
+        lookup.into(),
+        version.map(|version| Value::Integer(version.seqno)).into(),
+        version.map(|version| kind(version.kind)).into(),
+        version.map(|version| Value::Count(version.value_bytes)).into(),
+        version.map(|version| Value::Integer(version.offset)).into(),
+    ]
+}
+
+/// What a lookup of the key does at this file.
+fn lookup(sighting: &Sighting) -> &'static str {
+    match sighting.filter {
+        _ if !sighting.reached => "answered before",
+        _ if !sighting.versions.is_empty() => "answered here",
+        Answer::No => "goes past",
+        _ => "reads in vain",
+    }
+}

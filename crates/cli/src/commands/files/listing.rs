@@ -1,0 +1,73 @@
+//! `trommel files`: what the files of a directory are.
+
+use std::io::Write;
+
+use clap::Args;
+use trommel::inspect::{LiveFile, Role, live_files};
+
+use super::{DISK, Failures, dir_of, name};
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Lists the files of a store: what each is, whether the store needs it (column `live`), and files that \
+the manifest names and that are missing or have another length. What is not live is either foreign, \
+and never touched, or left from before and removed when the store is opened for writing.
+
+Exit 4 if a file is missing, has another length, or the manifest is damaged. The insides of tables \
+and logs are not looked at: see trommel verify, and trommel sst check.";
+
+#[derive(Debug, Args)]
+pub(crate) struct FilesArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(
+    args: &FilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let files = live_files(DISK, &dir_of(&args.store, session)?)?;
+    let mut output = args.output.begin("files", out);
+    output.list("files", &["file", "role", "bytes", "live", "problem"])?;
+    let mut failures = Failures::default();
+    for file in files {
+        output.row(row(&file))?;
+        file.problem.into_iter().for_each(|problem| failures.add(problem));
+    }
+    output.finish()?;
+    failures.result()
+}
+
+fn row(file: &LiveFile) -> Vec<Value> {
+    let role = match file.role {
+        Role::Lock => "lock",
+        Role::Current => "current",
+        Role::Manifest => "manifest",
+        Role::Log => "log",
+        Role::Table => "table",
+        Role::FilterSidecar => "filter sidecar",
+        Role::Temporary => "temporary",
+        _ => "foreign",
+    };
+    vec![
+        name(&file.path),
+        role.into(),
+        file.bytes.map(Value::Count).into(),
+        file.live.into(),
+        file.problem.as_ref().map(problem).into(),
+    ]
+}
+
+/// What is wrong, without the file, which stands beside it.
+fn problem(error: &trommel::Error) -> String {
+    match error {
+        trommel::Error::Corruption(damage) if damage.offset == 0 => damage.what.to_string(),
+        trommel::Error::Corruption(damage) => format!("byte {}: {}", damage.offset, damage.what),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,313 @@
+//! `trommel manifest`: which tables make up the store, and how it came to that.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use trommel::inspect::{Edit, ListedTable, Manifest, ManifestInfo, TableMeta};
+
+use super::{DISK, Failures, SPANS, dir_of, ending, id, level, path_text, span_row};
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::KeyForm;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Looks into manifests (MANIFEST-n): the record of which tables and logs make up a store. Give the \
+file, or the store, whose CURRENT names the manifest in force. Nothing is written and no lock is \
+taken, so the store may be in use, and a manifest may be damaged or a copy of one.
+
+Levels are counted as in all reports: L0, then L1 for the first level below that holds data. The \
+manifest itself counts from 0 to 6; where that is shown, the column is called `stored level`.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel manifest info --db db            the state: every table with its level and key range
+  trommel manifest check db/MANIFEST-*     read every byte; exit 4 if one is wrong
+  trommel manifest scan --db db            each change: tables added and removed
+  trommel manifest history --db db         the shape of the store behind each change
+  trommel manifest layout db/MANIFEST-000002";
+
+#[derive(Debug, Args)]
+pub(crate) struct ManifestArgs {
+    #[command(subcommand)]
+    command: ManifestCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ManifestCommand {
+    /// What the manifest says: every table with its level and key range, the logs still needed
+    Info(KeyedArgs),
+    /// Read every byte and check it: checksums, every edit, that what they add up to can be
+    Check(PlainArgs),
+    /// Print each change that an edit makes
+    Scan(KeyedArgs),
+    /// Print the shape of the store behind each edit
+    History(PlainArgs),
+    /// Print what lies where, record by record
+    Layout(PlainArgs),
+}
+
+#[derive(Debug, Args)]
+struct PlainArgs {
+    /// Manifests [default: the one in force in --db]
+    #[arg(value_name = "FILE", conflicts_with = "db")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct KeyedArgs {
+    #[command(flatten)]
+    plain: PlainArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+}
+
+impl PlainArgs {
+    /// Does `act` for each manifest.
+    fn each(
+        &self,
+        session: Session<'_>,
+        mut act: impl FnMut(&Manifest) -> Result<(), Failure>,
+    ) -> Result<Failures, Failure> {
+        if self.files.is_empty() {
+            act(&Manifest::in_force(DISK, &dir_of(&self.store, session)?)?)?;
+            return Ok(Failures::default());
+        }
+        Failures::each(&self.files, session, |file| act(&Manifest::open(DISK, file)?))
+    }
+}
+
+pub(crate) fn run(
+    args: &ManifestArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match &args.command {
+        ManifestCommand::Info(args) => info(args, session, out),
+        ManifestCommand::Check(args) => check(args, session, out),
+        ManifestCommand::Scan(args) => scan(args, session, out),
+        ManifestCommand::History(args) => history(args, session, out),
+        ManifestCommand::Layout(args) => layout(args, session, out),
+    }
+}
+
+fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut infos = Vec::new();
+    let failures = args.plain.each(session, |manifest| {
+        infos.push(manifest.info()?);
+        Ok(())
+    })?;
+    let mut output = args.plain.output.begin("manifest_info", out);
+    output.items("manifests", infos.iter().map(item).collect())?;
+    output.list("tables", &TABLES)?;
+    for info in &infos {
+        for table in &info.tables {
+            output.row(table_row(info, table, args.key_form))?;
+        }
+    }
+    output.finish()?;
+    failures.result()
+}
+
+fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
+    let (word, beside) = ending(&info.ending);
+    let sum = |of: fn(&TableMeta) -> u64| info.tables.iter().map(|table| of(&table.meta)).sum();
+    vec![
+        ("file", path_text(&info.path)),
+        ("format_version", Value::Integer(info.format_version.into())),
+        ("number", Value::Integer(info.number)),
+        ("store_id", id(info.store_id)),
+        ("salt", id(info.salt)),
+        ("file_bytes", Value::Count(info.file_bytes)),
+        ("edits", Value::Count(info.edits)),
+        ("tables", Value::Count(info.tables.len() as u64)),
+        ("table_bytes", Value::Count(sum(|table| table.file_bytes))),
+        ("entries", Value::Count(sum(|table| table.entries))),
+        ("last_seqno", Value::Integer(info.last_seqno)),
+        ("next_file_number", Value::Integer(info.next_file_number)),
+        ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),
+        ("ending", word),
+        ("ending_detail", beside),
+    ]
+}
+
+const TABLES: [&str; 14] = [
+    "manifest",
+    "level",
+    "stored_level",
+    "table",
+    "bytes",
+    "entries",
+    "deletes",
+    "keys",
+    "smallest_key",
+    "largest_key",
+    "smallest_seqno",
+    "largest_seqno",
+    "filter_bytes",
+    "built_for",
+];
+
+fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Value> {
+    let table = &listed.meta;
+    vec![
+        Value::Integer(info.number),
+        level(listed.level),
+        Value::Integer(listed.stored_level as u64),
+        Value::Integer(table.number),
+        Value::Count(table.file_bytes),
+        Value::Count(table.entries),
+        Value::Count(table.deletions),
+        Value::Count(table.keys),
+        keys.print(&table.smallest).into(),
+        keys.print(&table.largest).into(),
+        Value::Integer(table.min_seqno),
+        Value::Integer(table.max_seqno),
+        Value::Count(table.filter_bytes),
+        level(table.built_for.into()),
+    ]
+}
+
+fn check(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("manifest_check", out);
+    output.list("manifests", &["file", "ok", "bytes", "edits", "tables", "ending"])?;
+    let failures = args.each(session, |manifest| {
+        let checked = manifest.check();
+        let found = match &checked {
+            Ok(checked) => [
+                Value::Count(checked.bytes),
+                Value::Count(checked.edits),
+                Value::Count(checked.tables),
+                ending(&checked.ending).0,
+            ],
+            Err(_) => [const { Value::Null }; 4],
+        };
+        let row = [path_text(manifest.path()), checked.is_ok().into()].into_iter().chain(found);
+        output.row(row.collect())?;
+        Ok(checked.map(drop)?)
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+const CHANGES: [&str; 9] = [
+    "edit",
+    "offset",
+    "change",
+    "number",
+    "stored_level",
+    "bytes",
+    "entries",
+    "smallest_key",
+    "largest_key",
+];
+
+fn scan(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.plain.output.begin("manifest_scan", out);
+    output.list("changes", &CHANGES)?;
+    let failures = args.plain.each(session, |manifest| {
+        for edit in manifest.scan() {
+            for row in change_rows(&edit?, args.key_form) {
+                output.row(row)?;
+            }
+        }
+        Ok(manifest.check().map(drop)?)
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+/// A row for each change of an edit.
+fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
+    let row = |change: &str, number: u64, rest: [Value; 5]| {
+        let first = [
+            Value::Integer(edit.ordinal),
+            Value::Integer(edit.offset),
+            change.into(),
+            Value::Integer(number),
+        ];
+        first.into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    let numbers = [
+        ("next file number", edit.next_file_number),
+        ("last seqno", edit.last_seqno),
+        ("oldest log", edit.log_number),
+    ];
+    let numbers = numbers
+        .into_iter()
+        .filter_map(|(change, number)| Some(row(change, number?, [const { Value::Null }; 5])));
+    let removed = edit.removed.iter().map(|(from, number)| {
+        let [_, bytes, entries, smallest, largest] = [const { Value::Null }; 5];
+        row(
+            "remove table",
+            *number,
+            [Value::Integer((*from).into()), bytes, entries, smallest, largest],
+        )
+    });
+    let added = edit.added.iter().map(|(to, table)| {
+        let rest = [
+            Value::Integer((*to).into()),
+            Value::Count(table.file_bytes),
+            Value::Count(table.entries),
+            keys.print(&table.smallest).into(),
+            keys.print(&table.largest).into(),
+        ];
+        row("add table", table.number, rest)
+    });
+    numbers.chain(removed).chain(added).collect()
+}
+
+const HISTORY: [&str; 9] = [
+    "edit",
+    "offset",
+    "added",
+    "removed",
+    "tables",
+    "stored_levels",
+    "table_bytes",
+    "last_seqno",
+    "oldest_log",
+];
+
+fn history(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("manifest_history", out);
+    output.list("edits", &HISTORY)?;
+    let failures = args.each(session, |manifest| {
+        for moment in manifest.history() {
+            let moment = moment?;
+            let levels = moment.tables.iter().map(|tables| Value::Count(*tables));
+            output.row(vec![
+                Value::Integer(moment.edit.ordinal),
+                Value::Integer(moment.edit.offset),
+                Value::Count(moment.edit.added.len() as u64),
+                Value::Count(moment.edit.removed.len() as u64),
+                Value::Count(moment.tables.iter().sum()),
+                Value::List(levels.collect()),
+                Value::Size(moment.table_bytes),
+                Value::Integer(moment.last_seqno),
+                Value::Integer(moment.log_number),
+            ])?;
+        }
+        Ok(manifest.check().map(drop)?)
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+fn layout(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("manifest_layout", out);
+    output.list("records", &SPANS)?;
+    let failures = args.each(session, |manifest| {
+        for span in manifest.layout() {
+            output.row(span_row(manifest.path(), &span, "edit"))?;
+        }
+        Ok(())
+    })?;
+    output.finish()?;
+    failures.result()
+}

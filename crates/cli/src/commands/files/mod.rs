@@ -1,0 +1,159 @@
+//! The commands that look into the files of a store, which may be open elsewhere, or damaged:
+//! `sst`, `log`, `manifest`, `find`, `properties`, `files`.
+//!
+//! All is decoded by [`trommel::inspect`]; here it is laid out. A command that is given several
+//! files goes through all of them: what is wrong with one is said when it is met, and the exit code
+//! is that of damage, if there was any.
+
+pub(crate) mod find;
+pub(crate) mod listing;
+pub(crate) mod log;
+pub(crate) mod manifest;
+pub(crate) mod properties;
+pub(crate) mod sst;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trommel::inspect::{Ending, LogSpan, LogSpanKind};
+use trommel::vfs::DiskVfs;
+use trommel_harness::units::parse_count;
+
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::Value;
+
+/// Where all files are.
+const DISK: &DiskVfs = &DiskVfs;
+
+/// Entries between two looks at whether the user has had enough.
+const ENTRIES_PER_LOOK: u64 = 1024;
+
+/// How many entries to print.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Stop after so many entries of each file
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    limit: Option<u64>,
+}
+
+impl LimitArgs {
+    fn entries(&self) -> u64 {
+        self.limit.unwrap_or(u64::MAX)
+    }
+}
+
+/// Several failures, of which one is the command's.
+#[derive(Debug, Default)]
+struct Failures(Option<Failure>);
+
+impl Failures {
+    /// Keeps the worse of two and says the other one.
+    fn add(&mut self, failure: impl Into<Failure>) {
+        let failure = failure.into();
+        match self.0.take() {
+            Some(kept) if kept.is_damage() && !failure.is_damage() => {
+                failure.say();
+                self.0 = Some(kept);
+            }
+            kept => {
+                kept.iter().for_each(Failure::say);
+                self.0 = Some(failure);
+            }
+        }
+    }
+
+    /// Does `act` for each file, whatever comes of the others.
+    fn each(
+        files: &[PathBuf],
+        session: Session<'_>,
+        mut act: impl FnMut(&Path) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let mut failures = Self::default();
+        for file in files {
+            session.go_on()?;
+            match act(file) {
+                Err(failure) if failure.is_final() => return Err(failure),
+                Err(failure) => failures.add(failure),
+                Ok(()) => {}
+            }
+        }
+        Ok(failures)
+    }
+
+    /// The command's result.
+    fn result(self) -> Result<(), Failure> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// The directory of the store: that of the shell's, or the one that is named.
+fn dir_of(store: &StoreArgs, session: Session<'_>) -> Result<PathBuf, Failure> {
+    match session.open {
+        Some(db) => Ok(db.dir().to_path_buf()),
+        None => store.dir(),
+    }
+}
+
+/// A random id as text.
+fn id(id: u64) -> Value {
+    format!("{id:016x}").into()
+}
+
+/// The last component of a path: whose file a row is about.
+fn name(path: &Path) -> Value {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned().into()
+}
+
+fn path_text(path: &Path) -> Value {
+    path.display().to_string().into()
+}
+
+fn level(level: usize) -> Value {
+    format!("L{level}").into()
+}
+
+/// How a log or manifest ends: in a word, and what to know beside.
+fn ending(ending: &Ending) -> (Value, Value) {
+    let (word, beside) = match ending {
+        Ending::Marked { next: 0 } => ("closed", Some("an end marker".into())),
+        Ending::Marked { next } => {
+            ("closed", Some(format!("an end marker that names {next:06}.log")))
+        }
+        Ending::Open => ("open", Some("no end marker: in use, or its writer was killed".into())),
+        Ending::Torn { offset, bytes, records, what } => {
+            let text = format!(
+                "{what}: {bytes} bytes from byte {offset} on do not count, {records} readable \
+                 records among them"
+            );
+            ("torn", Some(text))
+        }
+        Ending::Damaged(damage) => {
+            ("damaged", Some(format!("byte {}: {}", damage.offset, damage.what)))
+        }
+        _ => ("unknown", None),
+    };
+    (word.into(), beside.into())
+}
+
+/// The columns of the layout of a log or manifest.
+const SPANS: [&str; 5] = ["file", "offset", "bytes", "kind", "seqno"];
+
+/// A row of the layout of a log or manifest.
+fn span_row(file: &Path, span: &LogSpan, record: &'static str) -> Vec<Value> {
+    let kind = match span.kind {
+        LogSpanKind::Header => "header",
+        LogSpanKind::Record => record,
+        LogSpanKind::EndMarker => "end marker",
+        LogSpanKind::Torn => "torn",
+        LogSpanKind::Damaged => "damaged",
+        _ => "unknown",
+    };
+    vec![
+        name(file),
+        Value::Integer(span.offset),
+        Value::Integer(span.bytes),
+        kind.into(),
+        span.seqno.map(Value::Integer).into(),
+    ]
+}

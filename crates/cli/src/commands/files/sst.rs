@@ -1,0 +1,314 @@
+//! `trommel sst`: tables.
+
+use std::io::Write;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use trommel::inspect::{BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, Table, TableInfo};
+
+use super::{DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, id, level, name, path_text};
+use crate::commands::scan::EndsArgs;
+use crate::commands::store_args::Session;
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::{KeyForm, ValueForm};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Looks into tables (n.sst): the sorted, immutable files that hold a store's data. Nothing is written \
+and no lock is taken, so the store may be in use, and a table may be damaged or a copy of one.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel sst info db/000012.sst                what a table says of itself, its filter included
+  trommel sst check db/*.sst                    read every byte; exit 4 if one is wrong
+  trommel sst scan --from=user:1 db/000012.sst  the entries, every version of a key
+  trommel sst layout db/000012.sst              each block: where, how long, is it sound?";
+
+#[derive(Debug, Args)]
+pub(crate) struct SstArgs {
+    #[command(subcommand)]
+    command: SstCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SstCommand {
+    /// What a table says of itself: entries, key range, sizes part by part, its filter
+    Info(InfoArgs),
+    /// Read every byte and check it: checksums, order, counts, every key against the filter
+    Check(CheckArgs),
+    /// Print the entries: every version of each key, deletes included
+    Scan(SstScanArgs),
+    /// Print what lies where, block by block; of a damaged table too
+    Layout(LayoutArgs),
+}
+
+#[derive(Debug, Args)]
+struct FilesArgs {
+    /// Tables
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct InfoArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct LayoutArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct SstScanArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+    #[command(flatten)]
+    range: EndsArgs,
+    #[command(flatten)]
+    limit: LimitArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    value_form: ValueForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(
+    args: &SstArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match &args.command {
+        SstCommand::Info(args) => info(args, session, out),
+        SstCommand::Check(args) => check(args, session, out),
+        SstCommand::Scan(args) => scan(args, session, out),
+        SstCommand::Layout(args) => layout(args, session, out),
+    }
+}
+
+fn info(args: &InfoArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut items = Vec::new();
+    let failures = Failures::each(&args.files.files, session, |file| {
+        let table = Table::open(DISK, file)?;
+        let info = table.info()?;
+        let sums = BlockSums::of(&table.layout()?);
+        let mut item = of_file(&table, &info, args.key_form);
+        item.extend(of_parts(&info, &sums));
+        item.extend(of_filter(&info));
+        items.push(item);
+        Ok(())
+    })?;
+    let mut output = args.output.begin("sst_info", out);
+    output.items("tables", items)?;
+    output.finish()?;
+    failures.result()
+}
+
+type Fields = Vec<(&'static str, Value)>;
+
+/// What it is, and its entries.
+fn of_file(table: &Table, info: &TableInfo, keys: KeyForm) -> Fields {
+    let listed = table.listed(DISK);
+    let said = &info.properties;
+    vec![
+        ("file", path_text(&info.path)),
+        ("format_version", Value::Integer(info.format_version.into())),
+        ("table_id", id(info.footer.table_id)),
+        ("level", listed.as_ref().map(|listed| level(listed.level)).into()),
+        ("built_for", listed.map(|listed| level(listed.meta.built_for.into())).into()),
+        ("entries", Value::Count(said.entries)),
+        ("puts", Value::Count(said.entries - said.deletions)),
+        ("deletes", Value::Count(said.deletions)),
+        ("keys", Value::Count(said.keys)),
+        ("smallest_key", keys.print(&said.smallest).into()),
+        ("largest_key", keys.print(&said.largest).into()),
+        ("smallest_seqno", Value::Integer(said.min_seqno)),
+        ("largest_seqno", Value::Integer(said.max_seqno)),
+    ]
+}
+
+/// Its bytes, part by part.
+fn of_parts(info: &TableInfo, sums: &BlockSums) -> Fields {
+    let footer = &info.footer;
+    let before_footer =
+        footer.properties_offset() + footer.properties_bytes + footer.extension_bytes;
+    vec![
+        ("file_bytes", Value::Count(info.file_bytes)),
+        ("data_bytes", Value::Count(footer.data_bytes)),
+        ("filter_bytes", Value::Count(footer.filter_bytes)),
+        ("index_bytes", Value::Count(footer.index_bytes + footer.leaves_bytes)),
+        ("properties_bytes", Value::Count(footer.properties_bytes)),
+        ("footer_bytes", Value::Count(info.file_bytes - before_footer)),
+        ("index_levels", Value::Integer(1 + u64::from(footer.has_two_levels()))),
+        ("blocks", Value::Count(info.properties.blocks)),
+        ("damaged_blocks", Value::Count(sums.damaged)),
+        ("block_limit", Value::Count(info.properties.block_bytes)),
+        ("smallest_block", Value::Count(sums.smallest)),
+        ("largest_block", Value::Count(sums.largest)),
+        ("compression", info.properties.compression.clone().into()),
+        ("compressed_blocks", Value::Count(sums.compressed)),
+        ("raw_data_bytes", Value::Count(sums.raw_bytes)),
+        ("stored_key_bytes", Value::Count(sums.key_bytes)),
+        ("value_bytes", Value::Count(sums.value_bytes)),
+        ("key_and_value_bytes", Value::Count(info.properties.raw_bytes)),
+    ]
+}
+
+fn of_filter(info: &TableInfo) -> Fields {
+    let filter = &info.filter;
+    let loaded = filter.state == FilterState::Loaded;
+    let known = |value: Value| if loaded { value } else { Value::Null };
+    vec![
+        ("filter", info.properties.filter.clone().into()),
+        ("filter_state", state(&filter.state).into()),
+        ("filter_keys", known(Value::Count(filter.keys))),
+        ("filter_bits_asked", known(Value::Float(filter.bits_asked))),
+        ("filter_bits_stored", known(Value::Float(filter.bits_stored))),
+        ("filter_probes", known(Value::Count(filter.probes.into()))),
+        ("filter_expected_rate", known(Value::Float(filter.expected_rate))),
+    ]
+}
+
+/// Whether a filter can be asked, in words.
+pub(super) fn state(state: &FilterState) -> String {
+    match state {
+        FilterState::Loaded => "loaded".into(),
+        FilterState::Absent => "absent".into(),
+        FilterState::Damaged(why) => format!("damaged: {why}"),
+        FilterState::Unknown(why) => format!("unknown: {why}"),
+    }
+}
+
+fn check(args: &CheckArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("sst_check", out);
+    output.list("tables", &["file", "ok", "bytes", "entries", "keys"])?;
+    let failures = Failures::each(&args.files.files, session, |file| {
+        let checked = Table::open(DISK, file).and_then(|table| table.check());
+        let counts = match &checked {
+            Ok(checked) => [checked.bytes, checked.entries, checked.keys].map(Value::Count),
+            Err(_) => [Value::Null, Value::Null, Value::Null],
+        };
+        let row = [path_text(file), checked.is_ok().into()].into_iter().chain(counts);
+        output.row(row.collect())?;
+        Ok(checked.map(drop)?)
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+fn scan(args: &SstScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let (from, to) = args.range.bounds(args.key_form)?;
+    let mut output = args.output.begin("sst_scan", out);
+    output.list("entries", &["file", "key", "seqno", "kind", "value"])?;
+    let failures = Failures::each(&args.files.files, session, |file| {
+        let entries = Table::open(DISK, file)?.scan(as_slice(&from), as_slice(&to))?;
+        for (entry, count) in entries.zip(0..args.limit.entries()) {
+            let entry = entry?;
+            output.row(vec![
+                name(file),
+                args.key_form.print(&entry.key).into(),
+                Value::Integer(entry.seqno),
+                kind(entry.kind).into(),
+                value(entry.kind, &entry.value, args.value_form),
+            ])?;
+            if count.is_multiple_of(ENTRIES_PER_LOOK) {
+                session.go_on()?;
+            }
+        }
+        Ok(())
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &**key)
+}
+
+/// What an entry does to its key.
+pub(super) fn kind(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Put => "put",
+        EntryKind::Delete => "delete",
+    }
+}
+
+/// The value of a put; a delete has none.
+pub(super) fn value(kind: EntryKind, value: &[u8], form: ValueForm) -> Value {
+    match kind {
+        EntryKind::Put => form.print(value).into(),
+        EntryKind::Delete => Value::Null,
+    }
+}
+
+const LAYOUT: [&str; 9] = [
+    "file",
+    "offset",
+    "bytes",
+    "kind",
+    "compression",
+    "raw_bytes",
+    "items",
+    "first_key",
+    "problem",
+];
+
+fn layout(args: &LayoutArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("sst_layout", out);
+    output.list("blocks", &LAYOUT)?;
+    let failures = Failures::each(&args.files.files, session, |file| {
+        for block in Table::open(DISK, file)?.layout()? {
+            output.row(layout_row(file, &block, args.key_form))?;
+        }
+        Ok(())
+    })?;
+    output.finish()?;
+    failures.result()
+}
+
+fn layout_row(file: &Path, block: &BlockInfo, keys: KeyForm) -> Vec<Value> {
+    let kind = match block.kind {
+        BlockKind::Data => "data",
+        BlockKind::Filter => "filter",
+        BlockKind::IndexLeaf => "index leaf",
+        BlockKind::IndexTop => "index",
+        BlockKind::Properties => "properties",
+        BlockKind::Footer => "footer",
+    };
+    let has_keys =
+        matches!(block.kind, BlockKind::Data | BlockKind::IndexLeaf | BlockKind::IndexTop);
+    let content = block.content.as_ref().ok();
+    let counted = has_keys || block.kind == BlockKind::Filter;
+    vec![
+        name(file),
+        Value::Integer(block.offset),
+        Value::Integer(block.bytes),
+        kind.into(),
+        content.map(|content| content.compression).into(),
+        content.map(|content| Value::Integer(content.raw_bytes)).into(),
+        content.filter(|_| counted).map(|content| Value::Count(content.items)).into(),
+        content.filter(|_| has_keys).map(|content| keys.print(&content.first_key)).into(),
+        block.content.as_ref().err().cloned().into(),
+    ]
+}

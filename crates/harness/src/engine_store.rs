@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use trommel::inspect::{Manifest, TableMeta};
+use trommel::inspect::{ListedTable, Manifest};
 use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::Error;
@@ -34,10 +34,10 @@ impl EngineStore {
 /// Longest key shown whole, in bytes.
 const KEY_SHOWN_BYTES: usize = 24;
 
-fn table_lines(tables: &[(usize, TableMeta)]) -> String {
+fn table_lines(tables: &[ListedTable]) -> String {
     let mut text = String::from("Level  Table   Size(KB)    Entries  Filter(KB)  Keys\n");
     text += &format!("{}\n", "-".repeat(64));
-    for (level, table) in tables {
+    for ListedTable { level, meta: table, .. } in tables {
         text += &format!(
             "{level:5} {:6} {:10.0} {:10} {:11.0}  {} .. {}\n",
             table.number,

@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Set two benches side by side: what became faster or slower, and is it chance
     #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
     Compare(compare::CompareArgs),
+    /// Make one HTML page of the records of benches
+    #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
+    Report(report::ReportArgs),
     #[command(flatten)]
     Store(store::StoreCommand),
     /// Run commands on one store, at a prompt or from a script

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use crate::record::Record;
+use crate::record::{Record, plain, turns};
 use crate::statistics::{rank_test, welch};
 
 /// Chance explains a change if it does at least this often.
@@ -192,7 +192,7 @@ fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
     };
     for record in records {
         for (name, value) in &record.settings {
-            add(name, crate::record::plain(value));
+            add(name, plain(value));
         }
         let environment = &record.environment;
         add("store.name", record.store.name.clone());
@@ -215,17 +215,9 @@ fn groups<'a>(records: &'a [Record], others: &[Record]) -> BTreeMap<Key, Vec<&'a
     };
     let by_store = has_several(records) || has_several(others);
     let mut groups: BTreeMap<Key, Vec<&Record>> = BTreeMap::new();
-    // For each run and workload: the turn that is under way, and its last repeat.
-    let mut turns: BTreeMap<(&str, &str, &str), (u32, u32)> = BTreeMap::new();
-    for record in records {
-        let place = (record.run.as_str(), record.store.name.as_str(), record.workload.as_str());
-        let (turn, last) = turns.entry(place).or_default();
-        if *turn == 0 || record.repeat <= *last {
-            *turn += 1;
-        }
-        *last = record.repeat;
+    for (record, turn) in records.iter().zip(turns(records)) {
         let store = by_store.then(|| record.store.name.clone());
-        groups.entry((store, record.workload.clone(), *turn)).or_default().push(record);
+        groups.entry((store, record.workload.clone(), turn)).or_default().push(record);
     }
     groups
 }

@@ -32,6 +32,7 @@ mod measured;
 mod rate;
 pub mod record;
 mod repeat;
+pub mod report;
 mod scratch;
 pub mod statistics;
 mod store;

@@ -15,6 +15,7 @@ pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod rates;
 pub(crate) mod records;
+pub(crate) mod report;
 pub(crate) mod scan;
 pub(crate) mod shell;
 pub(crate) mod store;

@@ -15,6 +15,7 @@ mod demo_and_bench;
 mod files;
 mod load_and_dump;
 mod odd;
+mod reporting;
 mod shell;
 mod support;
 mod usage;

@@ -21,6 +21,7 @@ mod state;
 pub(crate) mod testing;
 mod times;
 
+use std::collections::HashMap;
 use std::time::SystemTime;
 
 use indexmap::IndexMap;
@@ -182,4 +183,22 @@ impl Record {
 /// A setting's value as people read it: texts without quotes.
 pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// For each record, which turn of its workload it belongs to: 1 for the first time that its run
+/// does the workload, with all repeats; 2 when it comes back to it later, and so on.
+pub(crate) fn turns(records: &[Record]) -> Vec<u32> {
+    // For each run, store and workload: the turn that is under way, and its last repeat.
+    let mut latest: HashMap<(&str, &str, &str), (u32, u32)> = HashMap::new();
+    let mut turns = Vec::with_capacity(records.len());
+    for record in records {
+        let place = (record.run.as_str(), record.store.name.as_str(), record.workload.as_str());
+        let (turn, last) = latest.entry(place).or_default();
+        if *turn == 0 || record.repeat <= *last {
+            *turn += 1;
+        }
+        *last = record.repeat;
+        turns.push(*turn);
+    }
+    turns
 }

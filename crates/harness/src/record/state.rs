@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use trommel::{FilterLevel, FilterReport, Stats, wilson};
 
+use super::Record;
+
 /// What a store says about itself. A part that it does not know is none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
@@ -273,9 +275,45 @@ impl FilterRecord {
         }
     }
 
+    /// The filters of all these records: what they did is added up, what they are is that of the
+    /// last.
+    pub(crate) fn sum(records: &[&Record]) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for filter in records.iter().filter_map(|record| record.state.filters.as_ref()).flatten() {
+            let is_same =
+                |other: &&mut Self| (other.level, &other.kind) == (filter.level, &filter.kind);
+            match sums.iter_mut().find(is_same) {
+                Some(sum) => *sum = filter.clone().plus(sum),
+                None => sums.push(filter.clone()),
+            }
+        }
+        sums
+    }
+
+    /// This with the counts of another added; rates are those of both together.
+    fn plus(mut self, other: &Self) -> Self {
+        // Where nothing was probed in vain, nothing wrong was to be expected.
+        let expected = |filter: &Self| match filter.misses() {
+            0 => Some(0.0),
+            misses => filter.expected_rate.map(|rate| rate * misses as f64),
+        };
+        let expected = expected(&self).zip(expected(other)).map(|(one, two)| one + two);
+        self.probes = self.probes.saturating_add(other.probes);
+        self.negatives = self.negatives.saturating_add(other.negatives);
+        self.false_positives = self.false_positives.saturating_add(other.false_positives);
+        self.true_positives = self.true_positives.saturating_add(other.true_positives);
+        let misses = self.misses();
+        if misses > 0 {
+            self.measured_rate = Some(self.false_positives as f64 / misses as f64);
+            self.interval = Some(wilson(self.false_positives, misses));
+            self.expected_rate = expected.map(|expected| expected / misses as f64);
+        }
+        self
+    }
+
     /// Probes for keys that are not in the table.
     fn misses(&self) -> u64 {
-        self.negatives + self.false_positives
+        self.negatives.saturating_add(self.false_positives)
     }
 
     /// Takes off what was counted before; the expected rate becomes that of the probes since.

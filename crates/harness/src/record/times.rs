@@ -40,7 +40,11 @@ pub struct Times {
 impl Times {
     /// Of these latencies.
     pub fn new(latencies: &Latencies) -> Self {
-        let histogram = latencies.histogram();
+        Self::of(latencies.histogram())
+    }
+
+    /// Of this histogram of nanoseconds.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let within = |percent| histogram.value_at_percentile(percent);
         let mut bytes = Vec::new();
         V2Serializer::new()

@@ -1,0 +1,57 @@
+//! `trommel report`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trommel_harness::report::{Source, page};
+
+use crate::commands::records;
+use crate::failure::Failure;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Makes one HTML page of the records of one or several benches: throughput over time, latency by \
+percentile, filters' rates measured and expected, memory, levels, amplification, settings, machine. \
+The page needs no other file, no network and no script, and follows the browser's choice of light \
+or dark.
+
+Records of different stores or settings stand side by side. Repeats of a workload are summed up; \
+where two files hold the same workload with the same settings, each file stands by itself.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel bench --json=run.jsonl --histogram
+  trommel report run.jsonl -o run.html
+  trommel report before.jsonl after.jsonl -o change.html --title='Larger blocks'";
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Files of records (bench --json); - for standard input
+    #[arg(required = true, value_name = "FILE.jsonl")]
+    files: Vec<PathBuf>,
+    /// Where to write the page [default: standard output]
+    #[arg(long, short, value_name = "PAGE.html")]
+    output: Option<PathBuf>,
+    /// What to call it
+    #[arg(long, value_name = "TEXT", default_value = "Trommel bench")]
+    title: String,
+}
+
+pub(crate) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let read = |file: &PathBuf| Ok(Source { name: name_of(file), records: records::read(file)? });
+    let sources = args.files.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+    let page = page(&args.title, &sources);
+    match &args.output {
+        Some(file) => std::fs::write(file, page)
+            .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display()))),
+        None => {
+            out.write_all(page.as_bytes())?;
+            Ok(out.flush()?)
+        }
+    }
+}
+
+/// The name of a file without its folder and its ending.
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,72 @@
+//! The page as a whole.
+
+use super::data::{Data, Source};
+use super::html::{details, escaped, section};
+use super::{facts, workloads};
+
+const STYLE: &str = include_str!("style.css");
+
+const ABOUT_SPEED: &str = "Operations a second; longer is better. Where a workload was repeated: \
+                           the geometric mean, with the least and the most.";
+const ABOUT_WORKLOADS: &str = "Latencies are of single operations, where they were measured. CPU \
+                               seconds are those of the whole process.";
+const ABOUT_FILTERS: &str = "A filter’s false positive wastes a read. Dots are measured rates, with \
+                             their 95% interval (Wilson’s); short lines are what theory expects of \
+                             the very same probes. Intervals take each probe for a draw of its own: \
+                             where the same missing keys are asked again, as in readrandom, they are \
+                             too narrow.";
+const ABOUT_AMPLIFICATION: &str = "Write: bytes written to files for a byte that the user wrote. \
+                                   Space: bytes of files for a byte of live data. Read: data blocks \
+                                   looked at for a key looked up.";
+const ABOUT_FIGURES: &str = "By its name in the records. The histograms’ bytes are left out.";
+
+/// The page about these records, under this title. It needs no other file, no network and no
+/// script.
+pub fn page(title: &str, sources: &[Source]) -> String {
+    let data = Data::new(sources);
+    let sections = sections(&data);
+    let title = escaped(title);
+    let stores = data.variants.iter().map(|variant| escaped(&variant.label));
+    let stores = stores.collect::<Vec<_>>().join(", ");
+    let (headline, warnings) = (escaped(&facts::headline(&data)), facts::warnings(&data));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n\
+         <p class=\"stores\">{stores}</p>\n<p class=\"lead\">{headline}</p>\n</header>\n<main>\n\
+         {warnings}{sections}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// All parts that there is something to say in.
+fn sections(data: &Data<'_>) -> String {
+    let key = workloads::variants_key(data);
+    let with_key = |content: String| match content.is_empty() {
+        true => content,
+        false => format!("{key}{content}"),
+    };
+    let curves = with_key(workloads::cards(data));
+    let filters = with_key(facts::filters(data));
+    let figures = details("Show all records", &facts::everything(data));
+    [
+        ("speed", "Throughput", ABOUT_SPEED, workloads::side_by_side(data)),
+        ("workloads", "Workloads", ABOUT_WORKLOADS, workloads::overview(data)),
+        ("curves", "Over time, and by percentile", "", curves),
+        ("filters", "Filters: measured and expected", ABOUT_FILTERS, filters),
+        ("memory", "Memory by part", "As each workload left it.", facts::memory(data)),
+        ("tree", "Levels", "As the last workload left them.", facts::levels(data)),
+        (
+            "amplification",
+            "Reads, writes and amplification",
+            ABOUT_AMPLIFICATION,
+            workloads::amplification(data),
+        ),
+        ("settings", "Settings", "Every option, defaults included.", facts::settings(data)),
+        ("environment", "Machine and build", "", facts::environment(data)),
+        ("figures", "Every figure", ABOUT_FIGURES, figures),
+    ]
+    .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
+    .concat()
+}

@@ -1,0 +1,144 @@
+//! Charts as SVG that takes its colours from the page, so that one drawing suits light and dark.
+//!
+//! 1. A chart is drawn by plotters in colours that stand for roles: ink, lines, each series.
+//! 2. Each of these colours is replaced by `var(--role)`; the page's style says what that is.
+//! 3. The fixed size is replaced by a view box, and words for those who cannot see the chart are
+//!    put in.
+//!
+//! Plotters places everything at whole units, so a chart is drawn at [`SCALE`] times the size that
+//! its view box is meant for.
+
+use plotters::coord::Shift;
+use plotters::prelude::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, RGBColor, SVGBackend};
+use plotters::style::{Color as _, IntoFont as _, ShapeStyle, TextStyle};
+
+use super::html::escaped;
+
+/// Units of a drawing for one of the page.
+pub(super) const SCALE: i32 = 4;
+/// Size of a chart in units of the page, at which a text of [`TEXT`] is as large as those around.
+const SIZE: (u32, u32) = (400, 240);
+/// Height of the text of a chart in units of the page.
+const TEXT: f64 = 12.0;
+/// Series that have a colour of their own; more begin again from the first.
+pub(super) const COLOURS: usize = 8;
+
+/// All colours that plotters is given have these first two parts.
+const MARK: (u8, u8) = (1, 2);
+
+/// What a colour is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Texts at the axes.
+    Muted,
+    /// Lines of the grid.
+    Grid,
+    /// What theory says.
+    Theory,
+    /// The nth series.
+    Series(usize),
+}
+
+impl Role {
+    /// The variable of the page's style that says what the colour is.
+    pub(super) fn variable(self) -> String {
+        match self {
+            Self::Muted => "var(--muted)".into(),
+            Self::Grid => "var(--grid)".into(),
+            Self::Theory => "var(--ink)".into(),
+            Self::Series(nth) => format!("var(--c{})", nth % COLOURS),
+        }
+    }
+
+    /// The colour that stands for it while plotters draws.
+    pub(super) fn colour(self) -> RGBColor {
+        let number = match self {
+            Self::Muted => 0,
+            Self::Grid => 1,
+            Self::Theory => 2,
+            Self::Series(nth) => 3 + (nth % COLOURS) as u8,
+        };
+        RGBColor(MARK.0, MARK.1, number)
+    }
+
+    /// The same, but what lies under it can be seen.
+    pub(super) fn faint_line(self, tenths: u32) -> ShapeStyle {
+        self.colour().mix(0.6).stroke_width(tenths * SCALE as u32 / 10)
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        let series = (0..COLOURS).map(Self::Series);
+        [Self::Muted, Self::Grid, Self::Theory].into_iter().chain(series)
+    }
+
+    /// A line in this colour, so many tenths of a unit of the page wide.
+    pub(super) fn line(self, tenths: u32) -> ShapeStyle {
+        self.colour().stroke_width(tenths * SCALE as u32 / 10)
+    }
+}
+
+/// The text at the axes of a chart.
+pub(super) fn axis_text() -> TextStyle<'static> {
+    // Plotters makes SVG's texts smaller by this factor.
+    let size = TEXT * f64::from(SCALE) * 1.24;
+    ("sans-serif", size).into_font().color(&Role::Muted.colour())
+}
+
+/// Whatever plotters says went wrong.
+pub(super) type Failed = DrawingAreaErrorKind<std::io::Error>;
+
+/// What is drawn on.
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// The chart that `draw` draws; none if it cannot be drawn. `id` is one of its own in the page;
+/// `title` and `description` are for those who cannot see it.
+pub(super) fn chart(
+    id: &str,
+    title: &str,
+    description: &str,
+    draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>,
+) -> Option<String> {
+    let (width, height) = (SIZE.0 * SCALE as u32, SIZE.1 * SCALE as u32);
+    let mut drawn = String::new();
+    {
+        let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
+        draw(&area).ok()?;
+        area.present().ok()?;
+    }
+    let (_, inside) = drawn.split_once('>')?;
+    let mut inside = inside.to_owned();
+    for role in Role::all() {
+        let RGBColor(red, green, blue) = role.colour();
+        inside = inside.replace(&format!("#{red:02X}{green:02X}{blue:02X}"), &role.variable());
+    }
+    Some(format!(
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}t {id}d\">\n\
+         <title id=\"{id}t\">{}</title><desc id=\"{id}d\">{}</desc>{inside}",
+        escaped(title),
+        escaped(description)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use plotters::prelude::PathElement;
+
+    use super::*;
+
+    #[test]
+    fn a_drawing_takes_its_colours_from_the_page() {
+        let svg = chart("x", "a < b", "words", |area| {
+            for role in Role::all() {
+                area.draw(&PathElement::new([(1, 2), (3, 4)], role.line(15)))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        for role in Role::all() {
+            assert!(svg.contains(&format!("stroke=\"{}\"", role.variable())), "{role:?}: {svg}");
+        }
+        assert!(!svg.contains('#') && !svg.contains("http") && !svg.contains("width=\"1600\""));
+        assert!(svg.contains("<title id=\"xt\">a &lt; b</title>"), "{svg}");
+        assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+    }
+}

@@ -193,7 +193,9 @@ fn checked(page: &str) -> (String, Vec<String>) {
         done += commands.len();
         let text = renewed(old, commands, ours);
         if text != old {
-            faults.push(format!("the page has\n{old}and the program says\n{text}"));
+            let differs = old.lines().zip(text.lines()).find(|(old, new)| old != new);
+            let (old, new) = differs.unwrap_or(("fewer lines, or more", "those below"));
+            faults.push(format!("the page has\n{old}\nand the program says\n{new}\nin\n{text}"));
         }
         new.push_str(&page[from..block.start]);
         new.push_str(&text);

@@ -194,7 +194,7 @@ impl Program<'_> {
             Action::Sync => db.sync(),
             Action::Flush => db.flush(),
             Action::CompactAll => db.compact_all(),
-            Action::CompactRange(from, to) => db.compact_range(from.as_slice()..=to.as_slice()),
+            Action::CompactRange(from, to) => db.compact_range(from..=to),
             Action::Checkpoint => {
                 self.checkpoints += 1;
                 db.checkpoint(checkpoint_dir(self.checkpoints))

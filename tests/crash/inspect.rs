@@ -52,7 +52,7 @@ pub(crate) fn compare_reads(db: &Db, state: &State) -> Verdict<()> {
     }
     if let Some(key) = keys.first() {
         let range = (Bound::Excluded(key.clone()), Bound::Unbounded);
-        let above = collect(db.range::<Vec<u8>>(range.clone()))?;
+        let above = collect(db.range(range.clone()))?;
         let wanted: Vec<_> = state.range::<Vec<u8>, _>(range).collect();
         if !above.iter().map(|(key, value)| (key, value)).eq(wanted) {
             return Err(format!("the range above {key:?} differs from the scan"));

@@ -265,7 +265,7 @@ impl Run {
             Action::Sync => db.sync()?,
             Action::Flush => db.flush()?,
             Action::CompactAll => db.compact_all()?,
-            Action::CompactRange(from, to) => db.compact_range(from.as_slice()..=to.as_slice())?,
+            Action::CompactRange(from, to) => db.compact_range(from..=to)?,
             Action::Checkpoint => return self.checkpoint(db),
             Action::Reopen { .. } | Action::Die { .. } => {}
         }

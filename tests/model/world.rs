@@ -201,7 +201,7 @@ impl World {
             Kind::BadInput => self.bad_input(rng),
             Kind::ApproximateBytes => {
                 let bounds = self.keys.bounds(rng);
-                let all = ok("approximate_bytes", self.db().approximate_bytes::<Bytes>(..))?;
+                let all = ok("approximate_bytes", self.db().approximate_bytes(..))?;
                 let part = ok("approximate_bytes", self.db().approximate_bytes(bounds))?;
                 // A compaction in between may shrink the whole, never the order of magnitude.
                 let sane = part <= all * 8 + (1 << 20);

@@ -1,6 +1,5 @@
 //! The handle to a store.
 
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,7 +12,7 @@ use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
-use crate::iter::range::{Bounds, DbCursor, Range};
+use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
 use crate::recovery::RecoveryReport;
@@ -227,8 +226,8 @@ impl Db {
     /// assert_eq!(keys, [b"b", b"a"]);
     /// # Ok::<(), trommel::Error>(())
     /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
-        self.engine().range(Bounds::of(&range), None)
+    pub fn range(&self, range: impl KeyRange) -> Range {
+        self.engine().range(Bounds::of(range), None)
     }
 
     /// The entries whose keys begin with `prefix`, as they are now.
@@ -253,8 +252,8 @@ impl Db {
 
     /// Compacts the keys in `range` down to the last level, as they were written so far, dropping
     /// all that nobody can see any more; waits until that is done.
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let bounds = Bounds::of(&range);
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        let bounds = Bounds::of(range);
         self.engine().compact(&bounds.from, bounds.to.as_deref())
     }
 
@@ -296,8 +295,8 @@ impl Db {
     }
 
     /// About how many bytes of files hold the keys in `range`, without what is in memory.
-    pub fn approximate_bytes<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-        self.engine().approximate_bytes(&Bounds::of(&range))
+    pub fn approximate_bytes(&self, range: impl KeyRange) -> Result<u64> {
+        self.engine().approximate_bytes(&Bounds::of(range))
     }
 
     /// Changes options of the live store. What cannot change while it is open (the file system,

@@ -201,7 +201,7 @@ fn rescue(file: &Path) -> &'static str {
             "restore the store from a backup; if only the end of a manifest is damaged, a salvage \
              open may do"
         }
-        _ => "make it anew, or take an older one; stores are not concerned",
+        _ => "make it anew, or take an older one",
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! let snapshot = db.snapshot();
 //! db.put(b"b", b"2")?;
-//! for entry in snapshot.range(b"a".as_slice()..b"z".as_slice()) {
+//! for entry in snapshot.range("a".."z") {
 //!     let (key, value) = entry?;
 //!     assert_eq!((&*key, &*value), (&b"a"[..], &b"1"[..]));
 //! }
@@ -74,7 +74,7 @@ pub use db::Db;
 pub use destroy::DestroyReport;
 pub use error::{Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
-pub use iter::range::{DbCursor, Range};
+pub use iter::range::{DbCursor, KeyRange, Range};
 pub use options::{Compression, Durability, Options, ReadMode, WriteOptions};
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};

@@ -1,13 +1,12 @@
 //! The store as it was at one moment.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use trommel_base::{SeqNo, Slice};
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::iter::range::{Bounds, DbCursor, Range};
+use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
 /// The store as it was when the snapshot was taken, for as long as it is held.
 ///
@@ -60,8 +59,8 @@ impl Snapshot {
     }
 
     /// The entries whose keys lie in `range`.
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Range {
-        self.engine.range(Bounds::of(&range), Some(self.seqno))
+    pub fn range(&self, range: impl KeyRange) -> Range {
+        self.engine.range(Bounds::of(range), Some(self.seqno))
     }
 
     /// The entries whose keys begin with `prefix`.

@@ -111,7 +111,7 @@ impl Store for EngineStore {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         let mut entries = match (start, direction) {
-            (None, _) => self.db.range::<&[u8]>(..),
+            (None, _) => self.db.range(..),
             (Some(start), Direction::Forward) => self.db.range(start..),
             (Some(start), Direction::Backward) => self.db.range(..=start),
         };
@@ -137,7 +137,7 @@ impl Store for EngineStore {
     }
 
     fn compact(&self) -> Result<(), StoreError> {
-        Ok(self.db.compact_range::<&[u8]>(..)?)
+        Ok(self.db.compact_range(..)?)
     }
 
     fn verify(&self) -> Result<String, StoreError> {

@@ -90,7 +90,7 @@ pub(crate) fn run_compact(
 ) -> Result<(), Failure> {
     let ends = args.ends.bounds(args.key_form)?;
     args.write.write(session, |db| {
-        busy(session, "compacting", || Ok(db.compact_range::<Vec<u8>>(ends)?))?;
+        busy(session, "compacting", || Ok(db.compact_range(ends)?))?;
         let mut output = args.output.begin("compact", out);
         write_levels(db, &mut output)?;
         Ok(output.finish()?)

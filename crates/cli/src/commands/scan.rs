@@ -58,7 +58,7 @@ impl RangeArgs {
     pub(crate) fn of(&self, db: &Db, form: KeyForm) -> Result<Range, Failure> {
         Ok(match &self.prefix {
             Some(prefix) => db.prefix(form.of_argument(prefix)?),
-            None => db.range::<Vec<u8>>(self.ends.bounds(form)?),
+            None => db.range(self.ends.bounds(form)?),
         })
     }
 }

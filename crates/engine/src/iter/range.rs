@@ -1,7 +1,7 @@
 //! What users walk with: a [`Range`], an iterator from both ends, and a [`DbCursor`], which can be
 //! sent anywhere.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{self, Bound};
 
 use trommel_base::Slice;
 
@@ -16,6 +16,52 @@ pub(crate) struct Bounds {
     /// The first key that may not be, if there is one.
     pub(crate) to: Option<Vec<u8>>,
 }
+
+/// A range of keys: any of Rust's ranges over anything that is bytes (`AsRef<[u8]>`), `..` included.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = trommel::Db::open(dir.path(), Default::default())?;
+/// # for key in ["a", "b", "c"] {
+/// #     db.put(key, "")?;
+/// # }
+/// let low = b"b".to_vec();
+/// assert_eq!(db.range("a".."c").count(), 2);
+/// assert_eq!(db.range(&low..).count(), 2);
+/// assert_eq!(db.range(..).count(), 3);
+/// # Ok::<(), trommel::Error>(())
+/// ```
+pub trait KeyRange {
+    /// Where it begins and where it ends.
+    fn into_ends(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>);
+}
+
+impl KeyRange for ops::RangeFull {
+    fn into_ends(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+macro_rules! key_ranges {
+    ($($range:ty),*) => {
+        $(impl<K: AsRef<[u8]>> KeyRange for $range {
+            fn into_ends(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+                use ops::RangeBounds as _;
+                let owned = |key: &K| key.as_ref().to_vec();
+                (self.start_bound().map(owned), self.end_bound().map(owned))
+            }
+        })*
+    };
+}
+
+key_ranges!(
+    ops::Range<K>,
+    ops::RangeFrom<K>,
+    ops::RangeInclusive<K>,
+    ops::RangeTo<K>,
+    ops::RangeToInclusive<K>,
+    (Bound<K>, Bound<K>)
+);
 
 /// The smallest key that is larger than `key`.
 fn successor(key: &[u8]) -> Vec<u8> {
@@ -32,16 +78,17 @@ impl Bounds {
     }
 
     /// The keys of any Rust range.
-    pub(crate) fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
-        let from = match range.start_bound() {
+    pub(crate) fn of(range: impl KeyRange) -> Self {
+        let (from, to) = range.into_ends();
+        let from = match from {
             Bound::Unbounded => Vec::new(),
-            Bound::Included(key) => key.as_ref().to_vec(),
-            Bound::Excluded(key) => successor(key.as_ref()),
+            Bound::Included(key) => key,
+            Bound::Excluded(key) => successor(&key),
         };
-        let to = match range.end_bound() {
+        let to = match to {
             Bound::Unbounded => None,
-            Bound::Included(key) => Some(successor(key.as_ref())),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Included(key) => Some(successor(&key)),
+            Bound::Excluded(key) => Some(key),
         };
         Self { from, to }
     }
@@ -275,7 +322,7 @@ mod tests {
     #[test]
     fn every_rust_range_has_its_bounds() {
         let of = |range: (Bound<&[u8]>, Bound<&[u8]>)| {
-            let bounds = Bounds::of::<&[u8]>(&range);
+            let bounds = Bounds::of(range);
             (bounds.from, bounds.to)
         };
         use Bound::{Excluded, Included, Unbounded};

@@ -53,7 +53,7 @@
 //! `object-store`: S3 and whatever speaks its protocol, by the crate `object_store`, with a private
 //! runtime; all calls block. It is tested against a real server with
 //! `cargo test -p trommel-backup --features object-store`, which starts moto (from the `PATH`, or
-//! from PyPI in an environment of its own) and says so where that cannot be done.
+//! from PyPI in an environment below `target`), and says so where that cannot be done.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trommel::vfs::{MemoryVfs, Vfs};
 use trommel_backup::{Directory, Error, Repository};
 
-use crate::stores::{entries, entries_in, names, new_store, write};
+use crate::stores::{entries, entries_in, names, new_store, open, write};
 
 /// A repository in memory with two backups of one store, and where to restore to.
 struct Scene {
@@ -177,13 +177,37 @@ fn a_store_that_does_not_verify_is_not_left_behind() {
     bytes[100] ^= 1;
     let damaged = Scene { vfs: vfs.clone(), repository: scene.repository.clone() };
     damaged.replace(&path, &bytes);
-    let db = crate::stores::open(&vfs, "store");
+    let db = open(&vfs, "store");
     let created = scene.repository.create(&db, &()).unwrap();
     let error = scene.repository.restore_on(vfs.clone(), created.backup.id, "restored", &());
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Store(trommel::Error::Corruption(_))), "{error}");
     assert!(error.to_string().contains(&table), "{error}");
     assert!(vfs.list("restored".as_ref()).is_err());
+}
+
+/// A table that the repository holds is not read again: what happened to the store's own copy
+/// since does not reach the backup.
+#[test]
+fn damage_to_a_known_table_stays_in_the_store() {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
+    let target = Arc::new(Directory::on(vfs.clone(), "repository"));
+    let scene = Scene { vfs, repository: Repository::open_or_create(target).unwrap() };
+    let db = open(&scene.vfs, "store");
+    write(&db, 1, 300);
+    let expected = entries(&db);
+    let table = scene.repository.create(&db, &()).unwrap().backup.files[0].clone();
+    drop(db);
+    let path = format!("store/{}", table.path);
+    let mut bytes = scene.read(&path);
+    bytes[100] ^= 1;
+    scene.replace(&path, &bytes);
+    let db = open(&scene.vfs, "store");
+    db.verify().unwrap_err();
+    let created = scene.repository.create(&db, &()).unwrap();
+    assert!(created.backup.files.contains(&table), "{:?}", created.backup.files);
+    scene.repository.restore_on(scene.vfs.clone(), 2, "restored", &()).unwrap();
+    assert!(entries_in(&scene.vfs, "restored") == expected);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Against a real S3 server: moto, from the `PATH` or from PyPI in an environment of its own.
+//! Against a real S3 server: moto, from the `PATH` or from PyPI in an environment below `target`.
 //! Where neither can be had, the tests say so and pass.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -25,7 +25,6 @@ const ATTEMPTS: usize = 300;
 struct Server {
     child: Child,
     address: SocketAddr,
-    _environment: Option<tempfile::TempDir>,
 }
 
 impl Drop for Server {
@@ -40,27 +39,29 @@ fn is_done(command: &mut Command) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The program, installed if need be.
-fn moto() -> Result<(PathBuf, Option<tempfile::TempDir>), &'static str> {
-    if is_done(Command::new("moto_server").arg("--help")) {
-        return Ok(("moto_server".into(), None));
+/// The program, installed below `target` if need be, once.
+fn moto() -> Result<PathBuf, &'static str> {
+    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
+    let installed = environment.join("bin/moto_server");
+    let runs = |program: &PathBuf| is_done(Command::new(program).arg("--help"));
+    if let Some(found) = ["moto_server".into(), installed.clone()].into_iter().find(runs) {
+        return Ok(found);
     }
-    let environment = tempfile::tempdir().unwrap();
-    let bin = environment.path().join("bin");
-    if !is_done(Command::new("python3").args(["-m", "venv"]).arg(environment.path())) {
+    if !is_done(Command::new("python3").args(["-m", "venv"]).arg(&environment)) {
         return Err("there is no moto_server, and no python3 with the module venv to install it");
     }
-    if !is_done(Command::new(bin.join("pip")).args(["install", "--quiet", "moto[server]"])) {
+    let mut pip = Command::new(environment.join("bin/pip"));
+    if !is_done(pip.args(["install", "--quiet", "moto[server]"])) || !runs(&installed) {
         return Err("there is no moto_server, and pip cannot install it");
     }
-    Ok((bin.join("moto_server"), Some(environment)))
+    Ok(installed)
 }
 
 impl Server {
     /// A server with an empty bucket; `None`, with a word why, where there can be none.
     #[expect(clippy::print_stdout, reason = "a test that is skipped says why")]
     fn start() -> Option<Self> {
-        let (program, environment) = match moto() {
+        let program = match moto() {
             Ok(found) => found,
             Err(why) => {
                 println!("skipped: {why}");
@@ -78,7 +79,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self { child, address, _environment: environment };
+        let server = Self { child, address };
         for _ in 0..ATTEMPTS {
             if server.create_bucket() {
                 return Some(server);

@@ -11,7 +11,7 @@
 //!
 //! `TROMMEL_BLESS=1` writes what was printed into the pages, with `[..]` where it still fits.
 //!
-//! Other tests here compare lists: all options, errors and exit codes are described.
+//! Other tests here compare lists: all options, errors, exit codes and commands are described.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -320,6 +320,35 @@ fn every_error_and_exit_code_is_described() {
     for code in codes {
         assert!(describes(&page, code), "exit code {code} is not described");
     }
+}
+
+#[test]
+fn every_command_has_a_transcript() {
+    let help = Program::new().run("--help").out;
+    let (_, lists) = help.split_once("Usage:").unwrap();
+    let (lists, _) = lists.split_once("\nOptions:").unwrap();
+    let names: Vec<&str> = lists
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 20, "{names:?}");
+    let run: Vec<String> = pages()
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .flat_map(|page| {
+            let blocks = console_blocks(&page);
+            blocks.into_iter().flat_map(|block| commands(&page[block])).collect::<Vec<_>>()
+        })
+        .collect();
+    let missing: Vec<&&str> = names
+        .iter()
+        .filter(|name| {
+            let call = format!("trommel {name}");
+            !run.iter().any(|line| line.ends_with(&call) || line.contains(&format!("{call} ")))
+        })
+        .collect();
+    assert!(missing.is_empty(), "no transcript shows {missing:?}");
 }
 
 #[test]

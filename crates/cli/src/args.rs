@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     /// Run benchmarks by name, with db_bench's flags and lines
     #[command(long_about = bench::LONG_ABOUT, after_help = bench::AFTER_HELP)]
+    #[command(args_override_self = true)]
     Bench(Box<bench::BenchArgs>),
     /// Set two benches side by side: what became faster or slower, and is it chance
     #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
@@ -156,7 +157,7 @@ mod tests {
         let line = "trommel bench --benchmarks=fillseq,readrandom --num=1000 --key_size=20 \
                     --value_size=400 --threads=2 --use_existing_db=1 --cache_size=8388608 \
                     --histogram=true --compression_type=none --write_buffer_size=1048576 \
-                    --max_bytes_for_level_base=4194304 --disable_wal=0 --batch_size=10";
+                    --max_bytes_for_level_base=4194304 --disable_wal=0 --batch_size=7 --batch_size=10";
         let cli = Cli::read(line.split_whitespace().map(OsString::from));
         let Command::Bench(args) = cli.command else { panic!("it is the bench") };
         let names: Vec<_> = args.benchmarks.iter().map(|step| step.workload).collect();

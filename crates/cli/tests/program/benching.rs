@@ -112,12 +112,14 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
 #[test]
 fn records_and_reports_are_written_beside_the_lines() {
     let program = Program::new();
-    let [json, csv, rates] = ["a.jsonl", "a.csv", "rates.csv"].map(|name| program.path(name));
+    let [json, csv, page, rates] =
+        ["a.jsonl", "a.csv", "a.html", "rates.csv"].map(|name| program.path(name));
     let ran = program.run(&format!(
         "bench --num=2000 --benchmarks=fillrandom,flush,readmissing[W1-X2] --histogram \
-         --duration=0.2 --json={} --csv={} --report-interval-seconds=1 --report-file={}",
+         --duration=0.2 --json={} --csv={} --report={} --report-interval-seconds=1 --report-file={}",
         json.display(),
         csv.display(),
+        page.display(),
         rates.display()
     ));
     assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
@@ -134,6 +136,8 @@ fn records_and_reports_are_written_beside_the_lines() {
     assert!(read_record.latency_ns.is_some() && read_record.state.filters.is_some());
     assert_eq!(read_record.asked, Some(read_record.operations));
     assert_eq!(read(csv).lines().count(), 5);
+    let page = read(page);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("readmissing"));
     assert!(read(rates).starts_with("secs_elapsed,interval_qps\n"));
     assert!(ran.out.contains("\nreadmissing [AVG    2 runs] : "), "{}", ran.out);
 }

@@ -1,7 +1,7 @@
 //! One workload on a number of threads.
 //!
 //! 1. Every thread gets a random stream of its own, decided by the load's seed and stream number.
-//! 2. All start together at a barrier; each does its operations until done, stopped or failed.
+//! 2. All start together at a gate; each does its operations until done, stopped or failed.
 //!    Workloads such as `readwhilewriting` have one thread more, which goes on until the others are
 //!    done and whose operations are not counted among theirs.
 //! 3. One more thread looks at the others' counts ten times a second: it tells the progress, keeps
@@ -13,6 +13,7 @@
 //! pointer, and a store to a cache line that no other thread writes.
 
 mod beside;
+mod gate;
 mod loops;
 mod meter;
 mod mixed;
@@ -20,8 +21,8 @@ mod worker;
 mod ycsb;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
@@ -33,6 +34,7 @@ use crate::store::{Store, StoreError};
 use crate::values::Values;
 use crate::workload::Workload;
 
+use gate::Gate;
 use meter::Meter;
 use worker::Worker;
 pub use ycsb::Records;
@@ -126,7 +128,7 @@ pub fn measure(
     };
     let team = Team::new(store, workload, &load, control);
     let cpu_before = CpuSeconds::now();
-    let (results, series) = std::thread::scope(|scope| team.run(scope));
+    let (results, series) = std::thread::scope(|scope| team.run(scope))?;
     for result in results {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
@@ -144,7 +146,7 @@ struct Team<'a> {
     load: &'a Load<'a>,
     control: Control<'a>,
     /// Where all begin.
-    barrier: Barrier,
+    gate: Gate,
     meter: Meter,
     /// Set when a thread failed or the time is up.
     halt: AtomicBool,
@@ -160,6 +162,13 @@ struct Total {
     span: Option<(Instant, Instant)>,
 }
 
+/// The end of each interval, in seconds since the start, and the operations done in it.
+type OverTime = Vec<(f64, u64)>;
+
+/// The threads that work, and the one that watches them.
+type Started<'s> =
+    (Vec<ScopedJoinHandle<'s, Result<(), StoreError>>>, ScopedJoinHandle<'s, OverTime>);
+
 type Joined = std::thread::Result<Result<(), StoreError>>;
 
 impl<'a> Team<'a> {
@@ -169,13 +178,12 @@ impl<'a> Team<'a> {
         load: &'a Load<'a>,
         control: Control<'a>,
     ) -> Self {
-        let all = load.threads + usize::from(beside::has_one(workload)) + 1;
         Self {
             store,
             workload,
             load,
             control,
-            barrier: Barrier::new(all),
+            gate: Gate::default(),
             meter: Meter::new(load.threads),
             halt: AtomicBool::new(false),
             working: AtomicUsize::new(load.threads),
@@ -184,25 +192,44 @@ impl<'a> Team<'a> {
     }
 
     /// All threads' results, and the throughput over time.
-    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) -> (Vec<Joined>, Vec<(f64, u64)>) {
-        let mut handles: Vec<ScopedJoinHandle<'s, _>> =
-            (0..self.load.threads).map(|thread| scope.spawn(move || self.work(thread))).collect();
-        if beside::has_one(self.workload) {
-            handles.push(scope.spawn(|| self.work_beside()));
-        }
-        let sampler = scope.spawn(|| {
-            self.barrier.wait();
-            self.meter.sample(self.control.progress, self.load.duration, &self.halt)
-        });
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<(Vec<Joined>, OverTime), Error> {
+        let (handles, sampler) = self.start(scope).inspect_err(|_| self.gate.send_home())?;
+        self.gate.open(handles.len() + 1);
         let results = handles.into_iter().map(ScopedJoinHandle::join).collect();
         self.meter.finish();
-        (results, sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let series = sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((results, series))
+    }
+
+    /// Starts all threads, which wait at the gate.
+    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<Started<'s>, Error> {
+        let threads = self.load.threads;
+        let refused = |error| {
+            Error::Usage(format!("{threads} threads cannot be started ({error}): give fewer"))
+        };
+        let mut handles = Vec::new();
+        for thread in 0..threads {
+            let work = move || self.work(thread);
+            handles.push(Builder::new().spawn_scoped(scope, work).map_err(refused)?);
+        }
+        if beside::has_one(self.workload) {
+            let work = || self.work_beside();
+            handles.push(Builder::new().spawn_scoped(scope, work).map_err(refused)?);
+        }
+        let sample = || match self.gate.wait() {
+            true => self.meter.sample(self.control.progress, self.load.duration, &self.halt),
+            false => Vec::new(),
+        };
+        let sampler = Builder::new().spawn_scoped(scope, sample).map_err(refused)?;
+        Ok((handles, sampler))
     }
 
     fn work(&self, thread: usize) -> Result<(), StoreError> {
         let _done = WhenDone(&self.working);
         let mut worker = Worker::new(self, thread, self.load.rate, self.meter.slot(thread));
-        self.barrier.wait();
+        if !self.gate.wait() {
+            return Ok(());
+        }
         worker.begin();
         let result = worker.run(self.workload);
         if result.is_err() {
@@ -219,7 +246,9 @@ impl<'a> Team<'a> {
     fn work_beside(&self) -> Result<(), StoreError> {
         let count = Meter::new(1);
         let mut worker = Worker::new(self, self.load.threads, self.load.beside_rate, count.slot(0));
-        self.barrier.wait();
+        if !self.gate.wait() {
+            return Ok(());
+        }
         worker.begin();
         let result = beside::run(&mut worker, self.workload);
         if result.is_err() {

@@ -180,6 +180,9 @@ pub(crate) struct ReportArgs {
     /// Write the same records to FILE as comma-separated values
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Make a page of the same records in FILE: charts and tables in one file of HTML
+    #[arg(long, value_name = "PAGE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// Say on standard error how far a benchmark is each time so many operations are done
     #[arg(long, value_name = "OPS", default_value_t = 0)]
     pub(crate) stats_interval: u64,

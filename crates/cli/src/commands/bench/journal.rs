@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 
 use trommel_harness::Error;
 use trommel_harness::record::{Record, write_csv, write_csv_header, write_line};
+use trommel_harness::report::{Source, page};
 
 use super::args::ReportArgs;
+
+/// What the page is called.
+const TITLE: &str = "Trommel bench";
 
 /// Where records go, and those so far.
 pub(crate) struct Files {
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
+    page: Option<PathBuf>,
     records: Vec<Record>,
 }
 
@@ -23,14 +28,19 @@ impl Files {
     /// # Errors
     /// If one cannot be written.
     pub(crate) fn new(args: &ReportArgs) -> Result<Self, Error> {
-        let files = Self { json: args.json.clone(), csv: args.csv.clone(), records: Vec::new() };
+        let files = Self {
+            json: args.json.clone(),
+            csv: args.csv.clone(),
+            page: args.report.clone(),
+            records: Vec::new(),
+        };
         files.write_all()?;
         Ok(files)
     }
 
     /// Whether any was asked for.
     pub(crate) fn are_wanted(&self) -> bool {
-        self.json.is_some() || self.csv.is_some()
+        self.json.is_some() || self.csv.is_some() || self.page.is_some()
     }
 
     /// Adds a record to all files.
@@ -57,6 +67,10 @@ impl Files {
                 write_csv(record, &mut bytes)?;
             }
             write(file, &bytes)?;
+        }
+        if let Some(file) = &self.page {
+            let source = Source { name: "bench".into(), records: self.records.clone() };
+            write(file, page(TITLE, &[source]).as_bytes())?;
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ fn run_in(
     let run = Run::new(
         opener.product(),
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        Environment::of(dir.parent()),
+        Environment::of(Some(dir)),
     );
     let mut write = |record: Record| files.add(record);
     let mut journal = Journal { run, write: &mut write };

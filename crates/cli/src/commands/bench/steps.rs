@@ -27,7 +27,8 @@ impl TypedValueParser for StepParser {
         value: &OsStr,
     ) -> Result<Step, Error> {
         let text = value.to_string_lossy();
-        let (name, _) = Step::split(&text);
+        let text = text.trim();
+        let (name, _) = Step::split(text);
         if Workload::why_absent(name).is_none() {
             PossibleValuesParser::new(names()).parse_ref(command, arg, OsStr::new(name))?;
         }

@@ -1,0 +1,74 @@
+//! Where threads wait until all are there.
+//!
+//! A barrier would do, if all threads could be sure to come: when the system refuses one, those
+//! that wait are sent home.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Where threads wait for a word.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: usize,
+    /// Whether those who wait may go on, once that is known.
+    word: Option<bool>,
+}
+
+impl Gate {
+    /// Waits for the word; whether to go on.
+    pub(super) fn wait(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        self.changed.notify_all();
+        let state = self
+            .changed
+            .wait_while(state, |state| state.word.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        state.word == Some(true)
+    }
+
+    /// Waits until `count` threads wait, and lets them go on.
+    pub(super) fn open(&self, count: usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .changed
+            .wait_while(state, |state| state.waiting < count)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.word = Some(true);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Sends home who waits or will.
+    pub(super) fn send_home(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).word = Some(false);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_go_on_or_none() {
+        for goes_on in [true, false] {
+            let gate = Gate::default();
+            let words: Vec<bool> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.wait())).collect();
+                if goes_on {
+                    gate.open(3);
+                } else {
+                    gate.send_home();
+                }
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(words, [goes_on; 3]);
+        }
+    }
+}

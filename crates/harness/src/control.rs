@@ -38,7 +38,7 @@ impl Stop {
 
     /// Runs `task` on a thread of its own and returns what it returns; or none as soon as the
     /// stop is set, leaving the task to itself. For calls into a store that cannot be told to end.
-    pub(crate) fn unless_set<T: Send + 'static>(
+    pub fn unless_set<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {

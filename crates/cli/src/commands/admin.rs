@@ -63,7 +63,7 @@ pub(crate) struct FlushArgs {
 }
 
 pub(crate) fn run_flush(args: &FlushArgs, session: Session<'_>) -> Result<(), Failure> {
-    args.write.write(session, |db| Ok(db.flush()?))
+    args.write.write(session, |db| session.call("flushing", db, Db::flush))
 }
 
 pub(crate) const COMPACT_ABOUT: &str = "\
@@ -90,7 +90,7 @@ pub(crate) fn run_compact(
 ) -> Result<(), Failure> {
     let ends = args.ends.bounds(args.key_form)?;
     args.write.write(session, |db| {
-        busy(session, "compacting", || Ok(db.compact_range(ends)?))?;
+        session.call("compacting", db, move |db| db.compact_range(ends))?;
         let mut output = args.output.begin("compact", out);
         write_levels(db, &mut output)?;
         Ok(output.finish()?)
@@ -116,7 +116,7 @@ pub(crate) fn run_verify(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.store.read(session, |db| {
-        let report = busy(session, "verifying", || Ok(db.verify()?))?;
+        let report = session.call("verifying", db, Db::verify)?;
         let mut output = args.output.begin("verify", out);
         output.record(
             "",
@@ -142,7 +142,10 @@ pub(crate) struct CheckpointArgs {
 }
 
 pub(crate) fn run_checkpoint(args: &CheckpointArgs, session: Session<'_>) -> Result<(), Failure> {
-    args.write.write(session, |db| Ok(db.checkpoint(&args.dir)?))
+    args.write.write(session, |db| {
+        let dir = args.dir.clone();
+        session.call("checkpointing", db, move |db| db.checkpoint(dir))
+    })
 }
 
 #[derive(Debug, Args)]
@@ -177,16 +180,4 @@ pub(crate) fn run_destroy(args: &DestroyArgs, out: &mut dyn Write) -> Result<(),
         ],
     )?;
     Ok(output.finish()?)
-}
-
-/// Does something that may take long, and shows that it does.
-fn busy<T>(
-    session: Session<'_>,
-    what: &str,
-    act: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    session.control.progress.begin(what, 0);
-    let result = act();
-    session.control.progress.end();
-    result
 }

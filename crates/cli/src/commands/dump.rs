@@ -105,14 +105,14 @@ fn write_entries(
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
     let mut writer = EntryWriter::new(args.form, forms, out)?;
-    session.control.progress.begin("dumping", 0);
-    for (nth, entry) in args.range.of(db, args.key_form)?.enumerate() {
-        let (key, value) = entry?;
-        writer.write(&key, &value)?;
-        if nth % 1024 == 0 {
-            session.go_on()?;
+    session.step("dumping", 0, || {
+        for (nth, entry) in args.range.of(db, args.key_form)?.enumerate() {
+            let (key, value) = entry?;
+            writer.write(&key, &value)?;
+            if nth % 1024 == 0 {
+                session.go_on()?;
+            }
         }
-    }
-    session.control.progress.end();
-    Ok(writer.finish()?)
+        Ok(writer.finish()?)
+    })
 }

@@ -47,10 +47,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.store.read(session, |db| {
-        session.control.progress.begin("probing", args.probe);
-        let probed = probe(db, args, session);
-        session.control.progress.end();
-        probed?;
+        session.step("probing", args.probe, || probe(db, args, session))?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
         output.list("levels", &COLUMNS)?;

@@ -66,30 +66,17 @@ pub(crate) fn run(
     let open = || EntryReader::open(&source, args.form, forms);
     let total = match &source {
         Source::StandardInput(_) => 0,
-        Source::File(_) => step(session, "checking", 0, || check(&mut open()?, session))?,
+        Source::File(_) => session.step("checking", 0, || check(&mut open()?, session))?,
     };
     let mut reader = open()?;
     let loaded = args.write.open_and(session, args.create, |db| {
-        let loaded = step(session, "loading", total, || load(&mut reader, db, session))?;
+        let loaded = session.step("loading", total, || load(&mut reader, db, session))?;
         db.sync()?;
         Ok(loaded)
     })?;
     let mut output = args.output.begin("load", out);
     output.record("", &[("entries", Value::Count(loaded))])?;
     Ok(output.finish()?)
-}
-
-/// Does something that may take long, and shows that it does.
-fn step<T>(
-    session: Session<'_>,
-    what: &str,
-    operations: u64,
-    act: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    session.control.progress.begin(what, operations);
-    let result = act();
-    session.control.progress.end();
-    result
 }
 
 /// Reads all entries; how many there are.

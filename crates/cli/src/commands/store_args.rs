@@ -31,6 +31,35 @@ impl Session<'_> {
         if self.control.stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
     }
 
+    /// Does something that may take long, and shows how far it is of so many operations (0: not
+    /// known).
+    pub(crate) fn step<T>(
+        &self,
+        what: &str,
+        operations: u64,
+        act: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.control.progress.begin(what, operations);
+        let result = act();
+        self.control.progress.end();
+        result
+    }
+
+    /// A long call into the store that cannot be told to end: it is left to itself once the user
+    /// interrupts, which does the store no more harm than the end of the process.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        what: &str,
+        db: &Db,
+        act: impl FnOnce(&Db) -> trommel::Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let db = db.clone();
+        self.step(what, 0, || {
+            let result = self.control.stop.unless_set(move || act(&db));
+            Ok(result.ok_or(Failure::Interrupted)??)
+        })
+    }
+
     /// Standard input, unless the shell reads its lines from there.
     pub(crate) fn input(&self) -> Result<io::Stdin, Failure> {
         match self.open {

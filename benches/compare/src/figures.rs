@@ -4,17 +4,16 @@
 //! 2. A [`Figure`] is a number that a group may have.
 //! 3. Over the rounds a figure is its median, least and greatest value.
 
-use serde_json::Value;
-use trommel_harness::Workload;
 use trommel_harness::record::Record;
 
 use crate::rows::Row;
-use crate::trial::{DISK, FAILED, OPEN, SETTLE, WHY};
+use crate::trial::{DISK, FAILED, OPEN, OWN, SETTLE, WHY};
 
 /// Name of the contender whose only figure is the floor of the machine.
 pub(crate) const FLOOR: &str = "write(2)";
 /// What it does.
 pub(crate) const APPEND: &str = "append";
+const FILL: &str = "fillrandom";
 
 /// A number about a store.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +25,7 @@ pub(crate) struct Figure {
 
 /// Times of operations, in microseconds; less is better.
 pub(crate) const TIMES: [Figure; 10] = [
-    Figure { title: "fill", of: |group| group.per_operation(Workload::FillRandom.name(), 1) },
+    Figure { title: "fill", of: |group| group.per_operation(FILL) },
     Figure { title: "fill until idle", of: |group| group.fill_until_idle() },
     Figure { title: "read", of: |group| group.row(Row::Read) },
     Figure { title: "missing", of: |group| group.row(Row::Missing) },
@@ -40,19 +39,13 @@ pub(crate) const TIMES: [Figure; 10] = [
 
 /// What else is known; less is better of these too.
 pub(crate) const SIZES: [Figure; 7] = [
-    Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK, 0)?.bytes)) },
+    Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.bytes)) },
     Figure { title: "write amplification", of: |group| group.write_amplification() },
     Figure { title: "runs", of: |group| group.runs() },
-    Figure { title: "open, ms", of: |group| Some(group.find(OPEN, 1)?.wall_seconds * 1e3) },
-    Figure { title: "peak in fill, MiB", of: |group| group.memory("peak", true).last().copied() },
-    Figure {
-        title: "own after reads, MiB",
-        of: |group| group.memory("anonymous", false).last().copied(),
-    },
-    Figure {
-        title: "peak in reads, MiB",
-        of: |group| group.memory("peak", false).into_iter().reduce(f64::max),
-    },
+    Figure { title: "open, ms", of: |group| Some(group.find(OPEN)?.wall_seconds * 1e3) },
+    Figure { title: "peak in fill, MiB", of: |group| group.peak(true) },
+    Figure { title: "own after reads, MiB", of: |group| group.own_memory() },
+    Figure { title: "peak in reads, MiB", of: |group| group.peak(false) },
 ];
 
 fn mebibytes(bytes: u64) -> f64 {
@@ -65,45 +58,50 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn find(&self, workload: &str, threads: u64) -> Option<&Record> {
-        let is_it = |record: &&&Record| record.workload == workload && record.threads == threads;
-        self.records.iter().find(is_it).copied()
+    fn find(&self, workload: &str) -> Option<&Record> {
+        self.records.iter().find(|record| record.workload == workload).copied()
     }
 
     /// Time on the wall for an operation, all threads' operations counted.
-    fn per_operation(&self, workload: &str, threads: u64) -> Option<f64> {
-        let record = self.find(workload, threads)?;
+    fn per_operation(&self, workload: &str) -> Option<f64> {
+        let record = self.find(workload)?;
         Some(record.wall_seconds * 1e6 / record.operations.max(1) as f64)
     }
 
     fn row(&self, row: Row) -> Option<f64> {
-        self.per_operation(row.workload().name(), row.threads() as u64)
+        self.per_operation(row.title())
     }
 
     fn fill_until_idle(&self) -> Option<f64> {
-        let fill = self.find(Workload::FillRandom.name(), 1)?;
-        let seconds = fill.wall_seconds + self.find(SETTLE, 1)?.wall_seconds;
+        let fill = self.find(FILL)?;
+        let seconds = fill.wall_seconds + self.find(SETTLE)?.wall_seconds;
         Some(seconds * 1e6 / fill.operations.max(1) as f64)
     }
 
     fn write_amplification(&self) -> Option<f64> {
-        self.find(SETTLE, 1)?.state.amplification.as_ref()?.write
+        self.find(SETTLE)?.state.amplification.as_ref()?.write
     }
 
     /// Sorted runs that a lookup may have to ask: the tables of level 0, and each level below.
     fn runs(&self) -> Option<f64> {
-        let levels = self.find(SETTLE, 1)?.state.levels.as_ref()?;
+        let levels = self.find(SETTLE)?.state.levels.as_ref()?;
         let runs = levels.iter().map(|level| if level.level == 0 { level.tables } else { 1 });
         Some(runs.sum::<u64>() as f64)
     }
 
-    /// This part of memory after the fill, or else after each row of reads, in MiB.
-    fn memory(&self, part: &str, after_fill: bool) -> Vec<f64> {
-        let fill = Workload::FillRandom.name();
-        let records = self.records.iter();
-        let records = records.filter(|record| (record.workload == fill) == after_fill);
-        let bytes = records.filter_map(|record| record.state.memory.as_ref()?.get(part).copied());
-        bytes.map(mebibytes).collect()
+    /// The most that was resident in the fill, or else in the reads, in MiB.
+    fn peak(&self, of_fill: bool) -> Option<f64> {
+        let records = self.records.iter().filter(|record| (record.workload == FILL) == of_fill);
+        let peaks = records.filter_map(|record| Some(record.state.memory.as_ref()?.values().sum()));
+        peaks.max().map(mebibytes)
+    }
+
+    /// What the process held of its own after the last row of reads, in MiB.
+    fn own_memory(&self) -> Option<f64> {
+        let reads = self.records.iter().filter(|record| record.workload != FILL);
+        let mut own = reads.filter_map(|record| record.state.memory.as_ref()?.get(OWN));
+        let last = own.next_back();
+        last.copied().map(mebibytes)
     }
 }
 
@@ -171,7 +169,7 @@ impl Results {
 
     /// Microseconds that an append takes on this machine.
     pub(crate) fn floor(&self, num: u64) -> Option<Spread> {
-        let figure = Figure { title: "", of: |group| group.per_operation(APPEND, 1) };
+        let figure = Figure { title: "", of: |group| group.per_operation(APPEND) };
         self.figure(num, FLOOR, &figure)
     }
 
@@ -191,13 +189,11 @@ impl Results {
         let mut seen: Vec<(&Record, u64)> = Vec::new();
         let mut found = Vec::new();
         for record in self.of_num(num) {
-            let is_scan = ["readseq", "readreverse"].contains(&record.workload.as_str());
+            let is_scan = [Row::Scan.title(), Row::Reverse.title()].contains(&&*record.workload);
             let Some(answer) = record.found.or(is_scan.then_some(record.operations)) else {
                 continue;
             };
-            let same = |(other, _): &&(&Record, u64)| {
-                (&other.workload, other.threads) == (&record.workload, record.threads)
-            };
+            let same = |(other, _): &&(&Record, u64)| other.workload == record.workload;
             match seen.iter().find(same) {
                 None => seen.push((record, answer)),
                 Some((_, expected)) if *expected == answer => {}
@@ -232,14 +228,14 @@ fn num_of(record: &Record) -> Option<u64> {
 }
 
 fn round_of(record: &Record) -> u64 {
-    record.settings.get("round").and_then(Value::as_u64).unwrap_or(1)
+    u64::from(record.repeat)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn record(name: &str, round: u64, workload: &str, seconds: f64) -> Record {
+    fn record(name: &str, round: u32, workload: &str, seconds: f64) -> Record {
         let mut record = Record {
             workload: workload.into(),
             threads: 1,
@@ -250,7 +246,7 @@ mod tests {
         };
         record.store.name = name.into();
         record.settings.insert("num".into(), 1000.into());
-        record.settings.insert("round".into(), round.into());
+        record.repeat = round;
         record
     }
 

@@ -54,7 +54,7 @@ fn command(results: &Results) -> String {
          {} --rounds {} --page docs/measurements/baseline.md",
         nums.join(","),
         setting("reads"),
-        setting("round"),
+        results.records().iter().map(|record| record.repeat).max().unwrap_or(1),
     )
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Memory {
     /// Resident now and its own.
     pub(crate) anonymous: u64,
     /// Resident now, of mapped files.
-    pub(crate) file: u64,
+    pub(crate) mapped: u64,
 }
 
 impl Memory {
@@ -35,7 +35,7 @@ impl Memory {
             Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
         };
         let (peak, anonymous) = (field("VmHWM:")?, field("RssAnon:")?);
-        Some(Self { peak, anonymous, file: field("RssFile:")? })
+        Some(Self { peak, anonymous, mapped: field("RssFile:")? })
     }
 }
 
@@ -141,6 +141,6 @@ mod tests {
         let held = std::hint::black_box(vec![1_u8; 64 << 20]);
         let memory = Memory::now().unwrap();
         assert!(memory.peak >= held.len() as u64 && memory.anonymous >= held.len() as u64);
-        assert!(memory.file > 0);
+        assert!(memory.mapped > 0);
     }
 }

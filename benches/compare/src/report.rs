@@ -192,7 +192,7 @@ pub(crate) fn fairness(results: &Results, num: u64) -> Grid {
 }
 
 fn is_shown(setting: &str) -> bool {
-    !["num", "round", "error"].contains(&setting)
+    !["num", "error"].contains(&setting)
 }
 
 /// A record of a contender, to read its settings from.

@@ -65,6 +65,15 @@ impl Row {
         }
     }
 
+    /// What its records call it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Read2 => "readrandom (2 threads)",
+            Self::Missing2 => "readmissing (2 threads)",
+            one => one.workload().name(),
+        }
+    }
+
     pub(crate) fn threads(self) -> usize {
         if matches!(self, Self::Read2 | Self::Missing2) { 2 } else { 1 }
     }

@@ -12,7 +12,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use trommel_harness::machine::Environment;
@@ -30,6 +32,8 @@ use crate::trial::{FAILED, Spec, WHY, failure, run_of};
 const DISK_PER_BYTE: u64 = 5;
 /// A trial takes this much longer than one with fewer keys, besides the ratio of keys.
 const CAUTION: f64 = 1.15;
+/// How often to see whether a trial is to end.
+const POLL: Duration = Duration::from_millis(50);
 
 /// What is to be measured.
 pub(crate) struct Plan {
@@ -62,7 +66,9 @@ pub(crate) fn run(
     say: Say<'_>,
 ) -> Result<(), StoreError> {
     let scratch = ScratchDir::new(&plan.parent)?;
-    let mut session = Session { plan, stop, begun: Instant::now(), took: Vec::new(), sink, say };
+    let id = Run::new(Product::default(), [].into_iter().collect(), Environment::default()).id;
+    let mut session =
+        Session { id, plan, stop, begun: Instant::now(), took: Vec::new(), sink, say };
     for settings in &plan.settings {
         for round in 1..=plan.rounds {
             session.round(&scratch, settings, round)?;
@@ -72,6 +78,8 @@ pub(crate) fn run(
 }
 
 struct Session<'a> {
+    /// Of the run.
+    id: String,
     plan: &'a Plan,
     stop: &'a Stop,
     begun: Instant,
@@ -91,7 +99,7 @@ impl Session<'_> {
         if self.stop.is_set() {
             return Ok(());
         }
-        (self.sink)(floor(scratch.path(), settings, round)?)?;
+        (self.sink)(floor(&self.id, scratch.path(), settings, round)?)?;
         let order = in_order(&self.plan.contenders, round);
         let dir = scratch.path().join("store");
         let mut filled: Option<&'static str> = None;
@@ -111,6 +119,7 @@ impl Session<'_> {
                 settings.num
             );
             let spec = Spec {
+                id: self.id.clone(),
                 contender: contender.name.into(),
                 settings: *settings,
                 round,
@@ -134,18 +143,15 @@ impl Session<'_> {
         head: &str,
     ) -> Result<bool, StoreError> {
         let settings = spec.settings;
-        let run = run_of(contender, &settings, spec.round);
+        let run = run_of(&self.id, contender, &settings);
         let limit = match self.time_for(contender, &settings) {
             Ok(limit) => limit,
-            Err(why) => return self.give_up(&run, head, why),
+            Err(why) => return self.give_up(&run, spec.round, head, why),
         };
         let needs = settings.user_bytes() * DISK_PER_BYTE;
         if spec.fill && free_bytes.is_some_and(|free| free < needs) {
-            return self.give_up(
-                &run,
-                head,
-                format!("left out: it may need {needs} bytes of disk"),
-            );
+            let why = format!("left out: it may need {needs} bytes of disk");
+            return self.give_up(&run, spec.round, head, why);
         }
         spec.seconds = limit.as_secs().max(1);
         let start = Instant::now();
@@ -157,9 +163,15 @@ impl Session<'_> {
         Ok(failed.is_none())
     }
 
-    fn give_up(&mut self, run: &Run, head: &str, why: String) -> Result<bool, StoreError> {
+    fn give_up(
+        &mut self,
+        run: &Run,
+        round: u32,
+        head: &str,
+        why: String,
+    ) -> Result<bool, StoreError> {
         (self.say)(&format!("{head}: {why}"));
-        (self.sink)(failure(run, why))?;
+        (self.sink)(failure(run, round, why))?;
         Ok(false)
     }
 
@@ -189,29 +201,62 @@ impl Session<'_> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A trial that is gone by now has not read it; its status says so below.
-            let _ = stdin.write_all(serde_json::to_string(spec)?.as_bytes());
-        }
-        let mut failed = None;
-        if let Some(stdout) = child.stdout.take() {
-            for line in BufReader::new(stdout).lines() {
-                for record in read_lines(&line?)? {
-                    if record.workload == FAILED {
-                        failed = why_of(&record);
-                    }
-                    (self.sink)(record)?;
-                }
-            }
-        }
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let text = serde_json::to_string(spec)? + "\n";
+        let (stop, is_over) = (self.stop, AtomicBool::new(false));
+        let said = thread::scope(|scope| {
+            scope.spawn(|| hold(stdin, &text, || stop.is_set() || is_over.load(Relaxed)));
+            let said = stdout.map_or(Ok(Said::default()), |stdout| pass_on(stdout, self.sink));
+            is_over.store(true, Relaxed);
+            said
+        });
         let status = child.wait()?;
-        if failed.is_none() && !status.success() {
+        let said = said?;
+        if said.failed.is_none() && (said.is_garbled || !status.success()) {
             let why = format!("failed: the process ended with {}", words(status));
-            (self.sink)(failure(run, why.clone()))?;
-            failed = Some(why);
+            (self.sink)(failure(run, spec.round, why.clone()))?;
+            return Ok(Some(why));
         }
-        Ok(failed)
+        Ok(said.failed)
     }
+}
+
+/// Gives a trial its text, and holds its standard input open until `is_over`: the trial ends when
+/// that is closed, so it also ends with this process.
+fn hold(stdin: Option<ChildStdin>, text: &str, is_over: impl Fn() -> bool) {
+    let Some(mut stdin) = stdin else { return };
+    // A trial that is gone by now has not read it; its status says so.
+    let _ = stdin.write_all(text.as_bytes());
+    while !is_over() {
+        thread::sleep(POLL);
+    }
+}
+
+/// What else than records a trial said.
+#[derive(Default)]
+struct Said {
+    /// Why it failed.
+    failed: Option<String>,
+    /// Whether some of it was no record: it was cut off, or a store printed something.
+    is_garbled: bool,
+}
+
+/// Hands on what a trial says until it has said all.
+fn pass_on(stdout: ChildStdout, sink: Sink<'_>) -> Result<Said, StoreError> {
+    let mut said = Said::default();
+    for line in BufReader::new(stdout).split(b'\n') {
+        let Ok(records) = read_lines(&String::from_utf8_lossy(&line?)) else {
+            said.is_garbled = true;
+            continue;
+        };
+        for record in records {
+            if record.workload == FAILED {
+                said.failed = why_of(&record);
+            }
+            sink(record)?;
+        }
+    }
+    Ok(said)
 }
 
 fn why_of(record: &Record) -> Option<String> {
@@ -237,21 +282,20 @@ fn in_order(contenders: &[&'static Contender], round: u32) -> Vec<&'static Conte
     groups.concat()
 }
 
-fn floor(dir: &Path, settings: &Settings, round: u32) -> Result<Record, StoreError> {
+fn floor(id: &str, dir: &Path, settings: &Settings, round: u32) -> Result<Record, StoreError> {
     let start = SystemTime::now();
     let (operations, time) = process::append_time(dir)?;
     let mut run = Run {
-        id: format!("{}-{round}", settings.num),
+        id: id.into(),
         store: Product { name: FLOOR.into(), version: String::new() },
         environment: Environment::of(Some(dir)),
         ..Run::default()
     };
     run.environment.directory = None;
     run.settings.insert("num".into(), settings.num.into());
-    run.settings.insert("round".into(), round.into());
     let measured =
         Measured { operations, thread_time: time, wall_time: time, ..Measured::default() };
-    Ok(Record::new(&run, APPEND, 1, 1, start, &measured))
+    Ok(Record::new(&run, APPEND, round, 1, start, &measured))
 }
 
 fn remove(dir: &Path) -> Result<(), StoreError> {

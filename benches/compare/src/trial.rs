@@ -11,7 +11,7 @@
 //! as soon as it is known, so a trial that dies leaves what it had. Called by the run, which
 //! re-executes the program for it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -39,6 +39,12 @@ pub(crate) const FAILED: &str = "failed";
 /// The setting that holds the words of a failure.
 pub(crate) const WHY: &str = "error";
 
+/// Parts of a process's memory in records: resident now and its own; resident now of mapped files;
+/// what was resident besides when most was.
+pub(crate) const OWN: &str = "own";
+const MAPPED: &str = "mapped files";
+const BEFORE: &str = "more at the peak";
+
 /// Values compress to this part, where anything compresses them.
 const COMPRESSION_RATIO: f64 = 0.5;
 /// Random bytes behind a missing key: each lookup is a key of its own.
@@ -49,6 +55,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What a trial is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
+    /// Of the run.
+    pub(crate) id: String,
     pub(crate) contender: String,
     pub(crate) settings: Settings,
     pub(crate) round: u32,
@@ -64,16 +72,25 @@ pub(crate) struct Spec {
 /// Does the trial that standard input describes.
 pub(crate) fn main() -> Result<(), StoreError> {
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text)?;
+    io::stdin().read_line(&mut text)?;
     let spec: Spec = serde_json::from_str(&text)?;
+    end_with_parent();
     let contender = Contender::named(&spec.contender).ok_or("no such contender")?;
     let stop = Stop::new();
     watch(&stop, Duration::from_secs(spec.seconds));
     let trial = Trial::new(&spec, contender, stop)?;
     match trial.run() {
         Ok(()) => Ok(()),
-        Err(error) => write(&failure(&trial.run, error.to_string())),
+        Err(error) => write(&failure(&trial.run, spec.round, error.to_string())),
     }
+}
+
+/// Ends the process when standard input does: whoever wants the trial holds it open.
+fn end_with_parent() {
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(1);
+    });
 }
 
 /// Sets `stop` when the time is over, and ends the process if that does not help.
@@ -88,27 +105,26 @@ fn watch(stop: &Stop, limit: Duration) {
 }
 
 /// The record of a trial that did not come to its end.
-pub(crate) fn failure(run: &Run, why: String) -> Record {
+pub(crate) fn failure(run: &Run, round: u32, why: String) -> Record {
     let mut run = run.clone();
     run.settings.insert(WHY.into(), why.into());
     let measured = Measured { interrupted: true, ..Measured::default() };
-    Record::new(&run, FAILED, 1, 0, SystemTime::now(), &measured)
+    Record::new(&run, FAILED, round, 0, SystemTime::now(), &measured)
 }
 
-/// What all records of a contender in a round share.
-pub(crate) fn run_of(contender: &Contender, settings: &Settings, round: u32) -> Run {
+/// What all records of a contender share, in the run of this id.
+pub(crate) fn run_of(id: &str, contender: &Contender, settings: &Settings) -> Run {
     let facts = contender.facts(settings);
     let version = facts.get("version").cloned().unwrap_or_default();
     let store = Product { name: contender.name.into(), version };
-    let mut run = Run { store, environment: Environment::of(None), ..Run::default() };
-    run.id = format!("{}-{round}", settings.num);
+    let mut run =
+        Run { id: id.into(), store, environment: Environment::of(None), ..Run::default() };
     run.settings = [
         ("num", settings.num.into()),
         ("reads", settings.reads.into()),
         ("key bytes", settings.key_bytes.into()),
         ("value bytes", settings.value_bytes.into()),
         ("seed", settings.seed.into()),
-        ("round", round.into()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
@@ -139,7 +155,7 @@ struct Trial<'a> {
 impl<'a> Trial<'a> {
     fn new(spec: &'a Spec, contender: &'a Contender, stop: Stop) -> Result<Self, StoreError> {
         let settings = &spec.settings;
-        let mut run = run_of(contender, settings, spec.round);
+        let mut run = run_of(&spec.id, contender, settings);
         // Which directory it was is nobody's business later; its file system is.
         run.environment = Environment { directory: None, ..Environment::of(spec.dir.parent()) };
         Ok(Self {
@@ -225,7 +241,7 @@ impl<'a> Trial<'a> {
         };
         let start = SystemTime::now();
         let measured = self.measure(store, row.workload(), &load)?;
-        let record = self.record(row.workload().name(), start, row.threads(), &measured);
+        let record = self.record(row.title(), start, row.threads(), &measured);
         write(&Record { state: memory_state(), ..record })
     }
 
@@ -255,7 +271,7 @@ impl<'a> Trial<'a> {
     }
 
     fn record(&self, name: &str, start: SystemTime, threads: usize, measured: &Measured) -> Record {
-        Record::new(&self.run, name, 1, threads, start, measured)
+        Record::new(&self.run, name, self.spec.round, threads, start, measured)
     }
 
     /// What the store and the system say after the fill, counted since `written` was.
@@ -288,10 +304,16 @@ fn taken(time: Duration) -> Measured {
 
 fn memory_state() -> State {
     let memory = Memory::now().map(|memory| {
-        [("peak", memory.peak), ("anonymous", memory.anonymous), ("file", memory.file)]
-            .map(|(part, bytes)| (part.to_owned(), bytes))
-            .into_iter()
-            .collect()
+        let now = memory.anonymous + memory.mapped;
+        // Parts of a whole: their sum is the peak.
+        [
+            (OWN, memory.anonymous),
+            (MAPPED, memory.mapped),
+            (BEFORE, memory.peak.saturating_sub(now)),
+        ]
+        .map(|(part, bytes)| (part.to_owned(), bytes))
+        .into_iter()
+        .collect()
     });
     State { memory, ..State::default() }
 }

@@ -149,16 +149,6 @@ pub(crate) static ALL: [Contender; 13] = [
         )
     },
     contender(
-        "trommel-own",
-        "Trommel, cached reads, the filters it has by default",
-        Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL }),
-    ),
-    contender(
-        "fjall-best",
-        "fjall, its own filters, hash index, pinned blocks",
-        Build::Fjall(fjall::Variant { best: true }),
-    ),
-    contender(
         "redb",
         "redb, a read transaction for each read",
         Build::Redb(redb::Variant { reuse: false }),
@@ -171,6 +161,16 @@ pub(crate) static ALL: [Contender; 13] = [
             Build::Redb(redb::Variant { reuse: true }),
         )
     },
+    contender(
+        "fjall-best",
+        "fjall, its own filters, hash index, pinned blocks",
+        Build::Fjall(fjall::Variant { best: true }),
+    ),
+    contender(
+        "trommel-own",
+        "Trommel, cached reads, the filters it has by default",
+        Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL }),
+    ),
 ];
 
 impl Contender {

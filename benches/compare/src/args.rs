@@ -55,7 +55,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
 
-    /// Writes results.jsonl, as each store is done, and tables.txt to this directory
+    /// Writes results.jsonl, record by record as they come, and at the end tables.txt and
+    /// report-NUM.html to this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 

@@ -206,7 +206,8 @@ impl Results {
         found
     }
 
-    fn of_num(&self, num: u64) -> impl Iterator<Item = &Record> {
+    /// The records of `num` keys.
+    pub(crate) fn of_num(&self, num: u64) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| num_of(record) == Some(num))
     }
 

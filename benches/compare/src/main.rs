@@ -60,8 +60,15 @@ fn compare(args: &Args) -> Result<ExitCode, StoreError> {
     }
     text += &report::fairness_text(&results);
     if let Some(dir) = &args.out {
-        let file = dir.join("tables.txt");
-        fs::write(&file, &text).map_err(|error| words(&file, &error))?;
+        fs::create_dir_all(dir).map_err(|error| words(dir, &error))?;
+        let mut files = vec![("tables.txt".to_owned(), text.clone())];
+        for num in results.nums() {
+            files.push((format!("report-{num}.html"), report::html(&results, num)));
+        }
+        for (name, content) in files {
+            let file = dir.join(name);
+            fs::write(&file, content).map_err(|error| words(&file, &error))?;
+        }
     }
     if let Some(file) = &args.page {
         fs::write(file, page::page(&results)).map_err(|error| words(file, &error))?;

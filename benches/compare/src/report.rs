@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use trommel_harness::record::Record;
+use trommel_harness::report::{Source, page};
 use trommel_harness::units;
 
 use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
 use crate::grid::Grid;
+use crate::trial::{DISK, FAILED, OPEN};
 
 /// Ratios stand to this set-up.
 const REFERENCE: &str = "trommel";
@@ -234,6 +236,15 @@ pub(crate) fn text(results: &Results, num: u64) -> String {
         text += &format!("! {line}\n");
     }
     text
+}
+
+/// All workloads of `num` keys as a page for a browser.
+pub(crate) fn html(results: &Results, num: u64) -> String {
+    // What is no workload has no speed.
+    let is_shown = |record: &&Record| ![DISK, OPEN, FAILED].contains(&&*record.workload);
+    let records = results.of_num(num).filter(is_shown).cloned().collect();
+    let title = format!("Trommel beside other stores: {} keys", units::grouped(num));
+    page(&title, &[Source { name: String::new(), records }])
 }
 
 /// The fairness block, for a terminal.

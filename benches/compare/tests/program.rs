@@ -49,6 +49,9 @@ fn every_store_has_its_figures_and_nothing_is_left() {
     }
     assert_eq!(fs::read_dir(stores.path()).unwrap().count(), 0);
 
+    let html = fs::read_to_string(format!("{out}/report-3000.html")).unwrap();
+    assert!(html.contains("rocksdb-best") && html.contains("readrandom (2 threads)"));
+
     let results = format!("{out}/results.jsonl");
     let again = format!("{out}/again.md");
     let output = run(&["--from", &results, "--page", &again], stores.path());

@@ -71,6 +71,24 @@ fn a_page_is_written_where_it_is_wanted() {
     assert!(ran.err.contains("bad: line 1: this is no record"), "{}", ran.err);
 }
 
+#[test]
+fn a_bench_makes_the_page_of_its_records() {
+    let program = Program::new();
+    let (page, json) = (program.path("page.html"), program.path("run.jsonl"));
+    let ran = program.run(&format!(
+        "bench --num=2000 --benchmarks=fillrandom,flush,readmissing[X2] --histogram --json={} \
+         --report={}",
+        json.display(),
+        page.display()
+    ));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
+    let page = fs::read_to_string(page).unwrap();
+    for part in ["fillrandom", "flush", "latency by percentile", "Filters: measured", "Settings"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert_eq!(program.run(&format!("report {}", json.display())).out, page);
+}
+
 /// The first browser of these that is there.
 fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {

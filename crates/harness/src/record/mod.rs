@@ -180,9 +180,16 @@ impl Record {
     }
 }
 
-/// A setting's value as people read it: texts without quotes.
+/// A setting's value as people read it: texts without quotes, whole numbers without a point.
 pub(crate) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => {
+            let text = number.to_string();
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        other => other.to_string(),
+    }
 }
 
 /// For each record, which turn of its workload it belongs to: 1 for the first time that its run

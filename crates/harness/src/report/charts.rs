@@ -82,14 +82,23 @@ pub(super) fn throughput(id: &str, title: &str, series: &[Vec<&Record>]) -> Opti
     })
 }
 
-/// A record's operations a second: two points for each interval.
+/// A record's operations a second: two points for each interval. A last interval that was cut short
+/// is joined with the one before it, as its speed would say little.
 fn steps(record: &Record) -> Vec<(f64, f64)> {
+    let mut series = record.series.clone();
+    if let [.., (start, _), (middle, _), (end, _)] = series[..]
+        && end - middle < (middle - start) / 2.0
+        && let Some((_, operations)) = series.pop()
+        && let Some(last) = series.last_mut()
+    {
+        *last = (end, last.1.saturating_add(operations));
+    }
     let (mut start, mut points) = (0.0, Vec::new());
-    for (end, operations) in &record.series {
-        if *end > start {
-            let speed = *operations as f64 / (end - start);
-            points.extend([(start, speed), (*end, speed)]);
-            start = *end;
+    for (end, operations) in series {
+        if end > start {
+            let speed = operations as f64 / (end - start);
+            points.extend([(start, speed), (end, speed)]);
+            start = end;
         }
     }
     points
@@ -227,4 +236,39 @@ fn described(filter: &FilterRecord) -> String {
         show(filter.measured_rate),
         show(filter.expected_rate)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(series: &[(f64, u64)]) -> Record {
+        Record { series: series.to_vec(), ..Record::default() }
+    }
+
+    #[test]
+    fn a_last_interval_that_was_cut_short_is_joined() {
+        let steps = |series| steps(&record(series));
+        let whole = [(0.0, 100.0), (1.0, 100.0), (1.0, 200.0), (2.0, 200.0)];
+        assert_eq!(steps(&[(1.0, 100), (2.0, 200)]), whole);
+        assert_eq!(
+            steps(&[(1.0, 100), (2.0, 200), (2.25, 25)])[2..],
+            [(1.0, 180.0), (2.25, 180.0)]
+        );
+        assert_eq!(steps(&[(1.0, 100), (2.0, 200), (3.0, 300)]).len(), 6);
+        assert_eq!(steps(&[(0.0, 7), (-1.0, 8)]), []);
+    }
+
+    #[test]
+    fn shares_are_named_by_their_nines() {
+        let names: Vec<String> = (0..6).map(|nines| percent(f64::from(nines))).collect();
+        assert_eq!(names, ["0%", "90%", "99%", "99.9%", "99.99%", "99.999%"]);
+    }
+
+    #[test]
+    fn without_anything_to_draw_there_is_no_chart() {
+        assert_eq!(throughput("a", "", &[vec![&record(&[(1.0, 5)])]]), None);
+        assert_eq!(latency("a", "", &[None]), None);
+        assert_eq!(rates("a", "", &[vec![FilterRecord::default()]]), None);
+    }
 }

@@ -117,9 +117,16 @@ pub(super) fn digits(number: f64) -> String {
     if size > 0.0 && size < 0.01 { exponent(number) } else { format!("{number:.decimals$}") }
 }
 
-/// A small number such as a rate of errors.
+/// A rate of errors: three digits, in percent unless that would hide them behind zeros.
 pub(super) fn rate(number: f64) -> String {
-    if number == 0.0 || number >= 0.1 { digits(number) } else { exponent(number) }
+    match number * 100.0 {
+        0.0 => "0%".into(),
+        percent if (1e-3..1e3).contains(&percent) => {
+            let decimals = (2 - percent.log10().floor() as i32).clamp(0, 5) as usize;
+            format!("{percent:.decimals$}%")
+        }
+        _ => exponent(number),
+    }
 }
 
 /// As a number from 1 to 10 and a power of ten.
@@ -138,10 +145,13 @@ fn exponent(number: f64) -> String {
 
 /// A rate as a tick of an axis has it: round, and no longer than it must be.
 pub(super) fn tick_rate(number: f64) -> String {
+    if number > 9e-6 {
+        let text = format!("{:.3}", number * 100.0);
+        return format!("{}%", text.trim_end_matches('0').trim_end_matches('.'));
+    }
     let text = exponent(number);
     let (digits, power) = text.split_once(" × ").unwrap_or((&text, ""));
     match digits.trim_end_matches('0').trim_end_matches('.') {
-        _ if number >= 1e-3 => format!("{}%", short(number * 100.0)),
         "1" => power.to_owned(),
         digits => format!("{digits}·{power}"),
     }
@@ -203,10 +213,15 @@ mod tests {
         for (number, text) in [(0.0, "0"), (250_000.0, "250K"), (1.5e6, "1.5M"), (2e9, "2G")] {
             assert_eq!(short(number), text);
         }
-        for (number, text) in [(1.0, "100%"), (0.002, "0.2%"), (1e-4, "10⁻⁴"), (5e-12, "5·10⁻¹²")]
+        for (number, text) in
+            [(1.0, "100%"), (0.002, "0.2%"), (1e-5, "0.001%"), (1e-6, "10⁻⁶"), (5e-12, "5·10⁻¹²")]
         {
             assert_eq!(tick_rate(number), text);
         }
-        assert_eq!((rate(0.0), rate(0.5)), ("0.00".into(), "0.50".into()));
+        for (number, text) in
+            [(0.0, "0%"), (0.5, "50.0%"), (0.003_68, "0.368%"), (2e-6, "2.00 × 10⁻⁶")]
+        {
+            assert_eq!(rate(number), text);
+        }
     }
 }

@@ -109,6 +109,9 @@ fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
         None => None,
     };
     let mut records = Vec::new();
+    if cfg!(debug_assertions) {
+        let _ = writeln!(io::stderr(), "built without --release: figures mean nothing");
+    }
     let is_terminal = io::stderr().is_terminal();
     let mut sink = |record: Record| {
         if is_terminal {

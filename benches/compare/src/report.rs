@@ -19,7 +19,7 @@ const NO_LOG: &str = "-nolog";
 const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
-pub(crate) const UNEQUAL: [&str; 12] = [
+pub(crate) const UNEQUAL: [&str; 14] = [
     "LMDB and redb write 1000 entries in a transaction, the trees one at a time. A process that \
      dies loses the transaction it is in; a tree loses nothing.",
     "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \
@@ -27,9 +27,8 @@ pub(crate) const UNEQUAL: [&str; 12] = [
      process dies.",
     "Equal bits a key are equal memory, not equal filters: Trommel's are paired, RocksDB's blocked, \
      fjall's standard ones. LMDB and redb have none.",
-    "LMDB has no cache of its own and gets none of the 2 GiB; sets of files that are mapped use the \
-     page cache only. All files are in the page cache when reading begins, so nobody waits for a \
-     device.",
+    "LMDB has no cache of its own and mapped Trommel uses none: neither gets anything of the 2 GiB. \
+     All files are in the page cache when reading begins, so nobody waits for a device.",
     "redb's files are dropped and read in like the others', but what it kept in its own cache while \
      filling is lost at closing, as it is for all.",
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
@@ -37,6 +36,10 @@ pub(crate) const UNEQUAL: [&str; 12] = [
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",
+    "RocksDB sizes its levels from the deepest one up (its default), so its base level moves. Its \
+     two background jobs are one that flushes and one that compacts; the two threads of Trommel and \
+     fjall do either.",
+    "lmdb-best and redb-best read the files that lmdb and redb wrote; their fills would be the same.",
     "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \
      transaction.",
     "Memory: pages of mapped files count into the peaks of those who map, while the page cache of \

@@ -10,6 +10,7 @@
 //!    the same way each time, so a rate measured over repeated keys is known less well than the
 //!    number of lookups suggests.
 
+use std::io;
 use std::path::Path;
 
 use crate::error::Error;
@@ -105,7 +106,13 @@ impl KeySpace {
     /// # Errors
     /// As for `lines`, and if the file cannot be read.
     pub fn read_lines(file: &Path, limit: Option<u64>) -> Result<Self, Error> {
-        let text = std::fs::read(file).map_err(|error| Error::io(file, "reading", error))?;
+        let text = std::fs::read(file).map_err(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => {
+                let file = file.display();
+                Error::Usage(format!("{file} is a directory; give a file with a key a line"))
+            }
+            _ => Error::io(file, "reading", error),
+        })?;
         Self::lines(text, limit).map_err(|error| match error {
             Error::Usage(what) => Error::Usage(format!("{}: {what}", file.display())),
             other => other,
@@ -285,5 +292,7 @@ mod tests {
         assert!(text(KeySpace::lines(long, None)).contains("line 2 has 65527 bytes"));
         let absent = text(KeySpace::read_lines(Path::new("/no/such/keys"), None));
         assert!(absent.starts_with("reading /no/such/keys failed"), "{absent}");
+        let folder = text(KeySpace::read_lines(&std::env::temp_dir(), None));
+        assert!(folder.ends_with("is a directory; give a file with a key a line"), "{folder}");
     }
 }

@@ -2,7 +2,9 @@
 //! left (the golden ones of the format), so that every byte they print is known.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use trommel::vfs::{DiskVfs, Vfs as _};
 
@@ -252,6 +254,26 @@ fn a_store_in_use_is_looked_into_and_left_as_it_is() {
     }
     assert_eq!(contents(), before);
     drop(held);
+}
+
+/// In the shell the store is open for writing, and its log is where the newest versions are.
+#[test]
+fn the_shell_looks_into_its_own_store() {
+    let program = beside("v1-closed-paired-lz4");
+    let mut child = program
+        .command_on("shell")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = b"put fresh value\nfind fresh --format csv\nmanifest check --format csv\n";
+    child.stdin.take().unwrap().write_all(script).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines[1].contains(".log,log,,answered here,"), "{}", ran.out);
+    assert!(ran.out.contains("MANIFEST-") && ran.out.contains(",true,"), "{}", ran.out);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!    take the manifest back if one did.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ use crate::progress::{Progress, Step};
 use crate::repository::Repository;
 use crate::scratch::{Checkpoint, failed};
 use crate::target::{Hold, Purpose};
+
+/// Bytes of one content that are sent without asking for the right to write.
+const CONFIRMED_BYTES: u64 = 64 << 20;
 
 /// What making a backup did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,6 +194,7 @@ impl Run<'_> {
     fn store(&mut self, path: &Path, found: Found) -> Result<()> {
         let Found { file, blob } = found;
         let mut content = FileContent::new(file);
+        let mut content = Held::new(&mut content, self.hold, CONFIRMED_BYTES);
         let mut content = Watched::new(&mut content, Some(blob), self.progress);
         let name = blob.name();
         self.repository.target.put(&name, blob.bytes, &mut content).map_err(|source| {
@@ -217,6 +221,33 @@ pub(crate) fn explain(source: io::Error, otherwise: impl FnOnce(io::Error) -> Er
     }
 }
 
+/// A content of which no more is read than `step` bytes without asking for the right to write: one
+/// that takes long to send must not outlast it.
+struct Held<'a> {
+    content: &'a mut dyn Read,
+    hold: &'a dyn Hold,
+    step: u64,
+    read: u64,
+}
+
+impl<'a> Held<'a> {
+    fn new(content: &'a mut dyn Read, hold: &'a dyn Hold, step: u64) -> Self {
+        Self { content, hold, step, read: 0 }
+    }
+}
+
+impl Read for Held<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read >= self.step {
+            self.hold.confirm()?;
+            self.read = 0;
+        }
+        let bytes = self.content.read(buffer)?;
+        self.read += bytes as u64;
+        Ok(bytes)
+    }
+}
+
 /// Someone who may stop the work and is not told how far it is: what is only hashed is not counted,
 /// or it would be counted twice.
 struct Unheard<'a>(&'a dyn Progress);
@@ -224,5 +255,45 @@ struct Unheard<'a>(&'a dyn Progress);
 impl Progress for Unheard<'_> {
     fn is_cancelled(&self) -> bool {
         self.0.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Says yes so many times.
+    #[derive(Debug)]
+    struct Patience(AtomicU64);
+
+    impl Hold for Patience {
+        fn confirm(&self) -> io::Result<()> {
+            match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(io::Error::other("no more")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_content_asks_on_its_way() {
+        let bytes = [7; 100];
+        for (patience, expected) in [(3, Ok(100)), (2, Err(90))] {
+            let hold = Patience(AtomicU64::new(patience));
+            let (mut content, mut read) = (&bytes[..], Vec::new());
+            let mut held = Held::new(&mut content, &hold, 30);
+            let mut buffer = [0; 10];
+            let outcome = loop {
+                match held.read(&mut buffer) {
+                    Ok(0) => break Ok(read.len()),
+                    Ok(bytes) => read.extend_from_slice(&buffer[..bytes]),
+                    Err(_) => break Err(read.len()),
+                }
+            };
+            assert_eq!(outcome, expected);
+            assert_eq!(hold.0.load(Ordering::Relaxed), 0);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A page about benches: one HTML file that needs nothing else, no network and no script.
 //!
-//! 1. [`data`] sorts the records: which are repeats, which stand side by side.
-//! 2. [`charts`] draws, on [`svg`]; [`html`] and [`bars`] make tables and bars.
+//! 1. `data` sorts the records: which are repeats, which stand side by side.
+//! 2. `charts` draws, on `svg`; `html` and `bars` make tables and bars.
 //! 3. [`page()`] puts it together. Every figure of every record is in it, the last ones folded away.
 //!
 //! Invariants: nothing in a record is taken for markup; colours are variables of the style, so

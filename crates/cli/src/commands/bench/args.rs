@@ -34,10 +34,10 @@ pub(super) use switches;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to run, in order, separated by commas; NAME[X3] runs it three times, NAME[W1-X3] once
-    /// more before them
     #[arg(
         long,
+        help = "What to run, in order, separated by commas; NAME[X3] runs it three times, \
+                NAME[W1-X3] once more before them",
         value_name = "NAMES",
         value_delimiter = ',',
         default_value = "fillrandom,waitforcompaction,levelstats,readrandom,readmissing,filterstats",

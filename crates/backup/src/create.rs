@@ -56,6 +56,7 @@ impl Repository {
     /// error, the repository holds the backups that it held, whole.
     pub fn create(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
         let hold = self.lock(Purpose::Add)?;
+        self.id_after(self.newest_id()?)?;
         let created = clock::now();
         let checkpoint = Checkpoint::take(db)?;
         let parent = self.newest_of(db.id())?;
@@ -100,8 +101,9 @@ impl Repository {
 
     /// Writes the manifest under the next free id.
     fn commit(&self, backup: &mut Backup) -> Result<()> {
-        let newest = self.ids()?.last().copied().unwrap_or_default();
-        for id in newest + 1.. {
+        let mut id = self.newest_id()?;
+        loop {
+            id = self.id_after(id)?;
             backup.id = id;
             let (name, bytes) = (manifest_name(id), backup.encode());
             let failed = |source| Error::target(self.file(&name), "writing", source);
@@ -113,7 +115,23 @@ impl Repository {
                 return Ok(());
             }
         }
-        unreachable!("a number of 64 bits does not run out")
+    }
+
+    /// The newest id of all, 0 if there is none.
+    fn newest_id(&self) -> Result<u64> {
+        Ok(self.ids()?.last().copied().unwrap_or_default())
+    }
+
+    /// The id after `id`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if there is none: nobody makes so many backups, so somebody put that
+    /// manifest there.
+    fn id_after(&self, id: u64) -> Result<u64> {
+        id.checked_add(1).ok_or_else(|| {
+            let what = "no greater number is left for a new backup: look what it is, and remove it";
+            Error::damaged(self.file(&manifest_name(id)), what)
+        })
     }
 
     /// What to do once the manifest is written, and the right to write turns out to be lost.

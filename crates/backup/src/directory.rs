@@ -1,7 +1,8 @@
 //! A repository in a directory.
 //!
 //! 1. One writer at a time: it holds the file `LOCK` locked, which the system undoes when the
-//!    writer dies. What lies in `tmp` when the lock is taken is therefore nobody's, and is removed.
+//!    writer dies. What lies in `tmp` under our names when the lock is taken is therefore nobody's, and is
+//!    removed.
 //! 2. An object is written to a file in `tmp`, synced, and renamed to its name: under its name it
 //!    is whole, or not there at all.
 //! 3. A content is durable once its folder was synced, which [`Directory::settle`] does for all
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trommel::vfs::{Access, DiskVfs, FileLock, Vfs};
 
 use crate::content::{CHUNK_BYTES, FileContent};
-use crate::format::{BACKUPS, BLOBS, LOCK, UNFINISHED};
+use crate::format::{BACKUPS, BLOBS, LOCK, UNFINISHED, is_unfinished_name, unfinished_name};
 use crate::target::{Hold, Purpose, Target};
 
 const FOLDERS: [&str; 3] = [BLOBS, BACKUPS, UNFINISHED];
@@ -109,10 +110,35 @@ impl Directory {
         }
     }
 
+    /// Removes what writers left in `tmp` that died: our own names only, and never through a
+    /// symbolic link, so that whoever can write here cannot have files deleted elsewhere.
+    fn remove_unfinished(&self) -> io::Result<()> {
+        let entries = self.vfs.list(&self.root)?;
+        let folder = self.path(UNFINISHED);
+        match entries.into_iter().find(|entry| entry.name == UNFINISHED) {
+            None => return self.create_dir(&folder),
+            Some(entry) if entry.is_dir => {}
+            Some(_) => {
+                let what = format!(
+                    "{} is no directory (a symbolic link?), so nothing is written or removed \
+                     there: remove it, or put a directory in its place",
+                    folder.display()
+                );
+                return Err(io::Error::new(ErrorKind::NotADirectory, what));
+            }
+        }
+        for entry in self.vfs.list(&folder)? {
+            if entry.is_file && entry.name.to_str().is_some_and(is_unfinished_name) {
+                self.vfs.remove(&folder.join(entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a file in `tmp`, durably but for its name; removes what it wrote if it fails.
     fn write(&self, name: &str, content: &mut dyn Read) -> io::Result<PathBuf> {
         self.check_safe()?;
-        let path = self.path(UNFINISHED).join(name.replace('/', "-"));
+        let path = self.path(UNFINISHED).join(unfinished_name(name));
         let mut file = self.vfs.create(&path)?;
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut copy = || loop {
@@ -167,10 +193,7 @@ impl Target for Directory {
             ),
             _ => error,
         })?;
-        let folder = self.path(UNFINISHED);
-        for entry in self.vfs.list(&folder)? {
-            self.vfs.remove(&folder.join(entry.name))?;
-        }
+        self.remove_unfinished()?;
         Ok(Box::new(Locked { _lock: lock }))
     }
 

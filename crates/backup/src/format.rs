@@ -39,6 +39,31 @@ pub(crate) fn parse_manifest_name(name: &str) -> Option<u64> {
     (id > 0 && manifest_name(id) == format!("{BACKUPS}/{name}")).then_some(id)
 }
 
+/// What an object is called while it is written, in the folder [`UNFINISHED`].
+pub(crate) fn unfinished_name(name: &str) -> String {
+    name.replace('/', "-")
+}
+
+/// Whether `name` may come from [`unfinished_name`].
+pub(crate) fn is_unfinished_name(name: &str) -> bool {
+    let within = |folder: &str| name.strip_prefix(folder)?.strip_prefix('-');
+    name == MARKER
+        || within(BLOBS).is_some_and(|blob| Blob::parse(blob).is_some())
+        || within(BACKUPS).is_some_and(|manifest| parse_manifest_name(manifest).is_some())
+}
+
+/// Whether `name` is that of a file of a store, and of nothing else: [`is_file_name`] says what a
+/// backup may hold, and this what may be removed again.
+pub(crate) fn is_store_file(name: &str) -> bool {
+    let is_number = |digits: &str| digits.len() >= 6 && digits.bytes().all(|c| c.is_ascii_digit());
+    let is_numbered = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
+        (Some(digits), _) => is_number(digits),
+        (None, Some((digits, "sst" | "log" | "flt"))) => is_number(digits),
+        _ => false,
+    };
+    is_numbered || [LOCK, "CURRENT", "CURRENT.tmp"].contains(&name)
+}
+
 /// Names a content: its hash and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Blob {
@@ -146,6 +171,25 @@ mod tests {
             .collect();
         let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         assert_eq!(rows.collect::<Vec<_>>(), fields);
+    }
+
+    #[test]
+    fn only_our_own_names_are_removed() {
+        let blob = Blob { sha256: [1; 32], bytes: 5 };
+        for name in [MARKER, &manifest_name(3), &blob.name()] {
+            assert!(is_unfinished_name(&unfinished_name(name)), "{name}");
+        }
+        for name in ["", "letter.txt", "blobs", "blobs-", "backups-3.json", "LOCK", ".bashrc"] {
+            assert!(!is_unfinished_name(name), "{name}");
+        }
+        for name in
+            ["LOCK", "CURRENT", "CURRENT.tmp", "MANIFEST-000007", "000012.sst", "1000000.log"]
+        {
+            assert!(is_store_file(name), "{name}");
+        }
+        for name in ["", "a.sst", "12.sst", "letter.txt", "MANIFEST-", "000012.txt", ".sst"] {
+            assert!(!is_store_file(name), "{name}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use trommel::vfs::{DirEntry, FileLock, Vfs};
 use trommel::{Db, Options};
 
 use crate::error::{Error, Result};
-use crate::format::{LOCK, is_file_name};
+use crate::format::{LOCK, is_store_file};
 
 /// What the names of such directories begin with. 16 hexadecimal digits follow.
 pub(crate) const PREFIX: &str = ".backup-";
@@ -101,13 +101,18 @@ fn is_ours(entry: &DirEntry) -> bool {
         digits.len() == 16
             && digits.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
     };
-    !entry.is_file && digits.is_some_and(is_number)
+    // A symbolic link of such a name is not followed: it is somebody's trap or mistake.
+    entry.is_dir && digits.is_some_and(is_number)
 }
 
 /// Removes what backups of the store left that died.
 fn remove_leftovers(vfs: &dyn Vfs, store: &Path) {
     for entry in vfs.list(store).unwrap_or_default().iter().filter(|entry| is_ours(entry)) {
         let dir = store.join(&entry.name);
+        // Not even a lock file is put among somebody else's files.
+        if !is_removable(vfs, &dir) {
+            continue;
+        }
         if let Ok(_lock) = vfs.lock(&dir.join(LOCK)) {
             // What cannot be removed costs space and does no other harm.
             let _ = remove(vfs, &dir);
@@ -115,15 +120,22 @@ fn remove_leftovers(vfs: &dyn Vfs, store: &Path) {
     }
 }
 
+/// Whether a directory holds nothing but files of a store.
+fn is_removable(vfs: &dyn Vfs, dir: &Path) -> bool {
+    vfs.list(dir).is_ok_and(|entries| entries.iter().all(is_plain))
+}
+
+/// Whether an entry is a file of a store.
+pub(crate) fn is_plain(entry: &DirEntry) -> bool {
+    entry.is_file && entry.name.to_str().is_some_and(is_store_file)
+}
+
 /// Removes a directory of files of a store.
 fn remove(vfs: &dyn Vfs, dir: &Path) -> io::Result<()> {
-    let entries = vfs.list(dir)?;
-    let is_plain =
-        |entry: &DirEntry| entry.is_file && entry.name.to_str().is_some_and(is_file_name);
-    if !entries.iter().all(is_plain) {
+    if !is_removable(vfs, dir) {
         return Err(io::ErrorKind::DirectoryNotEmpty.into());
     }
-    for entry in entries {
+    for entry in vfs.list(dir)? {
         vfs.remove(&dir.join(entry.name))?;
     }
     vfs.remove_dir(dir)

@@ -63,9 +63,13 @@ impl Vfs for DiskVfs {
             // This is lstat: a symbolic link is not a regular file, whatever it points to.
             match entry.metadata() {
                 Ok(found) if found.is_file() => {
-                    entries.push(DirEntry { name, bytes: found.len(), is_file: true });
+                    let bytes = found.len();
+                    entries.push(DirEntry { name, bytes, is_file: true, is_dir: false });
                 }
-                Ok(_) => entries.push(DirEntry { name, bytes: 0, is_file: false }),
+                Ok(found) => {
+                    let is_dir = found.is_dir();
+                    entries.push(DirEntry { name, bytes: 0, is_file: false, is_dir });
+                }
                 // Removed while we looked.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(wrap("list", &entry.path(), error)),

@@ -58,6 +58,8 @@ pub struct DirEntry {
     pub bytes: u64,
     /// Whether it is a regular file.
     pub is_file: bool,
+    /// Whether it is a directory itself, and no symbolic link to one.
+    pub is_dir: bool,
 }
 
 /// A file system, or something that behaves like one.

@@ -250,7 +250,8 @@ impl Tree {
                 Entry::Dir(_) => None,
             };
             let bytes = content.map_or(0, |content| content.bytes());
-            DirEntry { name: name.clone(), bytes, is_file: content.is_some() }
+            let is_file = content.is_some();
+            DirEntry { name: name.clone(), bytes, is_file, is_dir: !is_file }
         });
         Ok(entries.collect())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use trommel::Db;
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::{DiskVfs, MemoryVfs, Vfs};
 use trommel_backup::{Directory, Error, Hold, Progress, Purpose, Repository, Target};
 
 use crate::stores::{entries, entries_in, names, new_store, open, options, write};
@@ -375,4 +375,60 @@ fn a_backup_is_of_one_moment_while_the_store_is_written_to() {
         }
         is_done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Nobody who can write to a repository or a store has a backup delete files elsewhere.
+#[test]
+fn symbolic_links_are_never_followed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let db = Db::open(at("store"), trommel::Options::default()).unwrap();
+    db.put("a", "b").unwrap();
+    let repository = || Repository::open_or_create(Arc::new(Directory::new(at("repository"))));
+    repository().unwrap().create(&db, &()).unwrap();
+    for name in ["victim", "victim2"] {
+        std::fs::create_dir(at(name)).unwrap();
+        for file in ["letter.txt", "000001.sst"] {
+            std::fs::write(at(name).join(file), "dear").unwrap();
+        }
+    }
+    let link = |to: &str, from: std::path::PathBuf| std::os::unix::fs::symlink(to, from).unwrap();
+    link("../victim2", at("store/.backup-0123456789abcdef"));
+    repository().unwrap().create(&db, &()).unwrap();
+    assert_eq!(std::fs::read_dir(at("victim2")).unwrap().count(), 2, "nothing added or removed");
+
+    std::fs::remove_dir(at("repository/tmp")).unwrap();
+    link("../victim", at("repository/tmp"));
+    let error = repository().unwrap().create(&db, &()).unwrap_err();
+    assert!(error.to_string().contains("is no directory"), "{error}");
+    assert_eq!(std::fs::read_dir(at("victim")).unwrap().count(), 2, "nothing added or removed");
+
+    only_our_leftovers_go(&at("repository/tmp"), &at("repository"));
+    repository().unwrap().create(&db, &()).unwrap();
+}
+
+/// Puts a real `tmp` there, with somebody else's file and a leftover of ours.
+fn only_our_leftovers_go(tmp: &std::path::Path, root: &std::path::Path) {
+    DiskVfs.remove(tmp).unwrap();
+    std::fs::create_dir(tmp).unwrap();
+    std::fs::write(tmp.join("letter.txt"), "dear").unwrap();
+    std::fs::write(tmp.join("backups-0000000009.json"), "half").unwrap();
+    drop(Directory::new(root).lock(Purpose::Add).unwrap());
+    assert_eq!(names(&DiskVfs, tmp), ["letter.txt"]);
+}
+
+#[test]
+fn an_id_that_leaves_none_above_it_is_an_error() {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
+    let target = Arc::new(Directory::on(vfs.clone(), "repository"));
+    let repository = Repository::open_or_create(target).unwrap();
+    let (_, db) = new_store();
+    drop(vfs.create("repository/backups/18446744073709551615.json".as_ref()).unwrap());
+    let error = repository.create(&db, &()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Damaged(damage) if damage.file.contains("18446744073709551615"))
+    );
+    assert!(names(&*vfs, "repository/blobs").is_empty(), "it is said before anything is copied");
+    repository.delete(u64::MAX, &()).unwrap();
+    repository.create(&db, &()).unwrap();
 }

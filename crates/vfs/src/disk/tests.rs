@@ -78,6 +78,12 @@ fn symbolic_links_are_listed_as_foreign_and_not_followed() {
     let entries = DiskVfs.list(&path).expect("it is there");
     let found: Vec<_> = entries.iter().map(|entry| (entry.bytes, entry.is_file)).collect();
     assert_eq!(found, [(0, false), (0, false), (5, true)]);
+    DiskVfs.remove(&link).expect("it is there");
+    symlink(&path, &link).expect("a free name");
+    DiskVfs.create_dir(&path.join("a")).expect("a free name");
+    let entries = DiskVfs.list(&path).expect("it is there");
+    let found: Vec<_> = entries.iter().map(|entry| entry.is_dir).collect();
+    assert_eq!(found, [true, false, false, false], "a folder, two links, a file");
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn a_linked_store_directory_and_strange_names_are_fine() {
     DiskVfs.create(&file).expect("a new file").append(b"x").expect("room for it");
     DiskVfs.sync_dir(&path.join("link")).expect("a folder behind a link");
     let entries = DiskVfs.list(&path.join("link")).expect("a folder behind a link");
-    assert_eq!(entries, [DirEntry { name: strange, bytes: 1, is_file: true }]);
+    assert_eq!(entries, [DirEntry { name: strange, bytes: 1, is_file: true, is_dir: false }]);
 }
 
 /// Between opening the lock file and locking it somebody replaces it: a lock on the old file would

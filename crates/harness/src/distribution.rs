@@ -86,17 +86,28 @@ impl Zipfian {
 
 /// Items of which a few, scattered over all, are drawn most of the time.
 #[derive(Debug, Clone)]
-pub(crate) struct ScrambledZipfian(Zipfian);
+pub(crate) struct ScrambledZipfian {
+    ranks: Zipfian,
+    items: u64,
+}
 
 impl ScrambledZipfian {
-    pub(crate) fn new() -> Self {
-        Self(Zipfian::new(SCRAMBLED_RANKS, THETA))
+    /// Over `items` items. Ranks are scattered over this many for good: if it grew with the items,
+    /// each new one would make others the favoured ones.
+    pub(crate) fn new(items: u64) -> Self {
+        Self { ranks: Zipfian::new(SCRAMBLED_RANKS, THETA), items: items.max(1) }
     }
 
-    /// An item below `items`.
+    /// An item below `present`, which is at least 1: as in YCSB, one that is not there yet is drawn
+    /// again.
     #[inline]
-    pub(crate) fn draw(&self, items: u64, rng: &mut Rng) -> u64 {
-        fnv(self.0.draw(rng)) % items.max(1)
+    pub(crate) fn draw(&self, present: u64, rng: &mut Rng) -> u64 {
+        loop {
+            let item = fnv(self.ranks.draw(rng)) % self.items;
+            if item < present.max(1) {
+                return item;
+            }
+        }
     }
 }
 
@@ -249,8 +260,8 @@ mod tests {
     #[test]
     fn a_scrambled_draw_favours_few_items_all_over_the_space() {
         assert_eq!(fnv(0), 0xa8c7_f832_281a_39c5_u64.cast_signed().unsigned_abs());
-        let (scrambled, mut rng) = (ScrambledZipfian::new(), Rng::with_seed(2));
         let items = 1000;
+        let (scrambled, mut rng) = (ScrambledZipfian::new(items), Rng::with_seed(2));
         let mut counts = vec![0_u64; items as usize];
         let draws = 100_000;
         for _ in 0..draws {
@@ -263,6 +274,23 @@ mod tests {
         assert!(count > expected * 0.9 && count < expected * 1.2, "{count} for {expected}");
         let cold = counts[500..].iter().sum::<u64>() as f64 / draws as f64;
         assert!((0.35..0.65).contains(&cold), "no half of the space is left out: {cold}");
+    }
+
+    /// Once the favoured items changed with every item that came in, and no skew was left.
+    #[test]
+    fn the_favoured_items_stay_so_while_others_come_in() {
+        let (first, last, draws) = (100_000, 105_000, 100_000);
+        let (scrambled, mut rng) = (ScrambledZipfian::new(110_000), Rng::with_seed(4));
+        let mut counts = vec![0_u64; last as usize];
+        for draw in 0..draws {
+            let present = first + (last - first) * draw / draws;
+            let item = scrambled.draw(present, &mut rng);
+            assert!(item < present);
+            counts[item as usize] += 1;
+        }
+        let hottest = *counts.iter().max().unwrap() as f64 / draws as f64;
+        let expected = 1.0 / zeta(SCRAMBLED_RANKS, THETA);
+        assert!(hottest > expected * 0.95, "{hottest} for {expected}");
     }
 
     #[test]

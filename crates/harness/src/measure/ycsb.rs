@@ -26,6 +26,8 @@ const SCAN_MAX: u64 = 100;
 /// How many records there are, inserts included.
 #[derive(Debug)]
 pub struct Records {
+    /// How many there were at first.
+    initial: u64,
     /// All below are stored.
     stored: AtomicU64,
     /// The number that the next insert takes.
@@ -38,6 +40,7 @@ impl Records {
     /// Records numbered from 0 to `stored` are there.
     pub fn new(stored: u64) -> Self {
         Self {
+            initial: stored,
             stored: AtomicU64::new(stored),
             next: AtomicU64::new(stored),
             early: Mutex::default(),
@@ -103,7 +106,7 @@ impl Worker<'_> {
         };
         let mut choice = match workload {
             Workload::YcsbD => Choice::Latest(Latest::new(records.stored())),
-            _ => Choice::Zipfian(ScrambledZipfian::new()),
+            _ => Choice::Zipfian(ScrambledZipfian::new(self.records_to_come(workload, records))),
         };
         while self.next() {
             let action = if self.rng.u64(..100) < percent { main } else { other };
@@ -120,6 +123,19 @@ impl Worker<'_> {
             self.act(action, index)?;
         }
         Ok(())
+    }
+
+    /// The records stored, and twice those that the workload will insert, as YCSB counts them. Where
+    /// time ends it, nobody knows how many: then as many again.
+    fn records_to_come(&self, workload: Workload, records: &Records) -> u64 {
+        let inserts = match mix_of(workload) {
+            Some((_, percent, Action::Insert)) => {
+                let all = self.load.operations.saturating_mul(self.load.threads as u64);
+                all.saturating_mul(2) / 100 * (100 - percent)
+            }
+            _ => 0,
+        };
+        records.initial + inserts.min(records.initial)
     }
 
     fn act(&mut self, action: Action, index: u64) -> Result<(), StoreError> {

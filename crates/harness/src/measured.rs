@@ -85,6 +85,9 @@ pub struct Measured {
     pub note: Option<String>,
     /// What the thread beside those that were measured did, if there was one.
     pub beside: Option<String>,
+    /// Operations of an open loop that were to begin before the end and did not: the rate asked for
+    /// was not held, and how long these waited is not among the latencies.
+    pub overdue: u64,
     /// Whether it was stopped before its end.
     pub interrupted: bool,
 }
@@ -123,6 +126,7 @@ impl Measured {
         for (count, other) in self.tally.0.iter_mut().zip(other.tally.0) {
             *count += other;
         }
+        self.overdue += other.overdue;
         self.interrupted |= other.interrupted;
     }
 
@@ -148,6 +152,9 @@ impl Measured {
         }
         if let Some(beside) = &self.beside {
             line += &format!(" {beside}");
+        }
+        if self.overdue > 0 {
+            line += &format!(" (rate not held: {} operations overdue)", self.overdue);
         }
         if self.interrupted {
             line += " (interrupted)";

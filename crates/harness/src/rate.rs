@@ -26,6 +26,11 @@ impl Pace {
     pub(crate) fn intended(&self, nth: u64) -> Duration {
         Duration::try_from_secs_f64(self.first + nth as f64 * self.period).unwrap_or(Duration::MAX)
     }
+
+    /// How many of the thread's operations are meant to have begun after `elapsed`.
+    pub(crate) fn due(&self, elapsed: Duration) -> u64 {
+        (((elapsed.as_secs_f64() - self.first) / self.period).floor() + 1.0) as u64
+    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,9 @@ pub(super) fn write_header(
         ("Seed", plan.seed.to_string()),
     ];
     if let Some(duration) = plan.duration {
-        lines.push(("Duration", format!("{} s a workload", duration.as_secs_f64())));
+        let seconds = duration.as_secs_f64();
+        let text = format!("{seconds} s a workload, but for those that go through all keys once");
+        lines.push(("Duration", text));
     }
     for (name, rate) in
         [("Rate", plan.rate), ("Write rate", plan.write_rate), ("Read rate", plan.read_rate)]

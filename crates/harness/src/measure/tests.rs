@@ -355,6 +355,21 @@ fn a_rate_is_not_exceeded() {
 }
 
 #[test]
+fn a_rate_that_is_not_held_is_told() {
+    let store = HeldUp { is_slow: true.into(), ..HeldUp::default() };
+    let at = |rate| {
+        run(&store, Workload::ReadRandom, |load| {
+            (load.operations, load.rate, load.latencies) = (u64::MAX, Some(rate), true);
+            load.duration = Some(SLOW / 2);
+        })
+    };
+    let slow = at(10_000.0);
+    assert!(slow.overdue > 0, "those that wait behind the slow one are due before the end");
+    assert!(slow.line("readrandom").contains("rate not held: "), "{}", slow.line("readrandom"));
+    assert_eq!(at(10.0).overdue, 0);
+}
+
+#[test]
 fn time_ends_a_workload() {
     let store = MapStore::default();
     for rate in [None, Some(0.001)] {

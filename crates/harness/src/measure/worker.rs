@@ -167,11 +167,17 @@ impl<'a> Worker<'a> {
     pub(super) fn finish(self) -> (Measured, Instant, Instant) {
         let end = Instant::now();
         let is_partial = self.stopped() && self.done < self.load.operations;
+        let due = self.pace.map_or(0, |pace| pace.due(end - self.start));
+        // A thread beside the others, or one that was stopped, ends when it is told to.
+        let is_overdue = !is_partial && self.thread < self.load.threads;
+        let due = if is_overdue { due.min(self.load.operations) } else { 0 };
         let measured = Measured {
             operations: self.done,
             bytes: self.bytes,
             found: (self.asked > 0).then_some((self.found, self.asked)),
             thread_time: end - self.start,
+            // One may be due just now.
+            overdue: due.saturating_sub(self.done + 1),
             interrupted: is_partial,
             latencies_by_kind: self.latencies,
             tally: self.tally,

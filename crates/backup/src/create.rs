@@ -2,7 +2,9 @@
 //!
 //! 1. Take the right to add. Make a checkpoint of the store, which flushes it.
 //! 2. For each of its files: if the parent (the newest backup of the same store) has a table of
-//!    the same identity, take over its hash; else hash the file.
+//!    the same identity, take over its hash; else hash the file, and check a table as such: a
+//!    damaged one could be stored and never restored. If asked to, read what is stored already; a
+//!    content that is not what its name says counts as not there, and is replaced.
 //! 3. Store the contents that are not there yet. Each is hashed again on its way, so nothing is
 //!    ever stored under a name that is not its own.
 //! 4. Make all of them durable, those that were there already included.
@@ -44,6 +46,11 @@ pub struct Created {
     pub new_bytes: u64,
     /// Bytes that were read only to learn their hash.
     pub hashed_bytes: u64,
+    /// Contents that were there and have been read back ([`Repository::create_checked`]).
+    pub checked_files: u64,
+    /// Of those, the damaged ones, which have been replaced: older backups that need them are
+    /// mended too.
+    pub mended_files: u64,
 }
 
 impl Repository {
@@ -53,8 +60,23 @@ impl Repository {
     /// # Errors
     /// [`Error::Store`] if the store cannot be flushed, so also if it was opened read-only;
     /// [`Error::Busy`] if somebody deletes backups (or, in a directory, makes one). Whatever the
-    /// error, the repository holds the backups that it held, whole.
+    /// [`Error::Store`] with [`trommel::Error::Corruption`] if a table that is to be stored is
+    /// damaged. Whatever the error, the repository holds the backups that it held, whole.
     pub fn create(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
+        self.make(db, false, progress)
+    }
+
+    /// As [`Repository::create`], which trusts the contents that are there already; this reads
+    /// those that the backup needs, and replaces the damaged ones from the store. So it costs a
+    /// read of the whole backup, and mends what older backups share with this one.
+    ///
+    /// # Errors
+    /// As [`Repository::create`].
+    pub fn create_checked(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
+        self.make(db, true, progress)
+    }
+
+    fn make(&self, db: &Db, is_checking: bool, progress: &dyn Progress) -> Result<Created> {
         let hold = self.lock(Purpose::Add)?;
         self.id_after(self.newest_id()?)?;
         let created = clock::now();
@@ -67,13 +89,19 @@ impl Repository {
             progress,
             known: parent.as_ref().map(known_tables).unwrap_or_default(),
             stored: self.blobs()?,
+            unchecked: HashSet::new(),
             done: Created {
                 backup: Backup::new(db.id(), created, parent.map(|parent| parent.id)),
                 new_files: 0,
                 new_bytes: 0,
                 hashed_bytes: 0,
+                checked_files: 0,
+                mended_files: 0,
             },
         };
+        if is_checking {
+            run.unchecked = run.stored.clone();
+        }
         run.copy_all()?;
         let mut created = run.done;
         drop(checkpoint);
@@ -159,6 +187,8 @@ struct Run<'a> {
     progress: &'a dyn Progress,
     known: HashMap<(String, u64), Blob>,
     stored: HashSet<Blob>,
+    /// Those of them that are to be read before they are relied on.
+    unchecked: HashSet<Blob>,
     done: Created,
 }
 
@@ -187,18 +217,47 @@ impl Run<'_> {
         let file = opened.map_err(|source| failed(&path, "opening", source))?;
         let identity = self.checkpoint.table_id(&name).map(|id| format!("{id:016x}"));
         let key = identity.clone().map(|identity| (identity, file.bytes()));
-        let blob = match key.and_then(|key| self.known.get(&key)) {
-            Some(&blob) => blob,
+        let known = key.and_then(|key| self.known.get(&key)).copied();
+        let blob = match known {
+            Some(blob) => blob,
             None => self.hash(&path, &file)?,
         };
-        let found = Found { file, blob };
-        if self.stored.contains(&blob) {
+        let is_stored = self.stored.contains(&blob) && self.is_sound(blob)?;
+        if known.is_none() || !is_stored {
+            self.checkpoint.check_table(&name)?;
+        }
+        if is_stored {
             self.progress.advance(blob.bytes);
         } else {
-            self.store(&path, found)?;
+            self.store(&path, Found { file, blob })?;
         }
         self.done.backup.files.push(BackupFile::new(name, blob, identity));
         Ok(())
+    }
+
+    /// Whether a content that is there may be relied on.
+    fn is_sound(&mut self, blob: Blob) -> Result<bool> {
+        if !self.unchecked.remove(&blob) {
+            return Ok(true);
+        }
+        let (mut unasked, repository, hold) = (0, self.repository, self.hold);
+        let read = repository.read_blob(blob, &Unheard(self.progress), |bytes| {
+            unasked += bytes.len() as u64;
+            if unasked < CONFIRMED_BYTES {
+                return Ok(());
+            }
+            unasked = 0;
+            repository.confirm(hold)
+        });
+        self.done.checked_files += 1;
+        match read {
+            Ok(()) => Ok(true),
+            Err(Error::Damaged(_)) => {
+                self.done.mended_files += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn hash(&mut self, path: &Path, file: &Arc<dyn ReadFile>) -> Result<Blob> {

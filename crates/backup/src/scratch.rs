@@ -15,8 +15,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use trommel::inspect::Table;
 use trommel::vfs::{DirEntry, FileLock, Vfs};
-use trommel::{Db, Options};
+use trommel::{Corruption, Db, Options};
 
 use crate::error::{Error, Result};
 use crate::format::{LOCK, is_store_file};
@@ -65,6 +66,32 @@ impl Checkpoint {
     /// The random number that a table of this name was given when it was written.
     pub(crate) fn table_id(&self, name: &str) -> Option<u64> {
         self.table_ids.get(name).copied()
+    }
+
+    /// Reads and checks every byte of a table; anything else was written just now, and is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// What is wrong with it, of the table in the store: the checkpoint is gone when that is read.
+    pub(crate) fn check_table(&self, name: &str) -> Result<()> {
+        let Some(id) = self.table_id(name) else { return Ok(()) };
+        let path = self.path(name);
+        let check = || -> trommel::Result<()> {
+            let table = Table::open(&*self.vfs, &path)?;
+            if table.info()?.footer.table_id != id {
+                let what = "it is another table than the one that the store names";
+                return Err(Corruption::new(&path, 0, what).into());
+            }
+            table.check().map(drop)
+        };
+        check().map_err(|error| match error {
+            trommel::Error::Corruption(Corruption { offset, what, .. }) => {
+                let file = self.dir.parent().unwrap_or(&self.dir).join(name);
+                let what = format!("{what}, so no backup was made; those that exist are untouched");
+                Error::Store(Corruption::new(&file, offset, what).into())
+            }
+            error => Error::Store(error),
+        })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -164,26 +164,68 @@ fn a_content_of_wrong_length_is_stored_again() {
     assert!(entries_in(&scene.vfs, "restored") == entries(&db));
 }
 
-/// The hashes are right, and the store is not: it was damaged before it was backed up.
+/// A damaged table makes no backup: it could never be restored, and would push good ones out.
 #[test]
-fn a_store_that_does_not_verify_is_not_left_behind() {
+fn a_damaged_store_is_not_backed_up() {
     let scene = scene();
     let (vfs, db) = new_store();
     write(&db, 5, 300);
     let table = names(&*vfs, "store").into_iter().find(|name| name.ends_with(".sst")).unwrap();
     drop(db);
     let path = format!("store/{table}");
-    let mut bytes = vfs.read(path.as_ref(), u64::MAX).unwrap();
-    bytes[100] ^= 1;
+    let good = vfs.read(path.as_ref(), u64::MAX).unwrap();
     let damaged = Scene { vfs: vfs.clone(), repository: scene.repository.clone() };
-    damaged.replace(&path, &bytes);
-    let db = open(&vfs, "store");
+    for at in [20, 100, good.len() / 2] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        damaged.replace(&path, &bytes);
+        let db = open(&vfs, "store");
+        for _ in 0..2 {
+            let error = scene.repository.create(&db, &()).unwrap_err();
+            assert!(matches!(error, Error::Store(trommel::Error::Corruption(_))), "{error}");
+            assert!(error.to_string().starts_with(&path), "{error}");
+            assert!(error.to_string().contains("no backup was made"), "{error}");
+        }
+        assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2]);
+    }
+    damaged.replace(&path, &good);
+    scene.repository.create(&open(&vfs, "store"), &()).unwrap();
+    assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
+}
+
+/// A content that rotted is found and replaced when asked, and then all backups are whole again.
+#[test]
+fn a_checked_backup_mends_what_it_shares() {
+    let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
+    let target = Arc::new(Directory::on(vfs.clone(), "repository"));
+    let scene = Scene { vfs, repository: Repository::open_or_create(target).unwrap() };
+    let db = open(&scene.vfs, "store");
+    write(&db, 1, 300);
+    let table = scene.repository.create(&db, &()).unwrap().backup.files[0].clone();
+    let blob = format!("repository/blobs/{}-{}", table.sha256, table.bytes);
+    let mut bytes = scene.read(&blob);
+    bytes[50] ^= 4;
+    scene.replace(&blob, &bytes);
+    write(&db, 2, 300);
     let created = scene.repository.create(&db, &()).unwrap();
-    let error = scene.repository.restore_on(vfs.clone(), created.backup.id, "restored", &());
-    let error = error.unwrap_err();
-    assert!(matches!(error, Error::Store(trommel::Error::Corruption(_))), "{error}");
-    assert!(error.to_string().contains(&table), "{error}");
-    assert!(vfs.list("restored".as_ref()).is_err());
+    assert_eq!((created.checked_files, created.mended_files), (0, 0));
+    assert!(scene.repository.verify(None, &()).unwrap().whole.is_empty());
+    let created = scene.repository.create_checked(&db, &()).unwrap();
+    assert_eq!((created.checked_files, created.mended_files), (3, 1), "two tables, CURRENT");
+    assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
+    let created = scene.repository.create_checked(&db, &()).unwrap();
+    assert_eq!(created.mended_files, 0);
+
+    // What the store has no whole copy of cannot be mended, and is not made worse.
+    scene.replace(&blob, &bytes);
+    drop(db);
+    let path = format!("store/{}", table.path);
+    let mut damaged = scene.read(&path);
+    damaged[100] ^= 1;
+    scene.replace(&path, &damaged);
+    let error = scene.repository.create_checked(&open(&scene.vfs, "store"), &()).unwrap_err();
+    assert!(error.to_string().contains(&table.path), "{error}");
+    assert_eq!(scene.read(&blob), bytes);
 }
 
 /// A table that the repository holds is not read again: what happened to the store's own copy

@@ -71,6 +71,9 @@ impl RepositoryArgs {
 
 #[derive(Debug, Args)]
 struct CreateArgs {
+    /// Read what the repository has of the store already, too, and replace what is damaged
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -208,7 +211,11 @@ fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     let created = args.store.write_with(session, options, |db| {
         // Only for a store that is there does a repository come into being.
         let repository = Repository::open_or_create(target)?;
-        Ok(repository.create(db, &Told(session.control))?)
+        let progress = Told(session.control);
+        Ok(match args.check {
+            false => repository.create(db, &progress)?,
+            true => repository.create_checked(db, &progress)?,
+        })
     })?;
     let mut output = args.output.begin("backup-create", out);
     output.record(
@@ -222,6 +229,8 @@ fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
             ("bytes", Value::Size(created.backup.bytes())),
             ("new_files", Value::Count(created.new_files)),
             ("new_bytes", Value::Size(created.new_bytes)),
+            ("checked", Value::Count(created.checked_files)),
+            ("mended", Value::Count(created.mended_files)),
         ],
     )?;
     Ok(output.finish()?)

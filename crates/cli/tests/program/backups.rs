@@ -12,7 +12,7 @@ fn with_backups() -> Program {
         let line = format!("backup create --format=csv --to={}", backups(&program));
         let ran = program.run_on(&line);
         assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
-        let head = "id,created,store,parent,files,bytes,new_files,new_bytes";
+        let head = "id,created,store,parent,files,bytes,new_files,new_bytes,checked,mended";
         assert_eq!(ran.out.lines().next(), Some(head));
         assert!(ran.out.lines().nth(1).unwrap().starts_with(&format!("{number},20")));
     }
@@ -119,4 +119,50 @@ fn damage_is_named_with_code_4_and_never_restored() {
     let ran = program.run(&format!("backup delete 2 --from={}", place.display()));
     assert_eq!(ran.code, Some(4), "contents are kept, and the reason is said");
     assert!(ran.out.contains("0000000001.json"), "{}", ran.out);
+}
+
+/// Flips a bit of a file.
+fn flip(path: &std::path::Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn with_extension(dir: &std::path::Path, extension: &str) -> std::path::PathBuf {
+    let mut files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
+}
+
+#[test]
+fn a_damaged_store_makes_no_backup() {
+    let program = Program::new();
+    assert_eq!(program.run_on("put --create a a").code, Some(0));
+    assert_eq!(program.run_on("flush").code, Some(0));
+    let table = with_extension(&program.path("db"), "sst");
+    flip(&table, 20);
+    let ran = program.run_on(&format!("backup create --to={}", backups(&program)));
+    assert_eq!((ran.code, &*ran.out), (Some(4), ""), "{}", ran.err);
+    for word in [&*table.display().to_string(), "no backup was made", "restore the store"] {
+        assert!(ran.err.contains(word), "{word}: {}", ran.err);
+    }
+    let ran = program.run(&format!("backup list --format=jsonl --from={}", backups(&program)));
+    assert_eq!((ran.code, &*ran.out), (Some(0), ""));
+}
+
+#[test]
+fn a_rotten_content_is_mended_with_check() {
+    let program = with_backups();
+    let blobs = fs::read_dir(program.path("backups/blobs")).unwrap();
+    let large =
+        blobs.map(|entry| entry.unwrap().path()).max_by_key(|p| p.metadata().unwrap().len());
+    flip(&large.unwrap(), 10);
+    let verify = format!("backup verify --from={}", backups(&program));
+    assert_eq!(program.run(&verify).code, Some(4));
+    let create = format!("backup create --format=csv --to={}", backups(&program));
+    let ran = program.run_on(&create);
+    assert!(ran.code == Some(0) && ran.out.ends_with(",0,0\n"), "{}", ran.out);
+    assert_eq!(program.run(&verify).code, Some(4), "what is there is trusted");
+    let ran = program.run_on(&format!("{create} --check"));
+    assert!(ran.code == Some(0) && ran.out.ends_with(",2,1\n"), "{}{}", ran.out, ran.err);
+    assert_eq!(program.run(&verify).code, Some(0));
 }

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn stores_are_chosen_by_name_or_by_the_start_of_it() {
         assert_eq!(names(&["--stores", "redb,trommel"]), ["trommel", "redb"]);
-        assert_eq!(names(&["--stores", "lmdb*"]), ["lmdb", "lmdb-best"]);
+        assert_eq!(names(&["--stores", "lmdb*"]), ["lmdb", "lmdb-best", "lmdb-writemap"]);
         assert_eq!(names(&[]).len(), ALL.iter().filter(|contender| contender.usual).count());
         let error = Args::try_parse_from(["trommel-compare", "--stores", "sled"]).unwrap_err();
         assert!(error.to_string().contains("there are trommel, rocksdb-best"), "{error}");

@@ -32,14 +32,15 @@ pub(crate) const UNEQUAL: [&str; 14] = [
     "redb's files are dropped and read in like the others', but what it kept in its own cache while \
      filling is lost at closing, as it is for all.",
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
-     Trommel each time it uses one, redb and LMDB never.",
+     Trommel each time it uses one, redb and LMDB never, and rocksdb-mmap was told not to.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",
     "RocksDB sizes its levels from the deepest one up (its default), so its base level moves. Its \
      two background jobs are one that flushes and one that compacts; the two threads of Trommel and \
      fjall do either.",
-    "lmdb-best and redb-best read the files that lmdb and redb wrote; their fills would be the same.",
+    "lmdb-best, redb-best and rocksdb-mmap read the files that lmdb, redb and rocksdb-best wrote; \
+     their fills would be the same. lmdb-writemap is LMDB's best way to write.",
     "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \
      transaction.",
     "Memory: pages of mapped files count into the peaks of those who map, while the page cache of \

@@ -20,6 +20,9 @@ use crate::stores::{self, Facts};
 pub(crate) struct Variant {
     /// A thread keeps its read transaction while nothing is written.
     pub(crate) reuse: bool,
+    /// Pages are changed in the map itself and not written from a copy: faster, and a stray
+    /// pointer of the program can damage them.
+    pub(crate) write_map: bool,
 }
 
 /// Room for data in the map per byte that is written, and at least.
@@ -55,11 +58,13 @@ impl LmdbStore {
         let map_bytes = map_bytes.next_multiple_of(1 << 20) as usize;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes);
+        let mut flags = EnvFlags::NO_SYNC;
+        flags.set(EnvFlags::WRITE_MAP, variant.write_map);
         // SAFETY: the directory is this run's own and nothing else opens or changes the file.
         // Without syncs the file may be lost with the machine's power, not with this process; a
         // run ends with either.
         #[expect(unsafe_code, reason = "LMDB is a map, and a map is only as good as its file")]
-        let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(dir)? };
+        let env = unsafe { options.flags(flags).open(dir)? };
         let transaction = env.write_txn()?;
         let entries = env
             .create_databases_and_commit(transaction, |opener, transaction| {
@@ -118,6 +123,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("tables are read by", "mmap".into()),
         ("checksum of a block", "none in the format".into()),
         ("read transaction", stores::read_transaction(variant.reuse).into()),
+        ("tuned besides", if variant.write_map { "MDB_WRITEMAP" } else { "nothing" }.into()),
     ]);
     facts
 }

@@ -86,7 +86,7 @@ enum Build {
 }
 
 const TROMMEL: trommel::Variant = trommel::Variant { mapped: false, own_filters: false, log: true };
-const ROCKS: rocks::Variant = rocks::Variant { best: false, log: true };
+const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
 
 const fn contender(name: &'static str, about: &'static str, build: Build) -> Contender {
     let batches = matches!(build, Build::Lmdb(_) | Build::Redb(_));
@@ -105,13 +105,21 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. One that
 /// reads another's files comes right behind it.
-pub(crate) static ALL: [Contender; 13] = [
+pub(crate) static ALL: [Contender; 15] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
         "RocksDB as its documentation advises",
-        Build::Rocks(rocks::Variant { best: true, ..ROCKS }),
+        Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Cached, ..ROCKS }),
     ),
+    Contender {
+        reads_files_of: Some("rocksdb-best"),
+        ..contender(
+            "rocksdb-mmap",
+            "the same, mapped reads without checksums",
+            Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Mapped, ..ROCKS }),
+        )
+    },
     contender(
         "trommel-mapped",
         "Trommel, mapped reads, equal filter bits",
@@ -122,14 +130,22 @@ pub(crate) static ALL: [Contender; 13] = [
     contender(
         "lmdb",
         "LMDB, a read transaction for each read",
-        Build::Lmdb(lmdb::Variant { reuse: false }),
+        Build::Lmdb(lmdb::Variant { reuse: false, write_map: false }),
     ),
     Contender {
         reads_files_of: Some("lmdb"),
         ..contender(
             "lmdb-best",
             "LMDB, a read transaction kept by each thread",
-            Build::Lmdb(lmdb::Variant { reuse: true }),
+            Build::Lmdb(lmdb::Variant { reuse: true, write_map: false }),
+        )
+    },
+    Contender {
+        writes_only: true,
+        ..contender(
+            "lmdb-writemap",
+            "LMDB, written through its map",
+            Build::Lmdb(lmdb::Variant { reuse: false, write_map: true }),
         )
     },
     Contender {

@@ -16,14 +16,22 @@ use crate::stores::{self, Facts};
 /// How RocksDB is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
-    /// As its documentation advises for point lookups from memory, and not only with equal limits.
-    pub(crate) best: bool,
+    pub(crate) set_up: SetUp,
     /// Whether writes go to its log.
     pub(crate) log: bool,
 }
 
-/// Bits of a memtable's own filter as a part of the memtable, as `OptimizeForPointLookup` sets it.
-const MEMTABLE_BLOOM_RATIO: f64 = 0.02;
+/// How far it is set up beyond equal limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SetUp {
+    /// Not at all.
+    Equal,
+    /// As its documentation advises for point lookups through its cache.
+    Cached,
+    /// The same tables, mapped: a mapped block that is not compressed does not go to the cache.
+    Mapped,
+}
+
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
 
@@ -45,7 +53,10 @@ impl RocksStore {
         let db = DB::open_cf_descriptors(&options, dir, [family])?;
         let mut write = WriteOptions::default();
         write.disable_wal(!variant.log);
-        Ok(Self { db, write, read: ReadOptions::default() })
+        let mut read = ReadOptions::default();
+        // A mapped block is used in place, and would be checked again at each read.
+        read.set_verify_checksums(variant.set_up != SetUp::Mapped);
+        Ok(Self { db, write, read })
     }
 
     fn family(&self) -> Result<&ColumnFamily, StoreError> {
@@ -68,13 +79,11 @@ fn options(settings: &Settings, variant: Variant) -> Options {
     options.set_target_file_size_base(settings.table_bytes);
     options.set_max_background_jobs(settings.background_threads as i32);
     options.set_max_open_files(-1);
+    options.set_level_compaction_dynamic_level_bytes(true);
     options.set_block_based_table_factory(&table_options(settings, variant));
-    if variant.best {
-        options.set_level_compaction_dynamic_level_bytes(true);
-        options.set_allow_mmap_reads(true);
+    options.set_allow_mmap_reads(variant.set_up == SetUp::Mapped);
+    if variant.set_up != SetUp::Equal {
         options.set_enable_pipelined_write(true);
-        options.set_memtable_whole_key_filtering(true);
-        options.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
         options.set_bytes_per_sync(1 << 20);
     }
     options
@@ -85,7 +94,7 @@ fn table_options(settings: &Settings, variant: Variant) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
     table.set_block_size(settings.block_bytes as usize);
     table.set_bloom_filter(settings.filter_bits, false);
-    if variant.best {
+    if variant.set_up != SetUp::Equal {
         table.set_block_cache(&Cache::new_hyper_clock_cache(cache_bytes, 0));
         table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
         table.set_data_block_hash_ratio(HASH_RATIO);
@@ -109,14 +118,16 @@ fn version() -> String {
 /// What the fairness block says of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
-    let (cache, tuned) = if variant.best {
-        (
+    let (cache, tuned) = match variant.set_up {
+        SetUp::Equal => ("LRUCache", "nothing"),
+        SetUp::Cached | SetUp::Mapped => (
             "HyperClockCache",
-            "hash index in data blocks (0.75), memtable filter (0.02, whole keys), pipelined \
-             writes, dynamic level bytes, bytes_per_sync 1 MiB",
-        )
-    } else {
-        ("LRUCache", "nothing")
+            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB",
+        ),
+    };
+    let (read_by, checksums) = match variant.set_up {
+        SetUp::Mapped => ("mmap, not through the cache", "not looked at in reads"),
+        _ => ("pread", stores::VERIFIED_ONCE),
     };
     let log = if variant.log { stores::LOG_OS } else { "off" };
     facts.extend([
@@ -125,8 +136,8 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("log", log.into()),
         ("filter", format!("full Bloom, {} bits a key", settings.filter_bits)),
         ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
-        ("tables are read by", if variant.best { "mmap" } else { "pread" }.into()),
-        ("checksum of a block", stores::VERIFIED_ONCE.into()),
+        ("tables are read by", read_by.into()),
+        ("checksum of a block", checksums.into()),
         ("tuned besides", tuned.into()),
     ]);
     facts

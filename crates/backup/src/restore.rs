@@ -1,27 +1,36 @@
 //! Making a store of a backup.
 //!
-//! 1. The directory must be new or empty. What is made in it is taken back if anything fails.
-//! 2. Every content is hashed while it is written, and every file synced.
-//! 3. `CURRENT` is written last, when all others are durable under their names: a directory in
-//!    which a restore was cut short is no store, and is not mistaken for one.
-//! 4. The store is opened read-only and verified as a store: what was backed up was in order, or
-//!    it would not be here.
+//! 1. The directory must be new or empty, or hold what a restore left that was cut short, which is
+//!    removed: a folder `.restoring` and no `CURRENT`, and nothing else but files of a store. Its
+//!    `LOCK` is held from the beginning to the end.
+//! 2. Every content is hashed while it is written to `.restoring`, and every file synced.
+//! 3. Every file is read back and compared with its hash, and the store in `.restoring` is opened
+//!    read-only and verified as a store.
+//! 4. The files are moved to the directory; `CURRENT` is moved last, when all others are durable
+//!    under their names. So there is a store in the directory only once all of it was verified.
+//! 5. What was made is taken back if anything fails. Damage is no failure for who asks to keep it:
+//!    what is left of the backup is put in place, and the damage is reported.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{DiskVfs, Vfs};
+use trommel::vfs::{Access, DirEntry, DiskVfs, FileLock, Vfs};
 use trommel::{Db, Options, VerifyReport};
 
+use crate::content::{FileContent, Stopped, Watched};
+use crate::create::explain;
 use crate::error::{Damage, Error, Result};
+use crate::format::LOCK;
 use crate::manifest::{Backup, BackupFile};
 use crate::progress::{Progress, Step};
 use crate::repository::Repository;
-use crate::scratch::failed;
+use crate::scratch::{failed, is_plain};
 
 /// The file that makes a directory a store.
 const LAST: &str = "CURRENT";
+/// The folder within the directory in which everything is made.
+pub(crate) const RESTORING: &str = ".restoring";
 
 /// What [`Repository::restore`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +38,21 @@ const LAST: &str = "CURRENT";
 pub struct Restored {
     /// The backup.
     pub backup: Backup,
-    /// What verifying the store found in order.
-    pub verified: VerifyReport,
+    /// What verifying the store found in order; `None` if there is damage.
+    pub verified: Option<VerifyReport>,
+    /// What is not as it was backed up: nothing, unless
+    /// [`Repository::restore_damaged`] was asked to keep it.
+    pub damages: Vec<Damage>,
 }
 
 impl Repository {
-    /// Makes `dir`, which must be new or empty, a store that holds what backup `id` holds.
+    /// Makes `dir`, which must be new or empty, a store that holds what backup `id` holds. It has
+    /// an id of its own. What an earlier restore left that was cut short is removed first.
     ///
     /// # Errors
     /// [`Error::Damaged`] names what is damaged or missing; [`Error::NoSuchBackup`];
-    /// [`Error::NotEmpty`]; [`Error::Store`] if the store does not verify. Whatever the error,
-    /// nothing stays in `dir`.
+    /// [`Error::NotEmpty`]; [`Error::Store`] if the store does not verify; [`Error::Busy`] if
+    /// somebody else is restoring there. Whatever the error, nothing stays in `dir`.
     pub fn restore(
         &self,
         id: u64,
@@ -57,46 +70,23 @@ impl Repository {
         dir: impl AsRef<Path>,
         progress: &dyn Progress,
     ) -> Result<Restored> {
-        let backup = self.backup(id)?;
-        let mut unfinished = Unfinished::claim(Arc::clone(&vfs), dir.as_ref())?;
-        let (last, others): (Vec<_>, Vec<_>) =
-            backup.files.iter().partition(|file| file.path == LAST);
-        {
-            let _step = Step::begin(progress, "restoring", backup.bytes());
-            for files in [others, last] {
-                for file in files {
-                    self.restore_file(&mut unfinished, id, file, progress)?;
-                }
-                unfinished.sync()?;
-            }
-        }
-        let verified = {
-            let _step = Step::begin(progress, "verifying", 0);
-            let options = Options::default().vfs(vfs);
-            Db::open_read_only(dir, options)?.verify()?
-        };
-        unfinished.keep();
-        Ok(Restored { backup, verified })
+        Run { repository: self, vfs, progress, keeps_damage: false }.restore(id, dir.as_ref())
     }
 
-    fn restore_file(
+    /// As [`Repository::restore_on`], for a backup of which no whole one is to be had: what is
+    /// damaged is kept as it is, what is missing is kept as an empty file, and [`Restored::damages`] names it
+    /// all. What such a store still gives is right; the rest of it is an error when it is read.
+    ///
+    /// # Errors
+    /// As [`Repository::restore`], but for damage to contents.
+    pub fn restore_damaged(
         &self,
-        unfinished: &mut Unfinished,
+        vfs: Arc<dyn Vfs>,
         id: u64,
-        file: &BackupFile,
+        dir: impl AsRef<Path>,
         progress: &dyn Progress,
-    ) -> Result<()> {
-        let path = unfinished.add(&file.path);
-        let created = unfinished.vfs.create(&path);
-        let mut target = created.map_err(|source| failed(&path, "creating", source))?;
-        let restored = self.read_blob(file.blob(), progress, |bytes| {
-            target.append(bytes).map_err(|source| failed(&path, "writing", source))
-        });
-        match restored {
-            Ok(()) => target.sync().map_err(|source| failed(&path, "making durable", source)),
-            Err(Error::Damaged(damage)) => Err(self.needed(id, &file.path, damage)),
-            Err(error) => Err(error),
-        }
+    ) -> Result<Restored> {
+        Run { repository: self, vfs, progress, keeps_damage: true }.restore(id, dir.as_ref())
     }
 
     /// Damage to what backup `id` needs, unless the backup was deleted meanwhile.
@@ -109,60 +99,228 @@ impl Repository {
     }
 }
 
-/// A directory being filled, which is emptied again if this is dropped before [`Self::keep`].
+/// A restore under way.
+struct Run<'a> {
+    repository: &'a Repository,
+    vfs: Arc<dyn Vfs>,
+    progress: &'a dyn Progress,
+    keeps_damage: bool,
+}
+
+impl Run<'_> {
+    fn restore(&self, id: u64, dir: &Path) -> Result<Restored> {
+        let backup = self.repository.backup(id)?;
+        let unfinished = Unfinished::claim(Arc::clone(&self.vfs), dir)?;
+        let mut damages = Vec::new();
+        {
+            let _step = Step::begin(self.progress, "restoring", backup.bytes());
+            for file in &backup.files {
+                let copied = self.copy(&unfinished, id, file);
+                self.admit(copied, &unfinished, &mut damages)?;
+            }
+            unfinished.sync(&unfinished.folder)?;
+        }
+        let verified = {
+            let _step = Step::begin(self.progress, "verifying", backup.bytes());
+            for file in backup.files.iter().filter(|_| damages.is_empty()) {
+                self.read_back(&unfinished, file)?;
+            }
+            let verified = unfinished.verify();
+            self.admit(verified, &unfinished, &mut damages)?
+        };
+        unfinished.put_in_place(&backup.files)?;
+        let verified = verified.filter(|_| damages.is_empty());
+        Ok(Restored { backup, verified, damages })
+    }
+
+    /// Notes damage if that is to be kept.
+    fn admit<T>(
+        &self,
+        outcome: Result<T>,
+        unfinished: &Unfinished,
+        damages: &mut Vec<Damage>,
+    ) -> Result<Option<T>> {
+        match outcome {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Damaged(damage)) if self.keeps_damage => {
+                damages.push(damage);
+                Ok(None)
+            }
+            Err(Error::Store(trommel::Error::Corruption(found))) if self.keeps_damage => {
+                let what = format!("at byte {}: {}", found.offset, found.what);
+                damages.push(Damage { file: unfinished.final_path(&found.file), what });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn copy(&self, unfinished: &Unfinished, id: u64, file: &BackupFile) -> Result<()> {
+        let path = unfinished.folder.join(&file.path);
+        let created = unfinished.vfs.create(&path);
+        let mut target = created.map_err(|source| failed(&path, "creating", source))?;
+        let copied = self.repository.read_blob(file.blob(), self.progress, |bytes| {
+            target.append(bytes).map_err(|source| failed(&path, "writing", source))
+        });
+        if matches!(copied, Ok(()) | Err(Error::Damaged(_))) {
+            target.sync().map_err(|source| failed(&path, "making durable", source))?;
+        }
+        copied.map_err(|error| match error {
+            Error::Damaged(damage) => self.repository.needed(id, &file.path, damage),
+            error => error,
+        })
+    }
+
+    /// Whether the file system gives back what was written.
+    fn read_back(&self, unfinished: &Unfinished, file: &BackupFile) -> Result<()> {
+        let path = unfinished.folder.join(&file.path);
+        let opened = unfinished.vfs.open(&path, Access::Buffered);
+        let mut content =
+            FileContent::new(opened.map_err(|source| failed(&path, "opening", source))?);
+        let read = Watched::new(&mut content, Some(file.blob()), self.progress).drain(|_| Ok(()));
+        read.map(drop).map_err(|source| {
+            explain(source, |source| match Stopped::find(&source) {
+                Some(Stopped::Mismatch(what)) => Error::damaged(
+                    path.display().to_string(),
+                    format!(
+                        "it was written just now and reads differently ({what}): look for \
+                             the fault in this disk or machine, and restore elsewhere"
+                    ),
+                ),
+                _ => failed(&path, "reading back", source),
+            })
+        })
+    }
+}
+
+/// A directory being filled, which is emptied again if this is dropped before
+/// [`Self::put_in_place`].
 struct Unfinished {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
-    created: bool,
-    files: Vec<PathBuf>,
+    /// Where files are made.
+    folder: PathBuf,
+    is_new: bool,
+    /// Whether the store is in place.
+    is_done: bool,
+    lock: Option<Box<dyn FileLock>>,
 }
 
 impl Unfinished {
     fn claim(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Self> {
-        let created = match vfs.create_dir(dir) {
+        let is_new = match vfs.create_dir(dir) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(source) => return Err(failed(dir, "creating", source)),
         };
-        match vfs.list(dir) {
-            Ok(entries) if entries.is_empty() => {}
-            Ok(_) => return Err(Error::NotEmpty { dir: dir.to_path_buf() }),
-            Err(source) => return Err(failed(dir, "listing", source)),
-        }
-        Ok(Self { vfs, dir: dir.to_path_buf(), created, files: Vec::new() })
+        // Nothing is put among somebody else's files, not even a lock.
+        check_vacant(&*vfs, dir)?;
+        let path = dir.join(LOCK);
+        let lock = vfs.lock(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => Error::Busy {
+                repository: dir.display().to_string(),
+                what: "another backup is being restored there".into(),
+            },
+            _ => failed(&path, "locking", source),
+        })?;
+        check_vacant(&*vfs, dir)?;
+        let (dir, folder) = (dir.to_path_buf(), dir.join(RESTORING));
+        let claimed = Self { vfs, dir, folder, is_new, is_done: false, lock: Some(lock) };
+        claimed.remove_all().map_err(|source| failed(&claimed.dir, "emptying", source))?;
+        let created = claimed.vfs.create_dir(&claimed.folder);
+        created.map_err(|source| failed(&claimed.folder, "creating", source))?;
+        // A restore that was cut short is known by that folder, so it is there before all else.
+        claimed.sync(&claimed.dir)?;
+        let above = claimed.dir.parent().filter(|above| !above.as_os_str().is_empty());
+        claimed.sync(above.unwrap_or(Path::new(".")))?;
+        Ok(claimed)
     }
 
-    /// Notes a file that is about to be created.
-    fn add(&mut self, name: &str) -> PathBuf {
-        let path = self.dir.join(name);
-        self.files.push(path.clone());
-        path
+    fn sync(&self, dir: &Path) -> Result<()> {
+        self.vfs.sync_dir(dir).map_err(|source| failed(dir, "making durable", source))
     }
 
-    /// Makes all names durable, that of the directory included.
-    fn sync(&self) -> Result<()> {
-        let above = self.dir.parent().filter(|above| !above.as_os_str().is_empty());
-        for dir in [&self.dir, above.unwrap_or(Path::new("."))] {
-            self.vfs.sync_dir(dir).map_err(|source| failed(dir, "making durable", source))?;
+    /// Where a file will be found that lies in the folder now.
+    fn final_path(&self, path: &Path) -> String {
+        let moved = path.strip_prefix(&self.folder).map(|name| self.dir.join(name));
+        moved.as_deref().unwrap_or(path).display().to_string()
+    }
+
+    fn verify(&self) -> Result<VerifyReport> {
+        let options = Options::default().vfs(Arc::clone(&self.vfs));
+        Ok(Db::open_read_only(&self.folder, options)?.verify()?)
+    }
+
+    /// Moves the files to where they belong, `CURRENT` last.
+    fn put_in_place(mut self, files: &[BackupFile]) -> Result<()> {
+        let (last, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.path == LAST);
+        for files in [others, last] {
+            for file in files {
+                let (from, to) = (self.folder.join(&file.path), self.dir.join(&file.path));
+                let moved = self.vfs.rename(&from, &to);
+                moved.map_err(|source| failed(&to, "putting in place", source))?;
+            }
+            self.sync(&self.dir)?;
         }
+        self.is_done = true;
+        // Empty now; if it stays it does no harm.
+        let _ = self.vfs.remove_dir(&self.folder);
         Ok(())
     }
 
-    fn keep(mut self) {
-        self.files.clear();
-        self.created = false;
+    /// Removes everything but the lock: `CURRENT` first, the folder last, so that what is left if
+    /// this is cut short is no store, and known for what it is.
+    fn remove_all(&self) -> io::Result<()> {
+        let current = self.dir.join(LAST);
+        match self.vfs.remove(&current) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+        let is_there = |entry: &DirEntry| entry.name == RESTORING;
+        let has_folder = self.vfs.list(&self.dir)?.iter().any(is_there);
+        for dir in [Some(&self.dir), has_folder.then_some(&self.folder)].into_iter().flatten() {
+            for entry in self.vfs.list(dir)?.iter().filter(|entry| is_plain(entry)) {
+                if *dir == self.folder || entry.name != LOCK {
+                    self.vfs.remove(&dir.join(&entry.name))?;
+                }
+            }
+        }
+        if has_folder {
+            self.vfs.remove_dir(&self.folder)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // In reverse, so that what is left over if this is cut short is no store. The error that
-        // led here is the one worth telling.
-        for path in self.files.iter().rev() {
-            let _ = self.vfs.remove(path);
+        if self.is_done {
+            return;
         }
-        if self.created {
-            let _ = self.vfs.remove_dir(&self.dir);
+        // The error that led here is the one worth telling; what stays, the next restore removes.
+        if self.remove_all().is_ok() {
+            let _ = self.vfs.remove(&self.dir.join(LOCK));
+            if self.is_new {
+                let _ = self.vfs.remove_dir(&self.dir);
+            }
         }
+        self.lock = None;
     }
+}
+
+/// Whether nothing lies in `dir` but what a restore left that was cut short.
+///
+/// # Errors
+/// [`Error::NotEmpty`] if something does.
+fn check_vacant(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let list = |dir: &Path| vfs.list(dir).map_err(|source| failed(dir, "listing", source));
+    let entries = list(dir)?;
+    let is_vacant = if entries.iter().any(|entry| entry.is_dir && entry.name == RESTORING) {
+        let is_ours = |entry: &DirEntry| is_plain(entry) && entry.name != LAST;
+        entries.iter().all(|entry| is_ours(entry) || entry.is_dir && entry.name == RESTORING)
+            && list(&dir.join(RESTORING))?.iter().all(is_plain)
+    } else {
+        entries.iter().all(|entry| entry.is_file && entry.bytes == 0 && entry.name == LOCK)
+    };
+    if is_vacant { Ok(()) } else { Err(Error::NotEmpty { dir: dir.to_path_buf() }) }
 }

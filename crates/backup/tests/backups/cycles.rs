@@ -153,7 +153,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     for (id, state) in (1..).zip(&states) {
         let dir = format!("restored-{id}");
         let restored = repository.restore_on(vfs.clone(), id, &dir, &()).unwrap();
-        assert_eq!(restored.verified.tables, id);
+        assert_eq!(restored.verified.unwrap().tables, id);
         assert!(entries_in(&vfs, &dir) == *state, "backup {id}");
         for file in &restored.backup.files {
             let (source, copy) = (format!("store/{}", file.path), format!("{dir}/{}", file.path));
@@ -431,4 +431,67 @@ fn an_id_that_leaves_none_above_it_is_an_error() {
     assert!(names(&*vfs, "repository/blobs").is_empty(), "it is said before anything is copied");
     repository.delete(u64::MAX, &()).unwrap();
     repository.create(&db, &()).unwrap();
+}
+
+/// Looks at what is restored when it is about to be verified.
+struct Onlooker {
+    vfs: Arc<dyn Vfs>,
+    repository: Repository,
+    has_looked: AtomicBool,
+}
+
+impl Progress for Onlooker {
+    fn begin(&self, what: &str, _: u64) {
+        if what == "verifying" {
+            assert_eq!(names(&*self.vfs, "restored"), [".restoring", "LOCK"], "no store yet");
+            let second = self.repository.restore_on(self.vfs.clone(), 1, "restored", &());
+            assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
+            self.has_looked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_restore_is_in_place_only_when_it_is_verified() {
+    let repository = Repository::open_or_create(in_memory()).unwrap();
+    let (vfs, db) = new_store();
+    write(&db, 1, 100);
+    repository.create(&db, &()).unwrap();
+    let has_looked = AtomicBool::new(false);
+    let onlooker = Onlooker { vfs: vfs.clone(), repository: repository.clone(), has_looked };
+    repository.restore_on(vfs.clone(), 1, "restored", &onlooker).unwrap();
+    assert!(onlooker.has_looked.load(Ordering::Relaxed));
+    assert!(!names(&*vfs, "restored").iter().any(|name| name.starts_with('.')));
+    assert!(entries_in(&vfs, "restored") == entries(&db));
+}
+
+#[test]
+fn only_what_a_restore_left_is_removed() {
+    let repository = Repository::open_or_create(in_memory()).unwrap();
+    let (vfs, db) = new_store();
+    write(&db, 1, 100);
+    repository.create(&db, &()).unwrap();
+    let make = |dir: &str, files: &[&str]| {
+        vfs.create_dir(dir.as_ref()).unwrap();
+        for file in files {
+            drop(vfs.create(format!("{dir}/{file}").as_ref()).unwrap());
+        }
+    };
+    for (number, inside, outside) in [
+        (1, vec!["000001.sst"], vec!["letter.txt"]),
+        (2, vec!["letter.txt"], vec!["000001.sst"]),
+        (3, vec!["000001.sst"], vec!["CURRENT"]),
+    ] {
+        let dir = format!("foreign-{number}");
+        make(&dir, &outside);
+        make(&format!("{dir}/.restoring"), &inside);
+        let error = repository.restore_on(vfs.clone(), 1, &dir, &()).unwrap_err();
+        assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
+        assert_eq!(names(&*vfs, &dir), [".restoring", outside[0]]);
+    }
+    make("left", &["000001.sst", "MANIFEST-000002", "LOCK"]);
+    make("left/.restoring", &["000003.sst", "CURRENT"]);
+    repository.restore_on(vfs.clone(), 1, "left", &()).unwrap();
+    assert!(!names(&*vfs, "left").contains(&"000001.sst".to_owned()));
+    assert!(entries_in(&vfs, "left") == entries(&db));
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sha2::Digest as _;
 use trommel::vfs::{MemoryVfs, Vfs};
 use trommel_backup::{Directory, Error, Repository};
 
@@ -272,4 +273,67 @@ fn a_marker_says_which_version_it_is() {
             assert!(matches!(error, Error::NotARepository { .. }), "{error}");
         }
     }
+}
+
+/// A backup of a damaged table, as none is made any more: its hashes are right.
+fn forge(scene: &Scene) -> String {
+    let path = "repository/backups/0000000002.json";
+    let text = String::from_utf8(scene.read(path)).unwrap();
+    let table = scene.repository.backup(2).unwrap().files[0].clone();
+    let mut bytes = scene.read(&format!("repository/blobs/{}-{}", table.sha256, table.bytes));
+    bytes[100] ^= 1;
+    let hash = |bytes: &[u8]| -> String {
+        let digest = sha2::Sha256::digest(bytes);
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let blob = format!("repository/blobs/{}-{}", hash(&bytes), table.bytes);
+    scene.vfs.create(blob.as_ref()).unwrap().append(&bytes).unwrap();
+    let (_, body) = text.trim_end().split_once(",\"backup\":").unwrap();
+    let body = body.strip_suffix('}').unwrap().replace(&table.sha256, &hash(&bytes));
+    let text = format!("{{\"sha256\":\"{}\",\"backup\":{body}}}\n", hash(body.as_bytes()));
+    scene.replace(path, text.as_bytes());
+    assert_eq!(scene.repository.verify(None, &()).unwrap().damages, []);
+    table.path
+}
+
+/// The hashes are right, and the store is not.
+#[test]
+fn a_store_that_does_not_verify_is_kept_only_on_request() {
+    let scene = scene();
+    let table = forge(&scene);
+    let error = scene.repository.restore_on(scene.vfs.clone(), 2, "restored", &()).unwrap_err();
+    assert!(matches!(error, Error::Store(trommel::Error::Corruption(_))), "{error}");
+    assert!(error.to_string().contains(&table), "{error}");
+    assert!(scene.vfs.list("restored".as_ref()).is_err());
+
+    let kept = scene.repository.restore_damaged(scene.vfs.clone(), 2, "restored", &()).unwrap();
+    assert!(kept.verified.is_none());
+    assert_eq!(kept.damages.len(), 1);
+    assert_eq!(kept.damages[0].file, format!("restored/{table}"));
+    let db = open(&scene.vfs, "restored");
+    db.verify().unwrap_err();
+    let whole = scene.repository.restore_damaged(scene.vfs.clone(), 1, "whole", &()).unwrap();
+    assert!(whole.verified.is_some() && whole.damages.is_empty());
+}
+
+/// A content that rotted, or is gone.
+#[test]
+fn what_is_left_of_a_damaged_backup_can_be_had() {
+    let scene = scene();
+    let table = scene.repository.backup(2).unwrap().files[0].clone();
+    let blob = format!("repository/blobs/{}-{}", table.sha256, table.bytes);
+    let mut bytes = scene.read(&blob);
+    bytes[100] ^= 1;
+    scene.replace(&blob, &bytes);
+    let kept = scene.repository.restore_damaged(scene.vfs.clone(), 2, "rotten", &()).unwrap();
+    assert!(kept.damages.iter().any(|damage| damage.file == blob), "{:?}", kept.damages);
+    assert_eq!(scene.read(&format!("rotten/{}", table.path)), bytes);
+    let db = open(&scene.vfs, "rotten");
+    let mut keys = (0..10_000_u64).map(u64::to_le_bytes);
+    assert!(keys.any(|key| matches!(db.get(key), Ok(Some(_)))), "some can be read");
+    drop(db);
+    scene.vfs.remove(blob.as_ref()).unwrap();
+    let kept = scene.repository.restore_damaged(scene.vfs.clone(), 2, "gone", &()).unwrap();
+    assert!(kept.damages.iter().any(|damage| damage.what.contains("missing")));
+    assert!(names(&*scene.vfs, "gone").contains(&"CURRENT".to_owned()));
 }

@@ -2,9 +2,11 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use trommel::Options;
+use trommel::vfs::DiskVfs;
 use trommel_backup::{Damage, Deleted, Error, Repository, target_at};
 use trommel_harness::Control;
 
@@ -104,8 +106,11 @@ struct VerifyArgs {
 pub(crate) struct RestoreArgs {
     /// The backup: its number, or latest
     id: Id,
-    /// A new or empty directory
+    /// A new or empty directory, or one in which a restore was cut short
     dir: PathBuf,
+    /// If the backup is damaged, keep what is left of it (the exit code is still 4)
+    #[arg(long)]
+    keep_damaged: bool,
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
@@ -291,7 +296,20 @@ pub(crate) fn restore(
 ) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     let id = args.id.find(&repository)?;
-    let restored = repository.restore(id, &args.dir, &Told(session.control))?;
+    let progress = Told(session.control);
+    let restored = if args.keep_damaged {
+        repository.restore_damaged(Arc::new(DiskVfs), id, &args.dir, &progress)?
+    } else {
+        repository.restore(id, &args.dir, &progress).map_err(|error| {
+            let failure = Failure::Backup(error);
+            if !failure.is_damage() {
+                return failure;
+            }
+            let what = "nothing was restored; another backup may be whole (`trommel backup \
+                        verify` tells), and --keep-damaged restores what is left of this one";
+            failure.with(what)
+        })?
+    };
     let mut output = args.output.begin("backup-restore", out);
     output.record(
         "",
@@ -300,10 +318,12 @@ pub(crate) fn restore(
             ("dir", args.dir.display().to_string().into()),
             ("files", Value::Count(restored.backup.files.len() as u64)),
             ("bytes", Value::Size(restored.backup.bytes())),
-            ("entries", Value::Count(restored.verified.entries)),
+            ("entries", restored.verified.map_or(Value::Null, |v| Value::Count(v.entries))),
         ],
     )?;
-    Ok(output.finish()?)
+    write_damages("damages", &restored.damages, &mut output)?;
+    output.finish()?;
+    refuse(restored.damages).map_err(|failure| failure.with("what is left of it was kept"))
 }
 
 fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {

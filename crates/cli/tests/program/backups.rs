@@ -112,6 +112,11 @@ fn damage_is_named_with_code_4_and_never_restored() {
         assert_eq!(ran.out.contains(&bad), output, "{line}: {}", ran.out);
         assert!(!new.exists());
     }
+    let line = format!("restore 2 {} --keep-damaged --from={}", new.display(), place.display());
+    let ran = program.run(&line);
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    assert!(ran.out.contains(&bad) && ran.err.contains("was kept"), "{}{}", ran.out, ran.err);
+    assert!(new.join("CURRENT").exists());
     fs::write(place.join("backups/0000000001.json"), "{}").unwrap();
     let ran = program.run(&format!("backup list --format=jsonl --from={}", place.display()));
     assert_eq!((ran.code, ran.out.lines().count()), (Some(4), 2), "{}", ran.err);

@@ -25,6 +25,7 @@ use crate::clock;
 use crate::content::{FileContent, Stopped, Watched};
 use crate::error::{Error, Result};
 use crate::format::{Blob, manifest_name};
+use crate::location::refuse_nested;
 use crate::manifest::{Backup, BackupFile};
 use crate::progress::{Progress, Step};
 use crate::repository::Repository;
@@ -77,6 +78,7 @@ impl Repository {
     }
 
     fn make(&self, db: &Db, is_checking: bool, progress: &dyn Progress) -> Result<Created> {
+        refuse_nested(&*self.target, db.dir())?;
         let hold = self.lock(Purpose::Add)?;
         self.id_after(self.newest_id()?)?;
         let created = clock::now();

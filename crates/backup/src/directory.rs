@@ -173,6 +173,10 @@ impl Target for Directory {
         self.root.display().to_string()
     }
 
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.root)
+    }
+
     fn found(&self) -> io::Result<bool> {
         self.create_dir(&self.root)?;
         if !self.is_vacant()? {

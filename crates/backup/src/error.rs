@@ -73,6 +73,18 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         what: String,
     },
+    /// The latest backup was asked for, and there are backups of several stores.
+    SeveralStores {
+        /// The repository.
+        repository: String,
+        /// Their ids, ascending.
+        stores: Vec<String>,
+    },
+    /// The repository lies in the store, or the store in the repository.
+    Nested {
+        /// What is wrong, and what would be right.
+        what: String,
+    },
     /// The directory to restore into is not empty.
     NotEmpty {
         /// The directory.
@@ -118,7 +130,13 @@ impl fmt::Display for Error {
             Self::Busy { repository, what } => {
                 write!(f, "{repository} is in use: {what}; try again when that is done")
             }
-            Self::Location { what } => f.write_str(what),
+            Self::SeveralStores { repository, stores } => write!(
+                f,
+                "{repository} holds backups of the stores {}: name one of them with --store, or a \
+                 backup by its number (`trommel backup list` shows them)",
+                stores.join(", ")
+            ),
+            Self::Location { what } | Self::Nested { what } => f.write_str(what),
             Self::NotEmpty { dir } => write!(
                 f,
                 "{} is not empty: a backup is restored into a new or empty directory",

@@ -78,7 +78,7 @@ pub use collect::Deleted;
 pub use create::Created;
 pub use directory::Directory;
 pub use error::{Damage, Error, Result};
-pub use location::target_at;
+pub use location::{refuse_nested, target_at};
 pub use manifest::{Backup, BackupFile};
 #[cfg(feature = "object-store")]
 pub use objects::Objects;

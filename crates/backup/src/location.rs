@@ -1,6 +1,6 @@
 //! Where a repository is, as a user writes it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::directory::Directory;
@@ -31,6 +31,40 @@ pub fn target_at(location: &str) -> Result<Arc<dyn Target>> {
             ),
         }),
     }
+}
+
+/// Refuses a repository that lies in the store in `store`, or around it: what removes the one would
+/// meet the other, and a copy of either would hold both.
+///
+/// # Errors
+/// [`Error::Nested`] says which it is.
+pub fn refuse_nested(target: &dyn Target, store: &Path) -> Result<()> {
+    let Some(place) = target.directory() else { return Ok(()) };
+    let (inner, outer) = (real(place), real(store));
+    let how = if inner.starts_with(&outer) {
+        "lies in the directory of the store"
+    } else if outer.starts_with(&inner) {
+        "has the store within it"
+    } else {
+        return Ok(());
+    };
+    let what = format!(
+        "the repository {} {how} ({}): put it elsewhere, best on another disk",
+        place.display(),
+        store.display()
+    );
+    Err(Error::Nested { what })
+}
+
+/// A path without links and dots, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for above in absolute.ancestors() {
+        if let (Ok(found), Ok(rest)) = (above.canonicalize(), absolute.strip_prefix(above)) {
+            return found.join(rest);
+        }
+    }
+    absolute
 }
 
 fn directory(location: &str, path: &str) -> Result<Arc<dyn Target>> {
@@ -75,6 +109,28 @@ mod tests {
         ] {
             let error = target_at(location).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn neither_lies_in_the_other() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::create_dir_all(at("a/store")).unwrap();
+        std::os::unix::fs::symlink(at("a/store"), at("link")).unwrap();
+        for (place, expected) in [
+            ("a/store", Some("lies in")),
+            ("a/store/x/new", Some("lies in")),
+            ("link/backups", Some("lies in")),
+            ("a", Some("within it")),
+            ("a/store2", None),
+            ("a/backups", None),
+        ] {
+            let target = target_at(at(place).to_str().unwrap()).unwrap();
+            let refused = refuse_nested(&*target, &at("a/store")).err();
+            let text = refused.map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(text.is_empty(), expected.is_none(), "{place}: {text}");
+            assert!(text.contains(expected.unwrap_or_default()), "{place}: {text}");
         }
     }
 

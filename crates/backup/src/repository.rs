@@ -1,6 +1,6 @@
 //! A repository: what it is, what it holds, and how its parts are read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -116,9 +116,31 @@ impl Repository {
         Ok(all)
     }
 
-    /// The id of the newest backup, of whichever store, if there is one.
-    pub fn latest(&self) -> Result<Option<u64>> {
-        Ok(self.ids()?.last().copied())
+    /// The id of the newest backup of `store` (16 hexadecimal digits), or, without one, of the
+    /// only store that has backups here. One whose manifest is unreadable may be of any store, and
+    /// counts.
+    ///
+    /// # Errors
+    /// [`Error::SeveralStores`] if no store is named and backups of several are here: nobody wants
+    /// another store's data by accident.
+    pub fn latest(&self, store: Option<&str>) -> Result<Option<u64>> {
+        let mut stores = BTreeSet::new();
+        let mut latest = None;
+        for listed in self.list()? {
+            match listed.backup {
+                Ok(backup) if store.is_some_and(|store| store != backup.store) => {}
+                Ok(backup) => {
+                    stores.insert(backup.store);
+                    latest = Some(listed.id);
+                }
+                Err(_) => latest = Some(listed.id),
+            }
+        }
+        if stores.len() > 1 {
+            let stores = stores.into_iter().collect();
+            return Err(Error::SeveralStores { repository: self.target.place(), stores });
+        }
+        Ok(latest)
     }
 
     /// What backup `id` is made of.

@@ -7,11 +7,17 @@
 
 use std::fmt::Debug;
 use std::io::{self, Read};
+use std::path::Path;
 
 /// A place that holds objects by name. What is stored is never changed, only deleted.
 pub trait Target: Debug + Send + Sync {
     /// What the place is called in messages: a path or a URL.
     fn place(&self) -> String;
+
+    /// Where it lies, if it is a directory of the system.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
 
     /// Makes a place that does not exist, or in which nothing lies, ready for a repository. False
     /// if something else lies there; nothing was changed then.

@@ -119,7 +119,10 @@ fn backup_code(error: &trommel_backup::Error) -> u8 {
         Error::NoSuchBackup { .. } => NOT_FOUND,
         Error::Busy { .. } => LOCKED,
         Error::NotARepository { .. } | Error::Unsupported { .. } => NOT_A_STORE,
-        Error::Location { .. } | Error::NotEmpty { .. } => USAGE,
+        Error::Location { .. }
+        | Error::NotEmpty { .. }
+        | Error::SeveralStores { .. }
+        | Error::Nested { .. } => USAGE,
         Error::Cancelled => INTERRUPTED,
         _ => FAILED,
     }

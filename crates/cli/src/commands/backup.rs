@@ -1,5 +1,6 @@
 //! `trommel backup` and `trommel restore`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use trommel::Options;
 use trommel::vfs::DiskVfs;
-use trommel_backup::{Damage, Deleted, Error, Repository, target_at};
+use trommel_backup::{Damage, Deleted, Error, Repository, refuse_nested, target_at};
 use trommel_harness::Control;
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -53,6 +54,11 @@ enum BackupCommand {
     /// Delete backups, and what only they need
     Delete(DeleteArgs),
     /// Delete all but the newest backups of each store, and what nobody needs
+    ///
+    /// It does not ask for --yes, as delete does: --keep says what stays, at least one backup of
+    /// each store, and it is meant to run unattended. A store that was restored is another one, with
+    /// an id of its own: backups of the one before it do not age out, and are deleted by number
+    /// once nobody needs them.
     Purge(PurgeArgs),
 }
 
@@ -97,6 +103,8 @@ struct VerifyArgs {
     /// Only this backup: its number, or latest [default: all]
     id: Option<Id>,
     #[command(flatten)]
+    store: OfStore,
+    #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
     output: OutputArgs,
@@ -112,6 +120,8 @@ pub(crate) struct RestoreArgs {
     #[arg(long)]
     keep_damaged: bool,
     #[command(flatten)]
+    store: OfStore,
+    #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
     output: OutputArgs,
@@ -119,9 +129,14 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Args)]
 struct DeleteArgs {
-    /// The backups' numbers
+    /// The backups: their numbers, or latest
     #[arg(required = true, value_name = "ID")]
     ids: Vec<Id>,
+    /// Yes, these backups are to be gone
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    store: OfStore,
     #[command(flatten)]
     repository: RepositoryArgs,
     #[command(flatten)]
@@ -137,6 +152,15 @@ struct PurgeArgs {
     repository: RepositoryArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Says which store's latest backup is meant.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Repository")]
+struct OfStore {
+    /// Of which store latest is meant, where there are several: its id, as list shows it
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
 }
 
 /// Names a backup.
@@ -162,13 +186,16 @@ impl Id {
     /// The number.
     ///
     /// # Errors
-    /// If the latest backup is asked for and there is none.
-    fn find(self, repository: &Repository) -> Result<u64, Failure> {
+    /// If the latest backup is asked for and there is none, or of which store it is to be is open.
+    fn find(self, repository: &Repository, store: &OfStore) -> Result<u64, Failure> {
         match self {
             Self::Number(number) => Ok(number),
-            Self::Latest => repository
-                .latest()?
-                .ok_or_else(|| Failure::NothingThere(format!("{repository} holds no backup yet"))),
+            Self::Latest => repository.latest(store.store.as_deref())?.ok_or_else(|| {
+                Failure::NothingThere(match &store.store {
+                    None => format!("{repository} holds no backup yet"),
+                    Some(store) => format!("{repository} holds no backup of the store {store}"),
+                })
+            }),
         }
     }
 }
@@ -214,6 +241,7 @@ fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     let options = Options::default().create_if_missing(false).auto_compaction(false);
     let target = target_at(&args.repository.to)?;
     let created = args.store.write_with(session, options, |db| {
+        refuse_nested(&*target, db.dir())?;
         // Only for a store that is there does a repository come into being.
         let repository = Repository::open_or_create(target)?;
         let progress = Told(session.control);
@@ -272,7 +300,7 @@ fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn verify(args: &VerifyArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let repository = args.repository.open()?;
-    let id = args.id.map(|id| id.find(&repository)).transpose()?;
+    let id = args.id.map(|id| id.find(&repository, &args.store)).transpose()?;
     let verified = repository.verify(id, &Told(session.control))?;
     let mut output = args.output.begin("backup-verify", out);
     output.record(
@@ -295,7 +323,7 @@ pub(crate) fn restore(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let repository = args.repository.open()?;
-    let id = args.id.find(&repository)?;
+    let id = args.id.find(&repository, &args.store)?;
     let progress = Told(session.control);
     let restored = if args.keep_damaged {
         repository.restore_damaged(Arc::new(DiskVfs), id, &args.dir, &progress)?
@@ -328,14 +356,37 @@ pub(crate) fn restore(
 
 fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let repository = args.repository.open()?;
-    let mut done = Deleted::default();
+    // All names mean what they mean now: the latest of what is left is another backup.
+    let mut ids = BTreeSet::new();
     for id in &args.ids {
-        let id = id.find(&repository)?;
-        let deleted = repository.delete(id, &Told(session.control))?;
-        done.backups.extend(deleted.backups);
-        done.files += deleted.files;
-        done.bytes += deleted.bytes;
-        done.kept_for = deleted.kept_for;
+        ids.insert(id.find(&repository, &args.store)?);
+    }
+    let there: BTreeSet<u64> = repository.list()?.iter().map(|listed| listed.id).collect();
+    if let Some(&id) = ids.difference(&there).next() {
+        return Err(Error::NoSuchBackup { repository: repository.to_string(), id }.into());
+    }
+    if !args.yes {
+        let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+        return Err(Failure::Usage(format!(
+            "this deletes backup {} of {repository} for ever: give --yes if that is meant",
+            ids.join(", ")
+        )));
+    }
+    let mut done = Deleted::default();
+    for id in ids {
+        match repository.delete(id, &Told(session.control)) {
+            Ok(deleted) => {
+                done.backups.extend(deleted.backups);
+                done.files += deleted.files;
+                done.bytes += deleted.bytes;
+                done.kept_for = deleted.kept_for;
+            }
+            // What is gone is told before what went wrong.
+            Err(error) => {
+                write_deleted("backup-delete", done, &args.output, out)?;
+                return Err(error.into());
+            }
+        }
     }
     write_deleted("backup-delete", done, &args.output, out)
 }

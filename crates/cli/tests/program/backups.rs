@@ -49,7 +49,7 @@ fn backups_are_made_listed_verified_restored_and_deleted() {
         assert_eq!(found.lines().skip(1).collect::<Vec<_>>().join(" "), keys, "{line}");
     }
 
-    assert!(on("backup delete 1 --format=csv").contains("\n[1],2,"));
+    assert!(on("backup delete 1 1 --yes --format=csv").contains("\n[1],2,"));
     assert!(on("backup purge --keep=1 --format=csv").contains("\n[],0,0"));
     assert!(on("backup list --format=csv").lines().nth(1).unwrap().starts_with("2,"));
 }
@@ -61,16 +61,21 @@ fn what_goes_wrong_has_its_code_and_its_word() {
     let nowhere = program.path("nowhere").display().to_string();
     let new = program.path("new").display().to_string();
     let db = program.path("db").display().to_string();
+    let parent = program.path("").display().to_string();
     for (line, code, word) in [
         (format!("restore 3 {new} --from={place}"), 3, "no backup 3"),
         (format!("backup verify 3 --from={place}"), 3, "no backup 3"),
-        (format!("backup delete 3 --from={place}"), 3, "no backup 3"),
+        (format!("backup delete 3 --yes --from={place}"), 3, "no backup 3"),
+        (format!("backup delete 1 3 --yes --from={place}"), 3, "no backup 3"),
+        (format!("backup delete latest --from={place}"), 2, "deletes backup 2 of"),
         (format!("restore 1 {db} --from={place}"), 2, "new or empty directory"),
         (format!("restore first {new} --from={place}"), 2, "a number from 1, or latest"),
         (format!("backup purge --keep=0 --from={place}"), 2, "0 is not in 1.."),
         (format!("backup list --from={nowhere}"), 6, "no backup repository"),
         (format!("backup list --from={db}"), 6, "no backup repository"),
-        (format!("backup create --db={db} --to={db}"), 6, "other things lie there"),
+        (format!("backup create --db={db} --to={db}"), 2, "lies in the directory of the store"),
+        (format!("backup create --db={db} --to={db}/x"), 2, "lies in the directory of the store"),
+        (format!("backup create --db={db} --to={parent}"), 2, "has the store within it"),
         (format!("backup create --db={nowhere} --to={new}"), 6, "is not a store"),
         (format!("backup create --db={db} --to=gs://bucket/x"), 2, "s3://bucket/prefix"),
     ] {
@@ -121,7 +126,7 @@ fn damage_is_named_with_code_4_and_never_restored() {
     let ran = program.run(&format!("backup list --format=jsonl --from={}", place.display()));
     assert_eq!((ran.code, ran.out.lines().count()), (Some(4), 2), "{}", ran.err);
     assert!(ran.err.contains("0000000001.json"), "{}", ran.err);
-    let ran = program.run(&format!("backup delete 2 --from={}", place.display()));
+    let ran = program.run(&format!("backup delete 2 --yes --from={}", place.display()));
     assert_eq!(ran.code, Some(4), "contents are kept, and the reason is said");
     assert!(ran.out.contains("0000000001.json"), "{}", ran.out);
 }
@@ -170,4 +175,36 @@ fn a_rotten_content_is_mended_with_check() {
     let ran = program.run_on(&format!("{create} --check"));
     assert!(ran.code == Some(0) && ran.out.ends_with(",2,1\n"), "{}{}", ran.out, ran.err);
     assert_eq!(program.run(&verify).code, Some(0));
+}
+
+#[test]
+fn latest_is_of_one_store() {
+    let program = with_backups();
+    let to = backups(&program);
+    let other = program.path("other").display().to_string();
+    let new = program.path("new").display().to_string();
+    assert_eq!(program.run(&format!("put --create c c --db={other}")).code, Some(0));
+    let ran = program.run(&format!("backup create --db={other} --to={to} --format=json"));
+    let made: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let store = made["store"].as_str().unwrap();
+    for line in [format!("restore latest {new}"), "backup delete latest --yes".into()] {
+        let ran = program.run(&format!("{line} --from={to}"));
+        assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {}", ran.err);
+        assert!(ran.err.contains(store) && ran.err.contains("--store"), "{}", ran.err);
+    }
+    let ran = program.run(&format!("restore latest {new} --store=ffff --from={to}"));
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    let ran = program.run(&format!("restore latest {new} --store={store} --from={to}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(program.run(&format!("get c --db={new}")).code, Some(0));
+}
+
+#[test]
+fn the_latest_is_deleted_once() {
+    let program = with_backups();
+    let to = backups(&program);
+    let ran = program.run(&format!("backup delete latest latest --yes --format=csv --from={to}"));
+    assert!(ran.code == Some(0) && ran.out.contains("\n[2],"), "{}{}", ran.out, ran.err);
+    let ran = program.run(&format!("backup list --format=jsonl --from={to}"));
+    assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
 }

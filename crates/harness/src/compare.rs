@@ -3,28 +3,29 @@
 //!
 //! 1. [`unequal`] lists what makes a comparison unfair: settings, machine or build that differ.
 //!    Whoever compares decides whether to go on.
-//! 2. Records of one workload are samples of it: the repeats of a run, and several runs in a file.
-//!    A workload that a run does at several places counts as several, by its turn.
-//! 3. For throughput and each percentile, [`compare`] gives both geometric means, the change
-//!    between them, its 95% interval, and how likely chance alone explains it.
-//!
-//! The rank test decides where both sides have four samples or more; with two or three, Welch's
-//! test of the logarithms does, which is also where intervals come from. With one sample on a side
-//! nothing is known about chance, and none is pretended.
+//! 2. Runs are what is sampled: where a side has several, each run is one sample, the median of its
+//!    repeats. Repeats share a process and a tree, so they hide what varies from run to run; only
+//!    where both sides have one run are they the samples, and the change says so.
+//! 3. A workload that a run does at several places counts as several, by its turn.
+//! 4. For throughput and each percentile, [`compare`] gives both geometric means, the change
+//!    between them, its 95% interval, and how likely chance alone explains it: both by Welch's test
+//!    of the logarithms. With one sample on a side nothing is known about chance.
+//! 5. [`absent`] lists what could not be compared, [`failures`] what became too slow.
 //!
 //! Called by `trommel compare` and by the comparison with other stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
 use crate::record::{Record, plain, turns};
-use crate::statistics::{rank_test, welch};
+use crate::statistics::{holm, welch};
 
 /// Chance explains a change if it does at least this often.
 const SIGNIFICANT: f64 = 0.05;
-/// Samples on each side from which on ranks can tell a change at that share.
-const RANKS_FROM: usize = 4;
+
+/// What may differ because it is what is compared.
+const MAY_BE_MEANT: [&str; 2] = ["environment.rustc", "environment.kernel"];
 
 /// What is compared of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub enum Verdict {
     Slower,
     /// Chance explains it.
     Same,
-    /// There are no repeats, so nothing is known about chance.
+    /// There is one sample on a side, so nothing is known about chance.
     Unknown,
 }
 
@@ -119,6 +120,8 @@ pub struct Change {
     pub new: f64,
     /// Samples on both sides.
     pub samples: (usize, usize),
+    /// Whether samples are repeats within one run a side, and not runs.
+    pub within_run: bool,
     /// New over base, less one: 0.05 is 5% more.
     pub change: f64,
     /// 95% interval of that.
@@ -136,10 +139,85 @@ impl Change {
         if self.metric == Metric::Throughput { -self.change } else { self.change }
     }
 
-    /// Whether it became worse by more than `threshold`, and that is not known to be chance.
-    pub fn fails(&self, threshold: f64) -> bool {
-        self.slowdown() > threshold && matches!(self.verdict, Verdict::Slower | Verdict::Unknown)
+    /// Whether it became worse by more than `threshold`: all of its interval, where there is one,
+    /// and `p` (raised for what else is tested) says that it is not chance.
+    fn fails(&self, threshold: f64, p: Option<f64>) -> bool {
+        let least = match self.interval {
+            Some((_, high)) if self.metric == Metric::Throughput => -high,
+            Some((low, _)) => low,
+            None => self.slowdown(),
+        };
+        least > threshold && p.is_none_or(|p| p < SIGNIFICANT)
     }
+}
+
+/// Those of `watched` that became worse by more than `threshold`. All that is watched is one
+/// family of tests (Holm). Without an interval the change itself decides.
+pub fn failures<'a>(changes: &'a [Change], watched: &[Metric], threshold: f64) -> Vec<&'a Change> {
+    let watched = changes.iter().filter(|change| watched.contains(&change.metric));
+    let (tested, untested): (Vec<&Change>, Vec<_>) = watched.partition(|c| c.p.is_some());
+    let raised = holm(&tested.iter().filter_map(|change| change.p).collect::<Vec<_>>());
+    let tested = tested.into_iter().zip(raised.into_iter().map(Some));
+    let all = tested.chain(untested.into_iter().map(|change| (change, None)));
+    all.filter(|(change, p)| change.fails(threshold, *p)).map(|(change, _)| change).collect()
+}
+
+/// Why a workload could not be compared in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// The base has it, the new records do not.
+    Missing,
+    /// It was interrupted, or did nothing, in the new records: at least once.
+    Interrupted,
+    /// The same in the base.
+    BaseInterrupted,
+    /// Only the new records have it.
+    OnlyNew,
+}
+
+impl Absence {
+    /// Whether the change may be to blame, so that a check must fail.
+    pub fn fails(self) -> bool {
+        matches!(self, Self::Missing | Self::Interrupted)
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing in the new records",
+            Self::Interrupted => "interrupted in the new records",
+            Self::BaseInterrupted => "interrupted in the base",
+            Self::OnlyNew => "only in the new records",
+        }
+    }
+}
+
+/// Workloads, with their store and turn as in [`Change`], that could not be compared in full.
+pub fn absent(base: &[Record], new: &[Record]) -> Vec<(String, Absence)> {
+    let (base, new) = (groups(base, new), groups(new, base));
+    let broken = |records: &[&Record]| !records.iter().all(|record| is_whole(record));
+    let mut found = Vec::new();
+    for (key, records) in &base {
+        match new.get(key) {
+            None => found.push((title(key), Absence::Missing)),
+            Some(new) if broken(new) => found.push((title(key), Absence::Interrupted)),
+            Some(_) if broken(records) => found.push((title(key), Absence::BaseInterrupted)),
+            Some(_) => {}
+        }
+    }
+    let only_new = new.keys().filter(|key| !base.contains_key(*key));
+    found.extend(only_new.map(|key| (title(key), Absence::OnlyNew)));
+    found
+}
+
+/// A workload as people read it.
+fn title(key: &Key) -> String {
+    let store = key.0.as_ref().map_or(String::new(), |store| format!("{store} "));
+    store + &with_turn(key)
+}
+
+fn with_turn((_, workload, turn): &Key) -> String {
+    if *turn > 1 { format!("{workload}#{turn}") } else { workload.clone() }
 }
 
 /// Something that makes a comparison unfair.
@@ -151,6 +229,8 @@ pub struct Unequal {
     pub base: String,
     /// All its values in the new records.
     pub new: String,
+    /// Whether it may be just what is compared (a compiler, a kernel), so that a warning will do.
+    pub may_be_meant: bool,
 }
 
 /// What differs between records that are going to be compared, or among those of one side.
@@ -171,7 +251,12 @@ pub fn unequal(base: &[Record], new: &[Record]) -> Vec<Unequal> {
                 side.get(name).is_none_or(|values| values.len() == 1)
             };
             if base_text != new_text || !is_one(&base) || !is_one(&new) {
-                let differs = Unequal { what: name.clone(), base: base_text, new: new_text };
+                let differs = Unequal {
+                    what: name.clone(),
+                    base: base_text,
+                    new: new_text,
+                    may_be_meant: MAY_BE_MEANT.contains(&name.as_str()),
+                };
                 if !found.contains(&differs) {
                     found.push(differs);
                 }
@@ -194,13 +279,21 @@ fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
         for (name, value) in &record.settings {
             add(name, plain(value));
         }
-        let environment = &record.environment;
         add("store.name", record.store.name.clone());
         add("threads", record.threads.to_string());
-        add("environment.cpu", environment.cpu.clone().unwrap_or_default());
-        add("environment.cores", environment.cores.to_string());
-        add("environment.file_system", environment.file_system.clone().unwrap_or_default());
-        add("environment.debug_assertions", environment.debug_assertions.to_string());
+        let here = &record.environment;
+        let or_unknown = |text: &Option<String>| text.clone().unwrap_or("not known".into());
+        add("environment.cpu", or_unknown(&here.cpu));
+        add("environment.cpu_flags", here.cpu_flags.join(" "));
+        add("environment.cores", here.cores.to_string());
+        let memory = here.memory_bytes.map(|bytes| bytes.to_string());
+        add("environment.memory_bytes", or_unknown(&memory));
+        add("environment.file_system", or_unknown(&here.file_system));
+        add("environment.device", or_unknown(&here.device));
+        add("environment.profile", here.profile.clone());
+        add("environment.debug_assertions", here.debug_assertions.to_string());
+        add(MAY_BE_MEANT[0], here.rustc.clone());
+        add(MAY_BE_MEANT[1], or_unknown(&here.kernel));
     }
     values
 }
@@ -234,16 +327,50 @@ pub fn compare(base: &[Record], new: &[Record]) -> Vec<Change> {
     let mut changes = Vec::new();
     for (key, base) in order {
         let Some(new) = new_groups.get(key) else { continue };
+        let within_run = runs(base) <= 1 && runs(new) <= 1;
         for metric in Metric::ALL {
-            changes.extend(change(key, metric, &samples(metric, base), &samples(metric, new)));
+            let samples = |records| samples(metric, records, within_run);
+            let change = change(key, metric, &samples(base), &samples(new));
+            changes.extend(change.map(|change| Change { within_run, ..change }));
         }
     }
     changes
 }
 
-fn samples(metric: Metric, records: &[&Record]) -> Vec<f64> {
-    let whole = records.iter().filter(|record| !record.interrupted && record.operations > 0);
-    whole.filter_map(|record| metric.of(record)).collect()
+/// Whether it was done to its end.
+fn is_whole(record: &Record) -> bool {
+    !record.interrupted && record.operations > 0
+}
+
+/// How many runs there are among whole records.
+fn runs(records: &[&Record]) -> usize {
+    let whole = records.iter().filter(|record| is_whole(record));
+    whole.map(|record| record.run.as_str()).collect::<BTreeSet<_>>().len()
+}
+
+/// The values of whole records, or the median of those of each run.
+fn samples(metric: Metric, records: &[&Record], within_run: bool) -> Vec<f64> {
+    let mut by_run: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for record in records.iter().filter(|record| is_whole(record)) {
+        if let Some(value) = metric.of(record) {
+            by_run.entry(&record.run).or_default().push(value);
+        }
+    }
+    if within_run {
+        return by_run.into_values().flatten().collect();
+    }
+    by_run.into_values().map(median).collect()
+}
+
+/// The middle value, or the mean of both in the middle; there is at least one.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
+    }
 }
 
 /// The change between two samples; none if one is empty.
@@ -257,16 +384,17 @@ fn change(key: &Key, metric: Metric, base: &[f64], new: &[f64]) -> Option<Change
         _ => (logs(values).iter().sum::<f64>() / values.len() as f64).exp(),
     };
     let welch = welch(&logs(base), &logs(new));
-    let has_ranks = base.len() >= RANKS_FROM && new.len() >= RANKS_FROM;
-    let p = if has_ranks { Some(rank_test(base, new)) } else { welch.map(|welch| welch.p) };
-    let (store, workload, turn) = key;
+    // Equal values without any spread are no change; unequal ones leave their spread unknown.
+    let all_equal = base.len().min(new.len()) > 1 && base.iter().chain(new).all(|v| *v == base[0]);
+    let p = welch.map(|welch| welch.p).or(all_equal.then_some(1.0));
     let mut change = Change {
-        store: store.clone(),
-        workload: if *turn > 1 { format!("{workload}#{turn}") } else { workload.clone() },
+        store: key.0.clone(),
+        workload: with_turn(key),
         metric,
         base: mean(base),
         new: mean(new),
         samples: (base.len(), new.len()),
+        within_run: false,
         change: mean(new) / mean(base) - 1.0,
         interval: welch.map(|welch| (welch.interval.0.exp_m1(), welch.interval.1.exp_m1())),
         p,
@@ -310,17 +438,22 @@ mod tests {
         let base = [1000, 1010, 990, 1005, 995];
         let slower = throughput(&base, &[900, 910, 890, 905, 895]);
         assert_eq!((slower.verdict, slower.samples), (Verdict::Slower, (5, 5)));
-        assert!((slower.p.unwrap() - 2.0 / 252.0).abs() < 1e-12, "{slower:?}");
+        assert!(slower.p.unwrap() < 1e-5 && slower.within_run, "{slower:?}");
         assert!((slower.slowdown() - 0.1).abs() < 0.001, "{slower:?}");
-        assert!(slower.fails(0.05) && !slower.fails(0.15));
+        let fails = |change: &Change, threshold| {
+            let changes = [change.clone()];
+            !failures(&changes, &[Metric::Throughput], threshold).is_empty()
+        };
+        assert!(fails(&slower, 0.05) && !fails(&slower, 0.15));
+        assert!(!fails(&slower, 0.095), "its interval reaches across the threshold");
         let (low, high) = slower.interval.unwrap();
         assert!(low < -0.1 && -0.1 < high && high < -0.08, "{low} {high}");
 
         let faster = throughput(&[900, 910, 890, 905, 895], &base);
-        assert!(faster.verdict == Verdict::Faster && !faster.fails(0.0), "{faster:?}");
+        assert!(faster.verdict == Verdict::Faster && !fails(&faster, 0.0), "{faster:?}");
         let noise = throughput(&base, &[700, 1200, 900, 1300, 800]);
         assert_eq!(noise.verdict, Verdict::Same);
-        assert!(!noise.fails(0.0), "{noise:?}");
+        assert!(!fails(&noise, 0.0), "{noise:?}");
     }
 
     #[test]
@@ -334,8 +467,8 @@ mod tests {
     fn without_repeats_nothing_is_known_and_any_slowdown_fails() {
         let change = throughput(&[1000], &[900]);
         assert_eq!((change.verdict, change.p, change.interval), (Verdict::Unknown, None, None));
-        assert!(change.fails(0.05) && !change.fails(0.11));
-        assert!(!throughput(&[1000], &[1100]).fails(0.05));
+        assert!(change.fails(0.05, None) && !change.fails(0.11, None));
+        assert!(!throughput(&[1000], &[1100]).fails(0.05, None));
     }
 
     #[test]
@@ -353,7 +486,7 @@ mod tests {
             (p99.verdict, p99.base.round(), p99.new.round()),
             (Verdict::Slower, 100.0, 120.0)
         );
-        assert!((p99.slowdown() - 0.2).abs() < 0.001 && p99.fails(0.1));
+        assert!((p99.slowdown() - 0.2).abs() < 0.001 && p99.fails(0.1, p99.p));
         let speed = changes.iter().find(|change| change.metric == Metric::Throughput).unwrap();
         assert_eq!((speed.verdict, speed.p), (Verdict::Same, Some(1.0)));
     }
@@ -409,6 +542,58 @@ mod tests {
         assert_eq!(compare(&base, &repeats("fillseq", &[1])), []);
     }
 
+    /// A run of so many operations a second in each of three repeats, nearly.
+    fn run_of(id: &str, speed: u64) -> Vec<Record> {
+        let mut records = repeats("readrandom", &[speed, speed + 1, speed + 2]);
+        records.iter_mut().for_each(|record| record.run = id.into());
+        records
+    }
+
+    #[test]
+    fn runs_that_differ_among_themselves_show_no_change() {
+        let side = |name: &str, speeds: [u64; 3]| {
+            let runs = (0..).zip(speeds);
+            runs.flat_map(|(nth, speed)| run_of(&format!("{name}{nth}"), speed)).collect::<Vec<_>>()
+        };
+        let (base, new) = (side("a", [1000, 1400, 900]), side("b", [950, 800, 1300]));
+        let change = compare(&base, &new).remove(0);
+        assert_eq!((change.samples, change.within_run), ((3, 3), false), "medians of runs");
+        assert_eq!(change.verdict, Verdict::Same);
+        let change = compare(&base[..3], &new[..3]).remove(0);
+        assert_eq!((change.samples, change.within_run), ((3, 3), true));
+        assert_eq!(change.verdict, Verdict::Slower, "as repeats of one run see it");
+        let change = compare(&base, &new[..3]).remove(0);
+        assert_eq!((change.samples, change.verdict), ((3, 1), Verdict::Unknown));
+    }
+
+    #[test]
+    fn what_is_absent_is_listed() {
+        let mut base = vec![record("fillrandom", 1, 5), record("readrandom", 1, 5)];
+        let mut new = vec![record("fillrandom", 1, 5), record("readseq", 1, 5)];
+        assert_eq!(absent(&base, &base), []);
+        assert_eq!(
+            absent(&base, &new),
+            [("readrandom".to_owned(), Absence::Missing), ("readseq".to_owned(), Absence::OnlyNew)]
+        );
+        new[1] = record("readrandom", 1, 5);
+        new[1].interrupted = true;
+        assert_eq!(absent(&base, &new), [("readrandom".to_owned(), Absence::Interrupted)]);
+        std::mem::swap(&mut base, &mut new);
+        assert_eq!(absent(&base, &new), [("readrandom".to_owned(), Absence::BaseInterrupted)]);
+    }
+
+    #[test]
+    fn many_watched_changes_need_more_certainty() {
+        let mut one = throughput(&[1000, 1010, 990], &[800, 810, 790]);
+        one.p = Some(0.02);
+        let alone = [one.clone()];
+        assert_eq!(failures(&alone, &[Metric::Throughput], 0.05).len(), 1);
+        let mut chance = one.clone();
+        (chance.p, chance.interval) = (Some(0.9), Some((-0.1, 0.1)));
+        let many = [one, chance.clone(), chance];
+        assert_eq!(failures(&many, &[Metric::Throughput], 0.05), [] as [&Change; 0]);
+    }
+
     #[test]
     fn unequal_settings_machines_and_builds_are_listed() {
         let base = repeats("readrandom", &[10, 20]);
@@ -419,6 +604,7 @@ mod tests {
             record.settings.shift_remove("sync");
             record.settings.insert("level".into(), "high".into());
             record.environment.debug_assertions = true;
+            record.environment.profile = "dev".into();
             record.environment.kernel = None;
             record.store.version = "0.2.0".into();
         }
@@ -426,13 +612,16 @@ mod tests {
             what: what.into(),
             base: base.into(),
             new: new.into(),
+            may_be_meant: what == "environment.kernel",
         };
         assert_eq!(
             unequal(&base, &new),
             [
                 differs("num", "1000000", "5"),
                 differs("sync", "false", "not set"),
+                differs("environment.profile", "release", "dev"),
                 differs("environment.debug_assertions", "false", "true"),
+                differs("environment.kernel", "Linux 6.1.0", "not known"),
                 differs("level", "not set", "high"),
             ]
         );

@@ -6,32 +6,44 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use trommel_harness::compare::{Change, Metric, Unequal, Verdict, compare, unequal};
+use trommel_harness::compare::{
+    Absence, Change, Metric, Unequal, Verdict, absent, compare, failures, unequal,
+};
 use trommel_harness::record::Record;
 
 use crate::commands::records;
 use crate::failure::Failure;
-use crate::output::{OutputArgs, Value};
+use crate::output::{Format, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Sets the workloads that two files of records share side by side: operations a second, and times of \
 operations where they were kept (bench --histogram).
 
-Repeats of a workload (bench --benchmarks='readrandom[X5]', or several runs in one file) show how \
-much chance moves its numbers; a change is called faster or slower only if chance makes one as \
-large in less than 5% of cases, by the rank test (four repeats or more) or Welch's t test. Five \
-repeats are a good number. Without repeats the word is 'unknown'. Numbers are geometric means of \
-the repeats.";
+A change is called faster or slower only if chance makes one as large in less than 5% of cases, by \
+Welch's t test of the logarithms, which also gives the 95% interval of the change. What is sampled are \
+runs: make five or so of each program, base and new in turn, with bench --json, which appends. Of a \
+workload that a run repeats (readrandom[X5]) its median counts. With one run a side the repeats are \
+the samples, and the verdict says 'within one run': it knows nothing of what varies from run to run, \
+which is often more than the repeats show. With one sample on a side the word is 'unknown'. Numbers \
+are geometric means; throughput is in operations a second. The formats json and csv have all columns.
+
+Different settings, processors, memory, devices, file systems or build profiles are refused; another \
+compiler or kernel is only named, as it may be what is compared.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  trommel bench --benchmarks='fillrandom,readrandom[X5]' --json=base.jsonl
+  for i in 1 2 3 4 5; do
+    old/trommel bench --benchmarks=fillrandom,readrandom --json=base.jsonl
+    new/trommel bench --benchmarks=fillrandom,readrandom --json=new.jsonl
+  done
   trommel compare base.jsonl new.jsonl
   trommel compare base.jsonl new.jsonl --fail-on=5%
       exit with 7 if throughput fell by more than 5%
   trommel compare base.jsonl new.jsonl --fail-on=10% --watch=p50,p99
 
---fail-on fails for a slowdown that is larger and not chance; without repeats, for any larger one.";
+--fail-on fails if the whole interval of a slowdown lies beyond the limit, and it is no chance after \
+Holm's correction for all that is watched; where there is no interval, if the change itself does. It \
+fails also if a workload of the base is missing or was interrupted in the new records.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -93,12 +105,20 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
         }
     }
     print(args, &changes, out)?;
-    if changes.iter().any(|change| change.verdict == Verdict::Unknown) {
+    let absent = absent(&base, &new);
+    for (workload, absence) in &absent {
+        note(&format!("{workload} is {}", absence.name()));
+    }
+    if changes.iter().any(|change| change.within_run && change.p.is_some()) {
         note(
-            "where the verdict is 'unknown' there are no repeats, so nothing is known about chance",
+            "'within one run' is the significance of repeats only, and says nothing of what varies \
+             from run to run; compare several runs of each",
         );
     }
-    args.fail_on.map_or(Ok(()), |threshold| check(&changes, &args.watch, threshold))
+    if changes.iter().any(|change| change.verdict == Verdict::Unknown) {
+        note("where the verdict is 'unknown' there are too few runs to know anything about chance");
+    }
+    args.fail_on.map_or(Ok(()), |threshold| check(&changes, &absent, &args.watch, threshold))
 }
 
 /// The names of the workloads that were finished.
@@ -113,11 +133,16 @@ fn workloads(records: &[Record]) -> String {
 
 /// Refuses, or with `force` only says, what differs.
 fn check_equal(differences: &[Unequal], force: bool) -> Result<(), Failure> {
-    if differences.is_empty() {
+    let (meant, wrong): (Vec<_>, Vec<_>) =
+        differences.iter().partition(|unequal| unequal.may_be_meant);
+    for Unequal { what, base, new, .. } in meant {
+        note(&format!("{what} differs: {base} | {new}"));
+    }
+    if wrong.is_empty() {
         return Ok(());
     }
     let mut text = String::from("the two are not set up alike:");
-    for Unequal { what, base, new } in differences {
+    for Unequal { what, base, new, .. } in wrong {
         text += &format!("\n  {what}: {base} | {new}");
     }
     if force {
@@ -132,21 +157,29 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "note: {text}");
 }
 
+/// Columns of all formats but tables.
+const COLUMNS: [&str; 13] = [
+    "workload",
+    "metric",
+    "unit",
+    "base",
+    "new",
+    "change_percent",
+    "low_percent",
+    "high_percent",
+    "p",
+    "base_samples",
+    "new_samples",
+    "samples_are",
+    "verdict",
+];
+
+/// Those of tables, which have to fit a screen.
+const SHOWN: [&str; 7] = ["workload", "metric", "base", "new", "change", "95%_interval", "verdict"];
+
 fn print(args: &CompareArgs, changes: &[Change], out: &mut dyn Write) -> Result<(), Failure> {
-    let mut columns = vec![
-        "workload",
-        "metric",
-        "unit",
-        "base",
-        "new",
-        "change_percent",
-        "low_percent",
-        "high_percent",
-        "p",
-        "base_repeats",
-        "new_repeats",
-        "verdict",
-    ];
+    let is_table = matches!(args.output.format, Format::Table);
+    let mut columns = if is_table { SHOWN.to_vec() } else { COLUMNS.to_vec() };
     let has_stores = changes.iter().any(|change| change.store.is_some());
     if has_stores {
         columns.insert(0, "store");
@@ -154,21 +187,7 @@ fn print(args: &CompareArgs, changes: &[Change], out: &mut dyn Write) -> Result<
     let mut output = args.output.begin("compare", out);
     output.list("changes", &columns)?;
     for change in changes {
-        let percent = |share: f64| Value::Float(share * 100.0);
-        let mut row = vec![
-            change.workload.as_str().into(),
-            change.metric.name().into(),
-            change.metric.unit().into(),
-            change.base.into(),
-            change.new.into(),
-            percent(change.change),
-            change.interval.map(|(low, _)| percent(low)).into(),
-            change.interval.map(|(_, high)| percent(high)).into(),
-            change.p.into(),
-            Value::Count(change.samples.0 as u64),
-            Value::Count(change.samples.1 as u64),
-            change.verdict.name().into(),
-        ];
+        let mut row = if is_table { shown(change) } else { row(change) };
         if has_stores {
             row.insert(0, change.store.clone().into());
         }
@@ -177,22 +196,64 @@ fn print(args: &CompareArgs, changes: &[Change], out: &mut dyn Write) -> Result<
     Ok(output.finish()?)
 }
 
-/// Fails if anything watched became slower than the threshold allows.
-fn check(changes: &[Change], watched: &[Metric], threshold: f64) -> Result<(), Failure> {
-    let failed = changes.iter().filter(|change| watched.contains(&change.metric));
-    let failed: Vec<String> = failed.filter(|change| change.fails(threshold)).map(slower).collect();
-    if failed.is_empty() {
-        return Ok(());
+fn row(change: &Change) -> Vec<Value> {
+    let percent = |share: f64| Value::Float(share * 100.0);
+    vec![
+        change.workload.as_str().into(),
+        change.metric.name().into(),
+        change.metric.unit().into(),
+        change.base.into(),
+        change.new.into(),
+        percent(change.change),
+        change.interval.map(|(low, _)| percent(low)).into(),
+        change.interval.map(|(_, high)| percent(high)).into(),
+        change.p.into(),
+        Value::Count(change.samples.0 as u64),
+        Value::Count(change.samples.1 as u64),
+        if change.within_run { "repeats" } else { "runs" }.into(),
+        change.verdict.name().into(),
+    ]
+}
+
+fn shown(change: &Change) -> Vec<Value> {
+    let unit = if change.metric == Metric::Throughput { "" } else { " us" };
+    let interval =
+        change.interval.map(|(low, high)| format!("{:+.1}% to {:+.1}%", low * 100.0, high * 100.0));
+    let place = if change.within_run && change.p.is_some() { " within one run" } else { "" };
+    vec![
+        change.workload.as_str().into(),
+        format!("{}{unit}", change.metric.name()).into(),
+        change.base.into(),
+        change.new.into(),
+        format!("{:+.1}%", change.change * 100.0).into(),
+        interval.into(),
+        format!("{}{place}", change.verdict.name()).into(),
+    ]
+}
+
+/// Fails if anything watched became slower than the threshold allows, or is gone.
+fn check(
+    changes: &[Change],
+    absent: &[(String, Absence)],
+    watched: &[Metric],
+    threshold: f64,
+) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let slow: Vec<String> = failures(changes, watched, threshold).into_iter().map(slower).collect();
+    if !slow.is_empty() {
+        text.push(format!("slower by more than {}%:\n  {}", threshold * 100.0, slow.join("\n  ")));
     }
-    let limit = threshold * 100.0;
-    Err(Failure::Check(format!("slower by more than {limit}%:\n  {}", failed.join("\n  "))))
+    let gone = absent.iter().filter(|(_, absence)| absence.fails());
+    text.extend(gone.map(|(workload, absence)| format!("{workload} is {}", absence.name())));
+    if text.is_empty() { Ok(()) } else { Err(Failure::Check(text.join("\n"))) }
 }
 
 fn slower(change: &Change) -> String {
     let store = change.store.as_ref().map_or(String::new(), |store| format!("{store} "));
     let certainty = match change.p {
-        Some(p) => format!("p = {p:.3}"),
-        None => "no repeats: significance unknown".into(),
+        Some(p) if change.within_run => format!("p = {p:.4} within one run"),
+        Some(p) => format!("p = {p:.4}"),
+        None => "too few runs: significance unknown".into(),
     };
     format!(
         "{store}{} {}: {:+.1}% ({certainty})",

@@ -70,6 +70,7 @@ fn what_changed_is_shown_in_a_table() {
         let ran = compare(&program, "base", new, "");
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert_eq!(ran.err.contains("'unknown'"), new == "single", "{}", ran.err);
+        assert!(ran.out.lines().all(|line| line.len() <= 100), "{}", ran.out);
         text += &format!("$ trommel compare base.jsonl {new}.jsonl\n{}\n", ran.out);
     }
     check_snapshot("compare", &text);
@@ -99,9 +100,68 @@ fn a_slowdown_that_is_not_chance_fails_the_check() {
         assert!(!ran.out.is_empty(), "the table is printed in any case");
     }
     let ran = compare(&program, "base", "slower", "--fail-on=5%");
-    assert!(ran.err.contains("readrandom throughput: -13.0% (p = 0.008)"), "{}", ran.err);
+    assert!(
+        ran.err.contains("readrandom throughput: -13.0% (p = 0.0000 within one run)"),
+        "{}",
+        ran.err
+    );
     let ran = compare(&program, "base", "single", "--fail-on=5%");
-    assert!(ran.err.contains("no repeats: significance unknown"), "{}", ran.err);
+    assert!(ran.err.contains("too few runs: significance unknown"), "{}", ran.err);
+}
+
+#[test]
+fn a_workload_that_vanished_fails_the_check() {
+    let program = program();
+    let read = records("paired:16", &[2000, 2020]);
+    let mut fill = read[0].clone();
+    fill.workload = "fillrandom".into();
+    write(&program, "both", &[fill.clone(), read[0].clone(), read[1].clone()]);
+    write(&program, "fill", &[fill.clone()]);
+    let mut stopped = read[0].clone();
+    stopped.interrupted = true;
+    write(&program, "stopped", &[fill, stopped]);
+    for (new, wants) in [("fill", "missing"), ("stopped", "interrupted")] {
+        let wants = format!("readrandom is {wants} in the new records");
+        let ran = compare(&program, "both", new, "--fail-on=5%");
+        assert_eq!(ran.code, Some(7), "{ran:?}");
+        assert!(ran.err.contains(&format!("error: {wants}")), "{}", ran.err);
+        let ran = compare(&program, "both", new, "");
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.err.contains(&format!("note: {wants}")), "{}", ran.err);
+    }
+    let ran = compare(&program, "fill", "both", "--fail-on=5%");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("readrandom is only in the new records"), "{}", ran.err);
+}
+
+#[test]
+fn machines_must_be_alike_but_compilers_may_be_compared() {
+    let program = program();
+    let mut new = records("paired:16", &[2000, 2020]);
+    new.iter_mut().for_each(|record| record.environment.rustc = "rustc 2".into());
+    write(&program, "rustc", &new);
+    let ran = compare(&program, "base", "rustc", "");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("note: environment.rustc differs: "), "{}", ran.err);
+    new.iter_mut().for_each(|record| record.environment.memory_bytes = Some(1));
+    write(&program, "memory", &new);
+    let ran = compare(&program, "base", "memory", "");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("environment.memory_bytes: not known | 1"), "{}", ran.err);
+}
+
+#[test]
+fn runs_are_appended_to_a_file_and_compared_as_runs() {
+    let program = Program::new();
+    let json = program.path("runs.jsonl").display().to_string();
+    for _ in 0..2 {
+        let ran = program.run(&format!("bench --num=500 --benchmarks=fillseq[X2] --json={json}"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let ran = program.run(&format!("compare {json} {json} --format=json"));
+    let changes: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(changes["changes"][0]["base_samples"], 2);
+    assert_eq!(changes["changes"][0]["samples_are"], "runs");
 }
 
 #[test]

@@ -174,7 +174,8 @@ pub(crate) struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct ReportArgs {
-    /// Write a record of each run to FILE, a line of JSON each: `trommel compare` reads them
+    /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
+    /// told apart by an id: `trommel compare` reads them
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the same records to FILE as comma-separated values

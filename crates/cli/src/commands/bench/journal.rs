@@ -1,7 +1,8 @@
 //! The files that records of a bench go to.
 //!
 //! Each file is written anew, whole, after each workload: so it is complete up to there whenever
-//! the bench ends, and small enough that this costs nothing.
+//! the bench ends, and small enough that this costs nothing. Lines of JSON come after what their
+//! file held before, so that one file may hold many runs; two benches at once need two files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ const TITLE: &str = "Trommel bench";
 /// Where records go, and those so far.
 pub(crate) struct Files {
     json: Option<PathBuf>,
+    /// What the file of JSON held before.
+    earlier: Vec<u8>,
     csv: Option<PathBuf>,
     page: Option<PathBuf>,
     records: Vec<Record>,
@@ -30,6 +33,7 @@ impl Files {
     pub(crate) fn new(args: &ReportArgs) -> Result<Self, Error> {
         let files = Self {
             json: args.json.clone(),
+            earlier: args.json.as_deref().map_or(Ok(Vec::new()), earlier)?,
             csv: args.csv.clone(),
             page: args.report.clone(),
             records: Vec::new(),
@@ -54,7 +58,7 @@ impl Files {
 
     fn write_all(&self) -> Result<(), Error> {
         if let Some(file) = &self.json {
-            let mut bytes = Vec::new();
+            let mut bytes = self.earlier.clone();
             for record in &self.records {
                 write_line(record, &mut bytes)?;
             }
@@ -74,6 +78,22 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// What a file holds, in whole lines: nothing if it is not there, or is a pipe or a device.
+fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
+    if !file.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut bytes = std::fs::read(file).map_err(|source| Error::Io {
+        file: file.into(),
+        doing: "reading",
+        source,
+    })?;
+    if bytes.last().is_some_and(|last| *last != b'\n') {
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
 }
 
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {

@@ -10,8 +10,8 @@
 //! 4. Make all of them durable, those that were there already included.
 //! 5. Write the manifest under the next id that is free, durably. This is the one moment at which
 //!    the backup comes into being: what stops before it leaves contents that nothing refers to.
-//! 6. If the right to write was lost meanwhile, look whether a collector took contents away, and
-//!    take the manifest back if one did.
+//! 6. If the right to write was not surely held all the while, take it again and look whether a
+//!    collector took contents away. Take the manifest back if one did, or is still at it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -110,7 +110,13 @@ impl Repository {
         self.settle()?;
         self.confirm(&*hold)?;
         self.commit(&mut created.backup)?;
-        if let Err(lost) = self.confirm(&*hold) {
+        let held = self.confirm(&*hold).and_then(|()| {
+            let doubtful = || io::Error::other("whether its lease was held all the time is open");
+            let failed = |source| Error::target(self.target.place(), "holding on to", source);
+            if hold.is_sure() { Ok(()) } else { Err(failed(doubtful())) }
+        });
+        if let Err(lost) = held {
+            drop(hold);
             self.recheck(&created.backup, lost)?;
         }
         Ok(created)
@@ -164,11 +170,15 @@ impl Repository {
         })
     }
 
-    /// What to do once the manifest is written, and the right to write turns out to be lost.
+    /// What to do once the manifest is written, and the right to write turns out to be lost. It is
+    /// taken again: while we have it nobody collects, and whoever collects later sees the manifest.
+    /// So if all contents are there then, they stay.
     fn recheck(&self, backup: &Backup, lost: Error) -> Result<()> {
-        let stored = self.blobs()?;
-        if backup.files.iter().all(|file| stored.contains(&file.blob())) {
-            return Ok(());
+        if let Ok(_again) = self.lock(Purpose::Add) {
+            let stored = self.blobs()?;
+            if backup.files.iter().all(|file| stored.contains(&file.blob())) {
+                return Ok(());
+            }
         }
         self.delete_object(&manifest_name(backup.id))?;
         Err(lost)

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{
-    ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart,
+    ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutResult, UpdateVersion,
+    WriteMultipart,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -123,11 +124,19 @@ impl Connection {
             .map_err(|_| io::Error::other("a request ended in a panic"))
     }
 
-    fn put_small(&self, name: &str, content: &[u8], mode: PutMode) -> io::Result<()> {
+    fn put_small(&self, name: &str, content: &[u8], mode: PutMode) -> io::Result<PutResult> {
+        self.try_put(name, content, mode)?.map_err(as_io)
+    }
+
+    /// As [`Self::put_small`], with the answer of the service as it is.
+    fn try_put(
+        &self,
+        name: &str,
+        content: &[u8],
+        mode: PutMode,
+    ) -> io::Result<object_store::Result<PutResult>> {
         let (path, content) = (self.path(name), content.to_vec());
-        let options = PutOptions::from(mode);
-        self.run(self.store.put_opts(&path, content.into(), options))?.map_err(as_io)?;
-        Ok(())
+        self.run(self.store.put_opts(&path, content.into(), PutOptions::from(mode)))
     }
 
     fn put_in_parts(&self, name: &str, bytes: u64, content: &mut dyn Read) -> io::Result<()> {
@@ -233,13 +242,13 @@ impl Target for Objects {
         }
         let mut whole = Vec::with_capacity(bytes as usize);
         content.read_to_end(&mut whole)?;
-        self.connection.put_small(name, &whole, PutMode::Overwrite)
+        self.connection.put_small(name, &whole, PutMode::Overwrite).map(drop)
     }
 
     fn put_new(&self, name: &str, content: &[u8]) -> io::Result<bool> {
         match self.connection.put_small(name, content, PutMode::Create) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            outcome => outcome.map(|()| true),
+            outcome => outcome.map(|_| true),
         }
     }
 
@@ -299,9 +308,21 @@ impl Read for Object<'_> {
 struct Lease {
     connection: Arc<Connection>,
     name: String,
-    renewed: Mutex<Instant>,
+    renewed: Mutex<Renewed>,
     /// Whether it was found to be lost; there is nothing to give back then.
     is_lost: AtomicBool,
+}
+
+/// The last time that a lease was written.
+#[derive(Debug)]
+struct Renewed {
+    at: Instant,
+    /// What it is replaced on condition of, so that one that was taken away stays away. None if the
+    /// service cannot do that.
+    version: Option<UpdateVersion>,
+    /// Whether it was ever replaced without that condition: nobody knows then whether it was taken
+    /// away in between.
+    is_doubtful: bool,
 }
 
 /// What a lease is called that is taken for `purpose`.
@@ -315,11 +336,12 @@ fn word(purpose: Purpose) -> &'static str {
 impl Lease {
     fn take(connection: &Arc<Connection>, purpose: Purpose) -> io::Result<Self> {
         let name = format!("{LEASES}/{}-{:016x}", word(purpose), crate::scratch::number());
-        connection.put_small(&name, b"", PutMode::Create)?;
+        let put = connection.put_small(&name, b"", PutMode::Create)?;
+        let version = Some(UpdateVersion::from(put));
         let lease = Self {
             connection: Arc::clone(connection),
             name,
-            renewed: Mutex::new(Instant::now()),
+            renewed: Mutex::new(Renewed { at: Instant::now(), version, is_doubtful: false }),
             is_lost: AtomicBool::new(false),
         };
         lease.refuse_others(purpose)?;
@@ -356,6 +378,34 @@ impl Lease {
     }
 }
 
+impl Lease {
+    /// Writes it again, if it is as we left it. The process may have slept since we looked.
+    fn renew(&self, renewed: &mut Renewed) -> io::Result<()> {
+        use object_store::Error as Refused;
+        if let Some(version) = renewed.version.clone() {
+            match self.connection.try_put(&self.name, b"", PutMode::Update(version))? {
+                Ok(put) => {
+                    renewed.version = Some(UpdateVersion::from(put));
+                    renewed.at = Instant::now();
+                    return Ok(());
+                }
+                Err(Refused::Precondition { .. } | Refused::NotFound { .. }) => {
+                    self.is_lost.store(true, Ordering::Relaxed);
+                    return Err(lost());
+                }
+                Err(Refused::NotImplemented { .. } | Refused::NotSupported { .. }) => {
+                    renewed.version = None;
+                }
+                Err(error) => return Err(as_io(error)),
+            }
+        }
+        renewed.is_doubtful = true;
+        self.connection.put_small(&self.name, b"", PutMode::Overwrite)?;
+        renewed.at = Instant::now();
+        Ok(())
+    }
+}
+
 fn lost() -> io::Error {
     io::Error::other(format!(
         "its lease was taken away, as nothing was heard of this process for {} minutes; try again",
@@ -375,11 +425,14 @@ impl Hold for Lease {
             }
             Err(error) => return Err(as_io(error)),
         }
-        if renewed.elapsed() > RENEWAL {
-            self.connection.put_small(&self.name, b"", PutMode::Overwrite)?;
-            *renewed = Instant::now();
+        if renewed.at.elapsed() > RENEWAL {
+            self.renew(&mut renewed)?;
         }
         Ok(())
+    }
+
+    fn is_sure(&self) -> bool {
+        !self.renewed.lock().unwrap_or_else(PoisonError::into_inner).is_doubtful
     }
 }
 
@@ -452,10 +505,22 @@ mod tests {
         lease.confirm().unwrap();
         assert_eq!(written(), before);
         let long_ago = Instant::now().checked_sub(2 * RENEWAL).unwrap();
-        *lease.renewed.lock().unwrap() = long_ago;
+        lease.renewed.lock().unwrap().at = long_ago;
         lease.confirm().unwrap();
         assert!(written() > before);
-        assert!(*lease.renewed.lock().unwrap() > long_ago);
+        assert!(lease.renewed.lock().unwrap().at > long_ago);
+        assert!(lease.is_sure());
+    }
+
+    /// The process sleeps between looking at its lease and writing it.
+    #[test]
+    fn a_lease_that_was_taken_away_is_not_raised_from_the_dead() {
+        let store = Arc::new(InMemory::new());
+        let lease = Lease::take(&connection(&store, LEASE), Purpose::Add).unwrap();
+        lease.connection.delete(&lease.connection.path(&lease.name)).unwrap();
+        let error = lease.renew(&mut lease.renewed.lock().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("taken away"), "{error}");
+        assert!(lease.connection.list(LEASES).unwrap().is_empty());
     }
 
     #[test]

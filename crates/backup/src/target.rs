@@ -73,4 +73,9 @@ pub trait Hold: Debug {
     /// Whether the right is still ours, renewed if that is how the target does it. Called between
     /// the steps of long work, which an error here ends.
     fn confirm(&self) -> io::Result<()>;
+
+    /// Whether the right cannot have been lost and come back unnoticed.
+    fn is_sure(&self) -> bool {
+        true
+    }
 }

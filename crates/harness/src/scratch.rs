@@ -1,7 +1,16 @@
 //! A directory for one run, gone when the run is over.
+//!
+//! A run that is killed leaves it. So whoever makes one removes those of dead runs beside it:
+//! 1. Each has a marker in it, which its process keeps locked as long as it lives. The lock ends with
+//!    the process, whoever ends that, and other than a process id it is never another's.
+//! 2. The marker's text is written once it is locked: one without the text may still be in the
+//!    making.
+//! 3. A directory goes if its name is one of ours, it is a directory and no symbolic link, it is this
+//!    user's, its marker is a file with the text, and nobody holds that.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,28 +20,53 @@ use crate::error::Error;
 /// How long to go on removing a directory in which something still creates files.
 const REMOVE_FOR: Duration = Duration::from_secs(5);
 
+/// The file that shows whose the directory is, and by its lock whether the run goes on.
+const MARKER: &str = "trommel-scratch";
+const MARKER_TEXT: &[u8] = b"the scratch directory of a run of trommel\n";
+
+/// What is in use, beside the marker.
+const DATA: &str = "data";
+
 /// A new directory that is removed, with all that is in it, when this is dropped.
 #[derive(Debug)]
 pub struct ScratchDir {
+    outer: PathBuf,
     path: PathBuf,
+    /// Held as long as this lives; none where files cannot be locked.
+    _marker: Option<File>,
 }
 
 impl ScratchDir {
-    /// A new directory in `parent`, which must exist.
+    /// A new directory in `parent`, which must exist. Those of runs that were killed go.
     ///
     /// # Errors
     /// If it cannot be created.
     pub fn new(parent: &Path) -> Result<Self, Error> {
+        remove_abandoned(parent);
         let process = std::process::id();
         for nth in 0_u64.. {
-            let path = parent.join(format!("trommel-{process}-{nth}"));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
+            let outer = parent.join(format!("trommel-{process}-{nth}"));
+            match fs::create_dir(&outer) {
+                Ok(()) => return Self::mark(outer),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io(path, "creating directory", error)),
+                Err(error) => return Err(Error::io(outer, "creating directory", error)),
             }
         }
         unreachable!("some name below 2^64 is free")
+    }
+
+    /// Makes a new directory recognisable, and that in it which is in use.
+    fn mark(outer: PathBuf) -> Result<Self, Error> {
+        // Without a marker it is left for ever if the run is killed, which is no reason not to run.
+        let marked = File::create_new(outer.join(MARKER)).and_then(|mut marker| {
+            marker.try_lock()?;
+            marker.write_all(MARKER_TEXT)?;
+            Ok(marker)
+        });
+        let scratch = Self { path: outer.join(DATA), outer, _marker: marked.ok() };
+        let made = fs::create_dir(&scratch.path);
+        made.map_err(|error| Error::io(&scratch.path, "creating directory", error))?;
+        Ok(scratch)
     }
 
     /// Where it is.
@@ -60,13 +94,13 @@ impl ScratchDir {
     fn remove_in_place(&self) -> Result<(), Error> {
         let start = Instant::now();
         loop {
-            match fs::remove_dir_all(&self.path) {
+            match fs::remove_dir_all(&self.outer) {
                 Ok(()) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.path.exists() => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.outer.exists() => {
                     return Ok(());
                 }
                 Err(_) if start.elapsed() < REMOVE_FOR => sleep(Duration::from_millis(10)),
-                Err(error) => return Err(Error::io(&self.path, "removing", error)),
+                Err(error) => return Err(Error::io(&self.outer, "removing", error)),
             }
         }
     }
@@ -77,6 +111,47 @@ impl Drop for ScratchDir {
         // Whoever wants to know calls `remove`.
         let _ = self.remove_in_place();
     }
+}
+
+/// Removes what killed runs left in `parent`. What cannot be removed stays: it is not this run's.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_named = entry.file_name().to_str().is_some_and(is_name);
+        if is_named && is_dir_of_ours(&entry.path()) {
+            let path = entry.path();
+            if let Some(_held) = abandoned(&path.join(MARKER)) {
+                // This follows no symbolic link.
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix("trommel-").and_then(|numbers| numbers.split_once('-'));
+    numbers.is_some_and(|(process, nth)| is_number(process) && is_number(nth))
+}
+
+fn is_dir_of_ours(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// The marker at `path`, locked, if the process that made it is gone.
+#[expect(clippy::disallowed_methods, reason = "a lock needs the file itself; it is no store's")]
+fn abandoned(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).ok()?;
+    let marker = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !marker.metadata().ok()?.is_file() {
+        return None;
+    }
+    marker.try_lock().ok()?;
+    let mut text = Vec::new();
+    (&marker).take(MARKER_TEXT.len() as u64 + 1).read_to_end(&mut text).ok()?;
+    (text == MARKER_TEXT).then_some(marker)
 }
 
 #[cfg(test)]
@@ -102,5 +177,40 @@ mod tests {
     fn a_parent_that_does_not_exist_is_named() {
         let error = ScratchDir::new(Path::new("/no/such/parent")).unwrap_err().to_string();
         assert!(error.starts_with("creating directory /no/such/parent/trommel-"), "{error}");
+    }
+
+    /// A killed run's directory once stayed for ever.
+    #[test]
+    fn what_dead_runs_left_goes_and_nothing_else() {
+        let parent = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let left = |name: &str, text: &[u8]| {
+            fs::create_dir_all(at(name).join(DATA)).unwrap();
+            fs::write(at(name).join(MARKER), text).unwrap();
+        };
+        let alive = ScratchDir::new(parent.path()).unwrap();
+        left("trommel-1-0", MARKER_TEXT);
+        left("trommel-1-1", b"");
+        left("trommel-1-2", b"another text");
+        left("trommel-1", MARKER_TEXT);
+        left("trommel-1-x", MARKER_TEXT);
+        left("photos", MARKER_TEXT);
+        fs::create_dir(at("trommel-2-0")).unwrap();
+        std::os::unix::fs::symlink("photos", at("trommel-2-1")).unwrap();
+        fs::create_dir(at("trommel-2-2")).unwrap();
+        std::os::unix::fs::symlink("../photos/trommel-scratch", at("trommel-2-2").join(MARKER))
+            .unwrap();
+        std::os::unix::fs::symlink("../../photos", at("trommel-1-0").join("data/link")).unwrap();
+        let listed = || {
+            let names = fs::read_dir(parent.path()).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        let mut before = listed();
+        ScratchDir::new(parent.path()).unwrap().remove().unwrap();
+        assert!(before.remove("trommel-1-0"));
+        assert_eq!(listed(), before);
+        assert!(alive.path().is_dir() && at("photos").join(DATA).is_dir());
+        assert!(at("photos").join(MARKER).is_file());
     }
 }

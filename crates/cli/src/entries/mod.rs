@@ -1,12 +1,13 @@
 //! Entries as a stream, out of one store and into another: four forms, each written and read.
 //!
-//! * `jsonl`: a line that says what follows, an object a line, a line that counts them.
+//! * `jsonl`: a line that says what follows, an object a line, a line that counts them and has the
+//!   XXH3 (64 bits, 16 hexadecimal digits) of all bytes before it.
 //! * `text`: key, tab, value, a line each.
 //! * `csv`: a header with the columns `key` and `value`, then a record each.
 //! * `binary`: a checked dump ([`trommel::dump`]).
 //!
 //! The first three write keys and values as `--key-format` and `--value-format` say; jsonl says
-//! itself which. The first and the last can tell that they were cut off.
+//! itself which. The first and the last can tell that they were cut off or damaged.
 
 mod reading;
 mod writing;

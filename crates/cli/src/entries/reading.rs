@@ -9,6 +9,7 @@ use serde::Deserialize;
 use trommel::dump::{DumpReader, MAGIC};
 use trommel::vfs::{Access, DiskVfs, ReadFile, Vfs as _};
 use trommel::{Corruption, MAX_KEY_BYTES};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Forms, SCHEMA, StreamForm};
 use crate::failure::Failure;
@@ -94,13 +95,18 @@ impl EntryReader {
         let mut first = Vec::new();
         let read = input.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first);
         read.map_err(|error| unreadable(&name, &error))?;
+        if form.is_none() && first.is_empty() {
+            let what = "is empty, as a dump that failed leaves a file; a dump of nothing is not. If \
+                        it is meant to be, say --as text";
+            return Err(Failure::Other(format!("{} {what}", name.display())));
+        }
         let form = form.unwrap_or(match &*first {
-            first if !first.is_empty() && MAGIC.starts_with(first) => StreamForm::Binary,
+            first if MAGIC.starts_with(first) => StreamForm::Binary,
             [b'{', ..] => StreamForm::Jsonl,
             _ => StreamForm::Text,
         });
         let input = BufReader::with_capacity(256 << 10, Cursor::new(first).chain(input));
-        let lines = |input| Lines { input, number: 0, offset: 0, line: Vec::new() };
+        let lines = |input| Lines { input, number: 0, offset: 0, line: Vec::new(), before: None };
         let reading = match form {
             StreamForm::Jsonl => {
                 Reading::Jsonl { lines: lines(input), has_head: false, entries: 0 }
@@ -170,10 +176,15 @@ struct Lines {
     /// Where the next line begins.
     offset: u64,
     line: Vec<u8>,
+    /// The checksum of all lines before the one that was read last, from the first that it is set.
+    before: Option<Box<Xxh3>>,
 }
 
 impl Lines {
     fn next(&mut self, name: &Path) -> Result<Option<&[u8]>, Failure> {
+        if let Some(before) = &mut self.before {
+            before.update(&self.line);
+        }
         self.line.clear();
         let read = self.input.read_until(b'\n', &mut self.line);
         let bytes = read.map_err(|error| unreadable(name, &error))?;
@@ -214,6 +225,7 @@ struct JsonLine {
     key: Option<String>,
     value: Option<String>,
     entries: Option<u64>,
+    xxh3: Option<String>,
 }
 
 fn next_of_jsonl(
@@ -223,50 +235,65 @@ fn next_of_jsonl(
     has_head: &mut bool,
     entries: &mut u64,
 ) -> Result<Option<Entry>, Failure> {
-    loop {
-        let (number, offset) = (lines.number + 1, lines.offset);
-        let damage = |what: String| Failure::Store(Corruption::new(name, offset, what).into());
-        let Some(line) = lines.next(name)? else {
-            return match *has_head {
-                true => {
-                    Err(damage("it is cut off: the line that counts its entries is missing".into()))
-                }
-                false => Ok(None),
-            };
-        };
-        let bad = |what: &str| bad_line(name, number, what);
-        let line: JsonLine = serde_json::from_slice(line).map_err(|error| {
-            bad(&format!("it is not an object with a key and a value: {error}"))
-        })?;
-        match line {
-            JsonLine { schema: Some(schema), key_format, value_format, .. } => {
-                if schema != SCHEMA || number > 1 {
-                    let what = format!("it calls itself \"{schema}\", where {SCHEMA} is known");
-                    return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
-                }
-                *has_head = true;
-                forms.key = form_of(key_format.as_deref(), forms.key).map_err(|w| bad(&w))?;
-                forms.value = form_of(value_format.as_deref(), forms.value).map_err(|w| bad(&w))?;
+    let (number, offset) = (lines.number + 1, lines.offset);
+    let damage = |what: &str| Failure::Store(Corruption::new(name, offset, what.to_owned()).into());
+    let is_dump = *has_head;
+    // What was written by a dump is not the user's mistake.
+    let bad = |what: &str| match is_dump {
+        true => damage(&format!("line {number}: {what}")),
+        false => bad_line(name, number, what),
+    };
+    let Some(line) = lines.next(name)? else {
+        let cut =
+            is_dump.then(|| damage("it is cut off: the line that counts its entries is missing"));
+        return cut.map_or(Ok(None), Err);
+    };
+    let line: JsonLine = serde_json::from_slice(line)
+        .map_err(|error| bad(&format!("it is not an object with a key and a value: {error}")))?;
+    match line {
+        JsonLine { schema: Some(schema), key_format, value_format, .. } => {
+            if schema != SCHEMA || number > 1 {
+                let what = format!("it calls itself \"{schema}\", where {SCHEMA} is known");
+                return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
             }
-            JsonLine { key: Some(key), value: Some(value), .. } => {
-                *entries += 1;
-                let entry = forms.entry(key.as_bytes(), value.as_bytes());
-                return entry.map(Some).map_err(|what| bad(&what));
+            *has_head = true;
+            lines.before = Some(Box::default());
+            forms.key = form_of(key_format.as_deref(), forms.key).map_err(|w| bad(&w))?;
+            forms.value = form_of(value_format.as_deref(), forms.value).map_err(|w| bad(&w))?;
+            next_of_jsonl(name, forms, lines, has_head, entries)
+        }
+        JsonLine { key: Some(key), value: Some(value), .. } => {
+            *entries += 1;
+            let entry = forms.entry(key.as_bytes(), value.as_bytes());
+            entry.map(Some).map_err(|what| bad(&what))
+        }
+        JsonLine { entries: Some(count), key: None, xxh3, .. } if is_dump => {
+            *has_head = false;
+            let counted = *entries;
+            if count != counted {
+                return Err(damage(&format!("it counts {count} entries, and has {counted}")));
             }
-            JsonLine { entries: Some(count), key: None, .. } if *has_head => {
-                *has_head = false;
-                if count != *entries {
-                    return Err(damage(format!("it counts {count} entries, and has {entries}")));
-                }
-                if lines.next(name)?.is_some() {
-                    return Err(damage(
-                        "something follows the line that counts its entries".into(),
-                    ));
-                }
-                return Ok(None);
+            check_sum(lines, xxh3.as_deref()).map_err(damage)?;
+            match lines.next(name)? {
+                Some(_) => Err(damage("something follows the line that counts its entries")),
+                None => Ok(None),
             }
-            JsonLine { key: None, .. } => return Err(bad("there is no \"key\"")),
-            JsonLine { .. } => return Err(bad("there is no \"value\"")),
+        }
+        JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
+        JsonLine { .. } => Err(bad("there is no \"value\"")),
+    }
+}
+
+/// Compares the checksum of a dump's last line with that of the lines before it.
+fn check_sum(lines: &Lines, kept: Option<&str>) -> Result<(), &'static str> {
+    let found = lines.before.as_ref().map(|before| format!("{:016x}", before.digest()));
+    match kept {
+        None => Err("it has no checksum in its last line (one edited by hand is read without its \
+                     first and last lines)"),
+        kept if kept == found.as_deref() => Ok(()),
+        Some(_) => {
+            Err("its checksum is wrong: something in it was changed (one edited by hand is \
+                        read without its first and last lines)")
         }
     }
 }

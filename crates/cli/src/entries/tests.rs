@@ -84,7 +84,8 @@ fn forms_are_told_apart_by_their_first_bytes() {
     for form in [StreamForm::Binary, StreamForm::Text] {
         assert_eq!(read(&written(form, UTF8, &entries), None, UTF8).unwrap(), entries);
     }
-    assert_eq!(read(b"", None, UTF8).unwrap(), []);
+    assert_eq!(read(b"", Some(StreamForm::Text), UTF8).unwrap(), []);
+    assert_eq!(refusal(b"", None).0, 1);
     let by_hand = b"{\"value\":\"v\",\"key\":\"k\",\"found\":true}";
     assert_eq!(read(by_hand, None, UTF8).unwrap(), entries);
     let other = b"note,value,key\r\nx,v,k\r\n";
@@ -128,6 +129,29 @@ fn a_dump_in_lines_knows_that_it_is_whole() {
         assert_eq!(code, 4, "{kept:?}");
         assert!(said.contains(what), "{kept:?}: {said}");
     }
+    let bare = text.replace(",\"xxh3\":", ",\"note\":");
+    assert!(refusal(bare.as_bytes(), None).1.contains("no checksum"), "{bare}");
     let newer = text.replace("dump.v1", "dump.v2");
     assert_eq!(refusal(newer.as_bytes(), None).0, 6);
+}
+
+/// Without a checksum, a flip inside a value was loaded as if nothing had happened.
+#[test]
+fn no_flip_in_a_dump_in_lines_goes_unseen() {
+    let entries: Entries = vec![(b"a".to_vec(), b"one".to_vec()), (b"b".to_vec(), vec![0, 255])];
+    let whole = written(StreamForm::Jsonl, UTF8, &entries);
+    for bit in 0..whole.len() * 8 {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(read) = read(&flipped, None, UTF8) {
+            // Only the end of the last line says nothing.
+            assert!(bit / 8 >= whole.len() - 1 && read == entries, "bit {bit}");
+        }
+    }
+    let value = whole.windows(3).position(|bytes| bytes == b"one").unwrap();
+    let mut flipped = whole;
+    flipped[value] ^= 2;
+    let (code, said) = refusal(&flipped, None);
+    assert_eq!(code, 4);
+    assert!(said.contains("checksum"), "{said}");
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use trommel::dump::DumpWriter;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Forms, SCHEMA, StreamForm};
 
@@ -15,18 +16,19 @@ pub(crate) struct EntryWriter<W: Write> {
 }
 
 enum Sink<W: Write> {
-    Jsonl(W),
+    Jsonl(Box<Hashed<W>>),
     Text(W),
     Csv(Box<csv::Writer<W>>),
     Binary(DumpWriter<W>),
 }
 
 impl<W: Write> EntryWriter<W> {
-    pub(crate) fn new(form: StreamForm, forms: Forms, mut out: W) -> io::Result<Self> {
+    pub(crate) fn new(form: StreamForm, forms: Forms, out: W) -> io::Result<Self> {
         let sink = match form {
             StreamForm::Jsonl => {
                 let (key, value) = (forms.key.name(), forms.value.name());
                 let head = json!({"schema": SCHEMA, "key_format": key, "value_format": value});
+                let mut out = Box::new(Hashed { out, hash: Xxh3::new() });
                 writeln!(out, "{head}")?;
                 Sink::Jsonl(out)
             }
@@ -65,7 +67,9 @@ impl<W: Write> EntryWriter<W> {
     pub(crate) fn finish(self) -> io::Result<u64> {
         match self.sink {
             Sink::Jsonl(mut out) => {
-                writeln!(out, "{}", json!({"entries": self.entries}))?;
+                let hash = format!("{:016x}", out.hash.digest());
+                let end = json!({"entries": self.entries, "xxh3": hash});
+                writeln!(out, "{}", end)?;
                 out.flush()?;
             }
             Sink::Text(mut out) => out.flush()?,
@@ -73,6 +77,24 @@ impl<W: Write> EntryWriter<W> {
             Sink::Binary(writer) => drop(writer.finish()?),
         }
         Ok(self.entries)
+    }
+}
+
+/// An output of which the bytes so far have a checksum.
+struct Hashed<W: Write> {
+    out: W,
+    hash: Xxh3,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

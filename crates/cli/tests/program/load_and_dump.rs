@@ -25,7 +25,7 @@ fn every_form_of_dump_is_loaded_again() {
         "{\"schema\":\"trommel.dump.v1\",\"key_format\":\"utf8\",\"value_format\":\"utf8\"}\n"
             .to_owned()
             + str::from_utf8(ODD).unwrap()
-            + "{\"entries\":3}\n"
+            + "{\"entries\":3,\"xxh3\":\"303e867f77f6ff5f\"}\n"
     );
     for line in
         ["--as jsonl", "--as jsonl --key-format=hex", "--as text", "--as csv", "--as binary"]
@@ -125,4 +125,19 @@ fn a_bad_line_is_named_and_nothing_of_its_file_is_loaded() {
     let ran = program.run_on("load /no/such/file");
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("/no/such/file"), "{}", ran.err);
+}
+
+#[test]
+fn an_empty_file_is_no_dump() {
+    let program = Program::new();
+    let file = program.path("empty");
+    fs::write(&file, "").unwrap();
+    for name in [&*file.display().to_string(), "-"] {
+        let ran = program.run_on(&format!("load --create {name}"));
+        assert_eq!((ran.code, &*ran.out), (Some(1), ""), "{name}");
+        assert!(ran.err.contains("is empty"), "{name}: {}", ran.err);
+        assert!(!program.path("db").exists());
+    }
+    let ran = program.run_on(&format!("load --create --as text {}", file.display()));
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "entries  0\n", ""));
 }

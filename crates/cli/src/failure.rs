@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// The command cannot be done as asked; the text says what would be right.
     Usage(String),
-    /// A key that was asked for is not there. Nothing is said about it: the exit code says it.
+    /// A key that was asked for is not there.
     NotFound,
     /// Something else that was asked for is not there; the text says what.
     NothingThere(String),
@@ -80,6 +80,11 @@ impl Failure {
         self.code() == CORRUPTION
     }
 
+    /// Whether a directory is no store, or one of a newer version.
+    pub(crate) fn is_no_store(&self) -> bool {
+        self.code() == NOT_A_STORE
+    }
+
     /// Says it on standard error. If even that is gone, the exit code has to do.
     pub(crate) fn say(&self) {
         if let Some(message) = self.message() {
@@ -89,7 +94,7 @@ impl Failure {
 
     /// What to say about it on standard error, if anything.
     fn message(&self) -> Option<String> {
-        let is_worth_saying = !matches!(self, Self::NotFound | Self::Told(_)) && self.code() != OK;
+        let is_worth_saying = !matches!(self, Self::Told(_)) && self.code() != OK;
         is_worth_saying.then(|| self.to_string())
     }
 }
@@ -135,7 +140,7 @@ impl fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Backup(error) => error.fmt(f),
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
-            Self::NotFound => f.write_str("the key is not there"),
+            Self::NotFound => f.write_str("key not found"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Told(failure) => failure.fmt(f),
             Self::And(failure, what) => write!(f, "{failure}; {what}"),
@@ -205,8 +210,7 @@ mod tests {
             (Failure::Check(what), 7),
         ] {
             assert_eq!(failure.code(), expected, "{failure:?}");
-            let is_silent = expected == 0 || matches!(failure, Failure::NotFound);
-            assert_eq!(failure.message().is_none(), is_silent, "{failure:?}");
+            assert_eq!(failure.message().is_none(), expected == 0, "{failure:?}");
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum TextForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct KeyForm {
-    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex or base64
+    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex (0x may come first) or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]
     pub(crate) key_format: TextForm,
@@ -37,7 +37,7 @@ pub(crate) struct KeyForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ValueForm {
-    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex or base64
+    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex (0x may come first) or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]
     pub(crate) value_format: TextForm,

@@ -87,7 +87,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Locked`] where it is open; [`Error::NotAStore`] where `dir` holds no file of a
-    /// store. Nothing was removed then.
+    /// store, is a symbolic link, or ends in `..` or is `.`. Nothing was removed then.
     pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<DestroyReport> {
         destroy(dir.as_ref(), options)
     }

@@ -1,23 +1,25 @@
 //! Removing a whole store.
 //!
-//! 1. Take the lock, so that nobody has the store open.
-//! 2. Remove what only a store leaves, `CURRENT` last: until it is gone, a destruction that was cut
+//! 1. Refuse a name that could not be removed at the end: a symbolic link, or one that ends in `..`.
+//! 2. Take the lock, so that nobody has the store open.
+//! 3. Remove what only a store leaves, `CURRENT` last: until it is gone, a destruction that was cut
 //!    short leaves what is plainly a damaged store, and can be begun again.
-//! 3. If nothing else lies in the directory, remove the lock and the directory too.
+//! 4. If nothing else lies in the directory, remove the lock and the directory too.
 //!
 //! Where something else is left, the lock stays: whoever waits for it must not end up with a lock
 //! that the next one does not see.
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use trommel_vfs::DirEntry;
+use trommel_vfs::{DirEntry, Vfs};
 
 use crate::error::{Error, Result};
 use crate::files::LOCK;
 use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
 use crate::options::Options;
+use crate::recovery::parent;
 
 /// What [`Db::destroy`](crate::Db::destroy) removed, and what it left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,6 +37,8 @@ pub struct DestroyReport {
 /// Removes the store in `dir`.
 pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     let vfs = &*options.vfs;
+    // Without a dot or a slash at its end, with which a directory cannot be removed.
+    let dir = &*dir.components().collect::<PathBuf>();
     let listing = match vfs.list(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(not_a_store(dir, "there is no such directory"));
@@ -44,6 +48,7 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     if !listing.iter().any(is_of_store) {
         return Err(not_a_store(dir, "it holds no file of a store"));
     }
+    may_be_removed(vfs, dir)?;
     let lock = dir.join(LOCK);
     let held = match vfs.lock(&lock) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -73,6 +78,23 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     Ok(report)
 }
 
+/// Whether `dir`, which can be listed, is the directory itself and has a name of its own.
+fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let (Some(name), Some(parent)) = (dir.file_name(), parent(dir)) else {
+        return Err(not_a_store(
+            dir,
+            "it is no name that can be removed: give the directory's own",
+        ));
+    };
+    let beside = vfs.list(parent).map_err(|source| Error::io(parent, "listing", source))?;
+    match beside.iter().find(|entry| entry.name == name) {
+        Some(entry) if !entry.is_dir => {
+            Err(not_a_store(dir, "it is a symbolic link: give the directory that it points to"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether nothing but a store would leave such an entry; a lock alone is none.
 fn is_of_store(entry: &DirEntry) -> bool {
     let is_named = entry.name == CURRENT || entry.name == CURRENT_TMP;
@@ -87,7 +109,7 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::{MemoryVfs, Vfs};
+    use trommel_vfs::MemoryVfs;
 
     use super::*;
     use crate::Db;

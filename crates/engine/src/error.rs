@@ -190,8 +190,8 @@ fn remedy(error: &io::Error) -> &'static str {
 fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
-            "restore the store from a backup, or open it with Options::salvage, which keeps what \
-             stands before the damage and reports what it drops"
+            "restore the store from a backup, or open it with Options::salvage (trommel flush \
+             --salvage), which keeps what stands before the damage and reports what it drops"
         }
         Some("sst" | "flt") => {
             "restore the store from a backup; if it opens, what lies elsewhere can still be read \
@@ -199,7 +199,7 @@ fn rescue(file: &Path) -> &'static str {
         }
         _ if is_manifest(file) => {
             "restore the store from a backup; if only the end of a manifest is damaged, a salvage \
-             open may do"
+             open (trommel flush --salvage) may do"
         }
         _ => "make it anew, or take an older one",
     }

@@ -295,7 +295,7 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Bo
 }
 
 /// The directory that `dir` lies in; none for a root.
-fn parent(dir: &Path) -> Option<&Path> {
+pub(crate) fn parent(dir: &Path) -> Option<&Path> {
     match dir.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
         parent => parent,

@@ -2,7 +2,7 @@
 //! `checkpoint` and `destroy`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trommel::{Db, Options};
@@ -100,7 +100,8 @@ pub(crate) fn run_compact(
 pub(crate) const VERIFY_ABOUT: &str = "\
 Reads every byte of every file of the store, checks every checksum and every order, and asks every \
 table's filter for every key of the table. Ends with exit code 4 at the first damage, and says which \
-file, where in it, and what to do.";
+file, where in it, and what to do. To find all damaged files, give the store's directory to sst check, \
+log check and manifest check, which go on through all files.";
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -159,6 +160,19 @@ pub(crate) struct DestroyArgs {
     output: OutputArgs,
 }
 
+/// Where `dir` is a symbolic link, the failure names what it points to.
+fn with_target(error: trommel::Error, dir: &Path) -> Failure {
+    let dir: PathBuf = dir.components().collect();
+    let failure = Failure::from(error);
+    match std::fs::read_link(&dir) {
+        Ok(target) => {
+            let (dir, target) = (dir.display(), target.display());
+            failure.with(format!("{dir} is a symbolic link to {target}"))
+        }
+        Err(_) => failure,
+    }
+}
+
 pub(crate) fn run_destroy(args: &DestroyArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let dir = args.store.dir()?;
     if !args.yes {
@@ -167,7 +181,8 @@ pub(crate) fn run_destroy(args: &DestroyArgs, out: &mut dyn Write) -> Result<(),
             "this removes all data of the store in {dir} for ever: give --yes if that is meant"
         )));
     }
-    let report = Db::destroy(&dir, &Options::default())?;
+    let report =
+        Db::destroy(&dir, &Options::default()).map_err(|error| with_target(error, &dir))?;
     let left = report.left.iter().map(|name| name.to_string_lossy().as_ref().into()).collect();
     let mut output = args.output.begin("destroy", out);
     output.record(

@@ -69,7 +69,7 @@ pub(crate) fn run(
         Source::File(_) => session.step("checking", 0, || check(&mut open()?, session))?,
     };
     let mut reader = open()?;
-    let loaded = args.write.open_and(session, args.create, |db| {
+    let loaded = args.write.make_and(session, args.create, |db| {
         let loaded = session.step("loading", total, || load(&mut reader, db, session))?;
         db.sync()?;
         Ok(loaded)

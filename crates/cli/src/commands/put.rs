@@ -41,7 +41,7 @@ pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failur
     } else {
         args.value_form.of_argument(&args.value)?
     };
-    args.write.open_and(session, args.create, |db| {
+    args.write.make_and(session, args.create, |db| {
         Ok(db.put_with(&key, &value, durability(args.sync))?)
     })
 }

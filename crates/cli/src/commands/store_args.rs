@@ -4,8 +4,8 @@
 //! would, and shares the store with other readers. No command but those that make data creates a
 //! store. In the shell all commands share the one store that is open.
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use trommel::{Db, FilterPolicy, Options};
@@ -145,6 +145,9 @@ pub(crate) struct WriteArgs {
     /// Compression of new tables, none or lz4 [default: lz4]
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     compression: Option<Compression>,
+    /// Open a damaged store: keep what stands before the damage, drop the rest, and say what
+    #[arg(long)]
+    salvage: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -163,9 +166,7 @@ impl WriteArgs {
         self.open_and(session, false, act)
     }
 
-    /// As [`WriteArgs::write`]; where `create` is set, a missing or empty directory becomes a
-    /// store.
-    pub(crate) fn open_and<T>(
+    fn open_and<T>(
         &self,
         session: Session<'_>,
         create: bool,
@@ -173,18 +174,46 @@ impl WriteArgs {
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
             self.store.refuse_db()?;
+            if self.salvage {
+                return Err(Failure::Usage(
+                    "the shell has its store open already: salvage it outside, before".into(),
+                ));
+            }
             let before = db.options();
             db.set_options(|options| self.apply(options))?;
             let result = act(db);
             db.set_options(|_| before)?;
             return result;
         }
-        close_after(Db::open(self.store.dir()?, self.options(create))?, act)
+        let db = Db::open(self.store.dir()?, self.options(create))?;
+        if self.salvage {
+            say_dropped(&db);
+        }
+        close_after(db, act)
+    }
+
+    /// As [`WriteArgs::write`], for a command with the flag `--create`: where it is set, a missing
+    /// or empty directory becomes a store; where it is not, a failure for want of one names it.
+    pub(crate) fn make_and<T>(
+        &self,
+        session: Session<'_>,
+        create: bool,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let result = self.open_and(session, create, act);
+        result.map_err(|failure| match &failure {
+            Failure::Store(trommel::Error::NotAStore { dir, .. })
+                if !create && is_missing_or_empty(dir) =>
+            {
+                failure.with("give --create to make one")
+            }
+            _ => failure,
+        })
     }
 
     /// How the store is opened.
     pub(crate) fn options(&self, create: bool) -> Options {
-        self.apply(Options::default().create_if_missing(create))
+        self.apply(Options::default().create_if_missing(create).salvage(self.salvage))
     }
 
     /// The options, with what was asked for of new tables.
@@ -197,6 +226,25 @@ impl WriteArgs {
             Some(Compression::None) => options.compression(trommel::Compression::None),
             Some(Compression::Lz4) => options.compression(trommel::Compression::Lz4),
         }
+    }
+}
+
+/// Says what a salvage left out.
+fn say_dropped(db: &Db) {
+    let dropped = &db.recovery_report().dropped;
+    if dropped.is_empty() {
+        let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
+    }
+    for dropped in dropped {
+        let _ = writeln!(io::stderr(), "salvage: dropped {dropped}");
+    }
+}
+
+/// Whether a store may be made there.
+pub(crate) fn is_missing_or_empty(dir: &Path) -> bool {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

@@ -129,6 +129,32 @@ fn a_store_is_destroyed_only_on_request_and_alone() {
     assert_eq!((ran.code, &*ran.out), (Some(6), ""));
 }
 
+/// Once every file of the store was removed before the link was found to be none of its own.
+#[cfg(unix)]
+#[test]
+fn a_store_behind_a_link_is_not_destroyed() {
+    let program = with_many();
+    let link = program.path("link");
+    std::os::unix::fs::symlink("db", &link).unwrap();
+    for name in ["link", "link/", "link/.", "db/..", "db/../link"] {
+        let dir = program.path("").join(name);
+        let ran = program.run(&format!("destroy --yes --db {}", dir.display()));
+        assert_ne!(ran.code, Some(0), "{name}");
+        assert_eq!(program.run_on("get key999999").out, "last\n", "{name}: {}", ran.err);
+        if name.contains("link") {
+            assert!(ran.err.contains("symbolic link to db"), "{name}: {}", ran.err);
+        }
+    }
+    let mut within = program.command("destroy --yes --db .");
+    let ran = crate::support::Ran::from(within.current_dir(program.path("db")).output().unwrap());
+    assert_eq!(ran.code, Some(6), "{}", ran.err);
+    assert_eq!(program.run_on("get key999999").out, "last\n", "{}", ran.err);
+    let dir = program.path("db").join(".");
+    let ran = program.run(&format!("destroy --yes --db {}/", dir.display()));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+    assert!(!program.path("db").exists());
+}
+
 #[test]
 fn a_locked_store_is_told_apart() {
     let program = with_many();
@@ -145,4 +171,26 @@ fn a_locked_store_is_told_apart() {
     assert_eq!(program.run_on("put a 1").code, Some(5));
     drop(reader);
     assert_eq!(program.run_on("put a 1").code, Some(0));
+}
+
+/// Only the library's option was named, which a user of the program cannot set.
+#[test]
+fn a_damaged_log_is_salvaged() {
+    let program = with_many();
+    assert_eq!(program.run_on("put key999998 later").code, Some(0));
+    let log = files(&program.path("db"), "log").into_iter().max().unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let key = bytes.windows(9).position(|window| window == b"key999998").unwrap();
+    bytes[key] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let ran = program.run_on("get key000001");
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    assert!(ran.err.contains("flush --salvage"), "{}", ran.err);
+    let ran = program.run_on("flush --salvage");
+    assert_eq!((ran.code, &*ran.out), (Some(0), ""), "{}", ran.err);
+    assert!(ran.err.starts_with("salvage: dropped "), "{}", ran.err);
+    assert_eq!(program.run_on("get key000001").out, "value 1\n");
+    assert_eq!(program.run_on("get key999998").code, Some(3));
+    let ran = program.run_on("flush --salvage");
+    assert_eq!((ran.code, &*ran.err), (Some(0), "salvage: nothing had to be dropped\n"));
 }

@@ -7,13 +7,15 @@ fn what_is_put_is_got() {
     let program = with_store(&[("a", "1"), ("b", r"two\x00\xff"), ("c", "ä")]);
     let got = |line: &str| {
         let ran = program.run_on(line);
-        assert_eq!(ran.err, "", "{line}");
+        let word = if ran.code == Some(3) { "error: key not found\n" } else { "" };
+        assert_eq!(ran.err, word, "{line}");
         (ran.code, ran.out)
     };
     assert_eq!(got("get a"), (Some(0), "1\n".into()));
     assert_eq!(got("get b"), (Some(0), "two\\x00\\xff\n".into()));
     assert_eq!(got("get b --value-format=hex"), (Some(0), "74776f00ff\n".into()));
     assert_eq!(got("get 63 --key-format=hex"), (Some(0), "ä\n".into()));
+    assert_eq!(got("get 0x63 --key-format=hex"), (Some(0), "ä\n".into()));
     assert_eq!(got("get c --raw"), (Some(0), "ä".into()));
     assert_eq!(got("get d"), (Some(3), String::new()));
     assert_eq!(
@@ -49,7 +51,7 @@ fn a_scan_prints_a_range_either_way() {
 fn keys_come_from_standard_input_too() {
     let program = with_store(&[("a", "1"), ("b", "2")]);
     let ran = program.run_on_with("mget - --format=jsonl", b"b\n\na");
-    assert_eq!((ran.code, &*ran.err), (Some(3), ""));
+    assert_eq!((ran.code, &*ran.err), (Some(3), "error: key not found\n"));
     assert_eq!(
         ran.out,
         "{\"key\":\"b\",\"found\":true,\"value\":\"2\"}\n\
@@ -66,8 +68,23 @@ fn which_store_must_be_said() {
     assert!(ran.err.contains("--db DIR") && ran.err.contains("TROMMEL_DB"), "{}", ran.err);
     let ran = program.run_on("get a");
     assert_eq!((ran.code, &*ran.out), (Some(6), ""), "{}", ran.err);
+    for line in ["put a 1", "load -"] {
+        let ran = program.run_on_with(line, b"a\t1\n");
+        assert_eq!((ran.code, &*ran.out), (Some(6), ""), "{}", ran.err);
+        assert!(ran.err.contains("give --create to make one"), "{line}: {}", ran.err);
+    }
+    let ran = program.run_on("bench --use-existing-db --num=10 --benchmarks=readrandom");
+    assert_eq!(ran.code, Some(6), "{}", ran.err);
+    assert!(ran.err.contains("leave --use-existing-db out to make one"), "{}", ran.err);
+    std::fs::create_dir(program.path("db")).unwrap();
     let ran = program.run_on("put a 1");
-    assert_eq!((ran.code, &*ran.out), (Some(6), ""), "{}", ran.err);
+    assert!(ran.err.contains("give --create to make one"), "{}", ran.err);
+    std::fs::write(program.path("db/mine"), "").unwrap();
+    for line in ["put a 1", "put --create a 1", "delete a"] {
+        let ran = program.run_on(line);
+        assert_eq!(ran.code, Some(6));
+        assert!(!ran.err.contains("give --create"), "{line}: {}", ran.err);
+    }
     let with_variable = with_store(&[("a", "1")]);
     let mut command = with_variable.command("get a");
     let ran = Ran::from(command.env("TROMMEL_DB", with_variable.path("db")).output().unwrap());

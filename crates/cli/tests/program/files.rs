@@ -127,7 +127,7 @@ fn a_key_is_found_in_every_file() {
 fn a_read_in_vain_is_shown() {
     let program = beside("v1-killed-none-lz4");
     let ran = run(&program, "find --db db 'key 050' --format csv");
-    assert_eq!((ran.code, &*ran.err), (Some(3), ""));
+    assert_eq!((ran.code, &*ran.err), (Some(3), "error: key not found\n"));
     let rows: Vec<&str> = ran.out.lines().skip(1).collect();
     assert!(!rows.is_empty() && rows.iter().all(|row| row.contains(",,reads in vain,")), "{ran:?}");
 }
@@ -196,7 +196,6 @@ fn a_file_of_another_kind_is_told_so() {
     let text = transcript(
         &program,
         &[
-            "sst info db",
             "sst check empty",
             "sst layout text",
             "sst info copied",
@@ -286,4 +285,33 @@ fn help_on_files_explains_everything() {
         text += &format!("$ trommel help {command}\n{}\n", ran.out);
     }
     check_snapshot("help_files", &text);
+}
+
+#[test]
+fn a_directory_stands_for_the_files_in_it() {
+    let program = beside("v1-twologs-paired-none");
+    for (line, same) in [
+        ("manifest info db", "manifest info --db db"),
+        ("manifest layout db", "manifest layout --db db"),
+        ("sst check db", "sst check SST"),
+        ("log info db", "log info LOG"),
+    ] {
+        let named = |extension: &str| {
+            let listed = fs::read_dir(program.path("db")).unwrap();
+            let names = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names
+                .filter(|name| name.ends_with(extension))
+                .map(|name| format!("db/{name}"))
+                .collect();
+            names.sort();
+            names.join(" ")
+        };
+        let same = same.replace("SST", &named(".sst")).replace("LOG", &named(".log"));
+        let (ran, expected) = (run(&program, line), run(&program, &same));
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
+        assert_eq!(ran.out, expected.out, "{line}");
+    }
+    fs::create_dir(program.path("nothing")).unwrap();
+    let ran = run(&program, "sst info nothing");
+    assert_eq!((ran.code, &*ran.out), (Some(3), ""), "{}", ran.err);
 }

@@ -36,7 +36,7 @@ fn a_script_runs_on_one_open_store() {
 fn the_first_line_that_fails_ends_a_script() {
     let program = with_store(&[("a", "1")]);
     for (script, code, told) in [
-        ("get a\nget b\nget a\n", 3, "the key is not there; that was line 2 of the input"),
+        ("get a\nget b\nget a\n", 3, "key not found; that was line 2 of the input"),
         ("get a\ngte a\n", 2, "unrecognized subcommand 'gte'"),
         ("get a\nget\n", 2, "required arguments were not provided"),
         ("get a\nput 'a\n", 2, "the line ends inside quotes"),

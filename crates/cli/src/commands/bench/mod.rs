@@ -19,6 +19,7 @@ use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
 use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values};
 
+use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
 use journal::Files;
@@ -72,7 +73,13 @@ pub(crate) fn run(
     let reports = Reports::new(&args.reports, control.progress)?;
     let control = Control { progress: &reports, ..control };
     match &args.store.db {
-        Some(dir) => run_in(dir, args, &plan, setup, control, out),
+        Some(dir) => run_in(dir, args, &plan, setup, control, out).map_err(|failure| {
+            let is_missing = failure.is_no_store() && is_missing_or_empty(dir);
+            match is_missing && args.store_switches.use_existing_db {
+                true => failure.with("leave --use-existing-db out to make one"),
+                false => failure,
+            }
+        }),
         None if args.store_switches.use_existing_db => Err(Failure::Usage(
             "--use-existing-db needs --db DIR, the directory of the store".into(),
         )),

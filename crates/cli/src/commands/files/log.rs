@@ -9,6 +9,7 @@ use trommel::inspect::{Ending, Log, LogInfo};
 use super::sst::{kind, value};
 use super::{
     DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, SPANS, ending, id, name, path_text, span_row,
+    with_those_of_dirs,
 };
 use crate::commands::store_args::Session;
 use crate::failure::Failure;
@@ -50,7 +51,7 @@ enum LogCommand {
 
 #[derive(Debug, Args)]
 struct PlainArgs {
-    /// Logs
+    /// Logs, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -59,7 +60,7 @@ struct PlainArgs {
 
 #[derive(Debug, Args)]
 struct LogScanArgs {
-    /// Logs
+    /// Logs, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -87,7 +88,7 @@ pub(crate) fn run(
 
 fn info(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut items = Vec::new();
-    let failures = Failures::each(&args.files, session, |file| {
+    let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
         items.push(item(&Log::open(DISK, file)?.info()?));
         Ok(())
     })?;
@@ -120,7 +121,7 @@ fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
 fn check(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("log_check", out);
     output.list("logs", &["file", "ok", "bytes", "batches", "operations", "ending"])?;
-    let failures = Failures::each(&args.files, session, |file| {
+    let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
         let checked = Log::open(DISK, file).and_then(|log| log.check());
         let found = match &checked {
             Ok(checked) => [
@@ -142,7 +143,7 @@ fn check(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<
 fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("log_scan", out);
     output.list("operations", &["file", "offset", "seqno", "kind", "key", "value"])?;
-    let failures = Failures::each(&args.files, session, |file| {
+    let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
         let log = Log::open(DISK, file)?;
         let operations = log
             .scan()
@@ -173,7 +174,7 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
 fn layout(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("log_layout", out);
     output.list("records", &SPANS)?;
-    let failures = Failures::each(&args.files, session, |file| {
+    let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
         for span in Log::open(DISK, file)?.layout() {
             output.row(span_row(file, &span, "batch"))?;
         }

@@ -50,7 +50,7 @@ enum ManifestCommand {
 
 #[derive(Debug, Args)]
 struct PlainArgs {
-    /// Manifests [default: the one in force in --db]
+    /// Manifests, or stores, of which the one in force is meant [default: --db]
     #[arg(value_name = "FILE", conflicts_with = "db")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -78,7 +78,10 @@ impl PlainArgs {
             act(&Manifest::in_force(DISK, &dir_of(&self.store, session)?)?)?;
             return Ok(Failures::default());
         }
-        Failures::each(&self.files, session, |file| act(&Manifest::open(DISK, file)?))
+        Failures::each(&self.files, session, |file| match file.is_dir() {
+            true => act(&Manifest::in_force(DISK, file)?),
+            false => act(&Manifest::open(DISK, file)?),
+        })
     }
 }
 

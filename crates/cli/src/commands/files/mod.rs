@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trommel::inspect::{Ending, LogSpan, LogSpanKind};
-use trommel::vfs::DiskVfs;
+use trommel::vfs::{DiskVfs, Vfs as _};
 use trommel_harness::units::parse_count;
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -41,6 +41,27 @@ impl LimitArgs {
     fn entries(&self) -> u64 {
         self.limit.unwrap_or(u64::MAX)
     }
+}
+
+/// The files, and for each directory those in it that have this extension.
+fn with_those_of_dirs(files: &[PathBuf], extension: &str) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in files {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let listed = DISK.list(path).map_err(|error| Failure::Other(error.to_string()))?;
+        let names =
+            listed.into_iter().filter(|entry| entry.is_file).map(|entry| path.join(entry.name));
+        let before = all.len();
+        all.extend(names.filter(|name| name.extension().is_some_and(|other| other == extension)));
+        if all.len() == before {
+            let what = format!("there is no file *.{extension} in {}", path.display());
+            return Err(Failure::NothingThere(what));
+        }
+    }
+    Ok(all)
 }
 
 /// Several failures, of which one is the command's.

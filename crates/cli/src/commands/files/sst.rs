@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use trommel::inspect::{BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, Table, TableInfo};
 
-use super::{DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, id, level, name, path_text};
+use super::{
+    DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, id, level, name, path_text, with_those_of_dirs,
+};
 use crate::commands::scan::EndsArgs;
 use crate::commands::store_args::Session;
 use crate::failure::Failure;
@@ -45,7 +47,7 @@ enum SstCommand {
 
 #[derive(Debug, Args)]
 struct FilesArgs {
-    /// Tables
+    /// Tables, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -109,16 +111,17 @@ pub(crate) fn run(
 
 fn info(args: &InfoArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut items = Vec::new();
-    let failures = Failures::each(&args.files.files, session, |file| {
-        let table = Table::open(DISK, file)?;
-        let info = table.info()?;
-        let sums = BlockSums::of(&table.layout()?);
-        let mut item = of_file(&table, &info, args.key_form);
-        item.extend(of_parts(&info, &sums));
-        item.extend(of_filter(&info));
-        items.push(item);
-        Ok(())
-    })?;
+    let failures =
+        Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
+            let table = Table::open(DISK, file)?;
+            let info = table.info()?;
+            let sums = BlockSums::of(&table.layout()?);
+            let mut item = of_file(&table, &info, args.key_form);
+            item.extend(of_parts(&info, &sums));
+            item.extend(of_filter(&info));
+            items.push(item);
+            Ok(())
+        })?;
     let mut output = args.output.begin("sst_info", out);
     output.items("tables", items)?;
     output.finish()?;
@@ -203,16 +206,17 @@ pub(super) fn state(state: &FilterState) -> String {
 fn check(args: &CheckArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("sst_check", out);
     output.list("tables", &["file", "ok", "bytes", "entries", "keys"])?;
-    let failures = Failures::each(&args.files.files, session, |file| {
-        let checked = Table::open(DISK, file).and_then(|table| table.check());
-        let counts = match &checked {
-            Ok(checked) => [checked.bytes, checked.entries, checked.keys].map(Value::Count),
-            Err(_) => [Value::Null, Value::Null, Value::Null],
-        };
-        let row = [path_text(file), checked.is_ok().into()].into_iter().chain(counts);
-        output.row(row.collect())?;
-        Ok(checked.map(drop)?)
-    })?;
+    let failures =
+        Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
+            let checked = Table::open(DISK, file).and_then(|table| table.check());
+            let counts = match &checked {
+                Ok(checked) => [checked.bytes, checked.entries, checked.keys].map(Value::Count),
+                Err(_) => [Value::Null, Value::Null, Value::Null],
+            };
+            let row = [path_text(file), checked.is_ok().into()].into_iter().chain(counts);
+            output.row(row.collect())?;
+            Ok(checked.map(drop)?)
+        })?;
     output.finish()?;
     failures.result()
 }
@@ -221,23 +225,24 @@ fn scan(args: &SstScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
     let (from, to) = args.range.bounds(args.key_form)?;
     let mut output = args.output.begin("sst_scan", out);
     output.list("entries", &["file", "key", "seqno", "kind", "value"])?;
-    let failures = Failures::each(&args.files.files, session, |file| {
-        let entries = Table::open(DISK, file)?.scan(as_slice(&from), as_slice(&to))?;
-        for (entry, count) in entries.zip(0..args.limit.entries()) {
-            let entry = entry?;
-            output.row(vec![
-                name(file),
-                args.key_form.print(&entry.key).into(),
-                Value::Integer(entry.seqno),
-                kind(entry.kind).into(),
-                value(entry.kind, &entry.value, args.value_form),
-            ])?;
-            if count.is_multiple_of(ENTRIES_PER_LOOK) {
-                session.go_on()?;
+    let failures =
+        Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
+            let entries = Table::open(DISK, file)?.scan(as_slice(&from), as_slice(&to))?;
+            for (entry, count) in entries.zip(0..args.limit.entries()) {
+                let entry = entry?;
+                output.row(vec![
+                    name(file),
+                    args.key_form.print(&entry.key).into(),
+                    Value::Integer(entry.seqno),
+                    kind(entry.kind).into(),
+                    value(entry.kind, &entry.value, args.value_form),
+                ])?;
+                if count.is_multiple_of(ENTRIES_PER_LOOK) {
+                    session.go_on()?;
+                }
             }
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })?;
     output.finish()?;
     failures.result()
 }
@@ -277,12 +282,13 @@ const LAYOUT: [&str; 9] = [
 fn layout(args: &LayoutArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("sst_layout", out);
     output.list("blocks", &LAYOUT)?;
-    let failures = Failures::each(&args.files.files, session, |file| {
-        for block in Table::open(DISK, file)?.layout()? {
-            output.row(layout_row(file, &block, args.key_form))?;
-        }
-        Ok(())
-    })?;
+    let failures =
+        Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
+            for block in Table::open(DISK, file)?.layout()? {
+                output.row(layout_row(file, &block, args.key_form))?;
+            }
+            Ok(())
+        })?;
     output.finish()?;
     failures.result()
 }

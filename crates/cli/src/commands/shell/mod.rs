@@ -94,7 +94,7 @@ pub(crate) fn run(
     if args.read_only {
         args.write.store.read(session, act)
     } else {
-        args.write.open_and(session, args.create, act)
+        args.write.make_and(session, args.create, act)
     }
 }
 
@@ -182,7 +182,6 @@ fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             Ok(line) => match run_line(line.as_bytes(), session, out) {
                 Ok(Done::GoOn) => {}
                 Ok(Done::Leave) => break,
-                Err(Failure::NotFound) => Failure::Other(Failure::NotFound.to_string()).say(),
                 Err(failure) => failure.say(),
             },
             Err(ReadlineError::Interrupted) => {}

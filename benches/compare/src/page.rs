@@ -32,7 +32,8 @@ const INTRODUCTION: &str = "\
 This page is written by the command below; no figure in it is typed. Each store runs in a process
 of its own: it is filled at random keys drawn with replacement, settles, writes out what it holds in
 memory and is closed; its files are synced, dropped from the page cache and read in again; it is
-opened, read at random without a clock for half as many reads as are measured, and then measured.
+opened, read at random without a clock (half as many reads as are measured, and one for every three
+keys at least), and then measured.
 Every value found is checked against its key.
 
 Times are microseconds an operation on one machine in one hour: the ratios between stores are worth
@@ -86,7 +87,7 @@ fn measured(results: &Results, num: u64) -> String {
     for line in troubles(results, num) {
         text += &format!("* **{line}**\n");
     }
-    text += "Microseconds an operation; with several rounds the median, least and greatest.\n\n";
+    text += "\nMicroseconds an operation; with several rounds the median, least and greatest.\n\n";
     text += &times(results, num).markdown();
     text += &floor(results, num).map_or_else(String::new, |line| format!("\n{line}\n"));
     text += "\n### The best Trommel beside the fastest rival\n\n";

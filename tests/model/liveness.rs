@@ -127,7 +127,7 @@ fn memory_stays_under_its_ceiling() {
     let db = Db::open(dir.path(), options).unwrap();
     for i in 0..100_000 {
         db.put(scattered(i), [i as u8; 100]).unwrap();
-        if i % 1000 == 0 {
+        if i % 100 == 0 {
             let memory = db.stats().memory;
             assert!(memory.total() <= limit, "{memory:?}");
         }
@@ -135,7 +135,7 @@ fn memory_stays_under_its_ceiling() {
     db.set_options(|options| options.background_bytes_per_second(None)).unwrap();
     for i in 0..100_000 {
         db.get(scattered(i)).unwrap();
-        if i % 1000 == 0 {
+        if i % 100 == 0 {
             let memory = db.stats().memory;
             assert!(memory.total() <= limit, "{memory:?}");
         }

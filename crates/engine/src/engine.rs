@@ -26,7 +26,7 @@ use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
 use crate::sync::lock;
 use crate::version::{TableCache, Version};
-use crate::view::View;
+use crate::view::{LoggedMemtable, View};
 use crate::write::{Leader, Queue, RotatedLogs};
 
 /// A store, opened.
@@ -138,12 +138,16 @@ impl Engine {
         Arc::clone(&self.view.load().version)
     }
 
-    /// Tells the memory shares what memtables may take: the full ones, a whole active one, and
-    /// what is kept for the next.
+    /// Tells the memory shares what memtables may take: the full ones, a whole active one and the
+    /// chunk by which it becomes full, and what is kept for the next.
     pub(crate) fn account_memtables(&self) {
         let view = self.view.load();
-        let frozen = view.frozen.iter().map(|logged| logged.memtable.memory_bytes() as u64);
-        let active = self.options.load().memtable_limit();
-        self.memory.set_memtables(frozen.sum::<u64>() + active + self.arenas.idle_bytes() as u64);
+        let held = |logged: &Arc<LoggedMemtable>| logged.memtable.memory_bytes() as u64;
+        let frozen: u64 = view.frozen.iter().map(held).sum();
+        let limit = self.options.load().memtable_limit();
+        // A chunk is about as large as all chunks before it, up to the largest.
+        let full = limit + limit.min(trommel_memtable::LARGEST_CHUNK as u64);
+        // Dropped memtables come back at any time, so what may be kept counts, not what is.
+        self.memory.set_memtables(frozen + full.max(held(&view.active)) + limit);
     }
 }

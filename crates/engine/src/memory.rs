@@ -1,9 +1,15 @@
 //! One ceiling over all memory: the block cache gets what memtables, indexes and filters leave.
+//!
+//! What will be held is noted before it is held, what is no longer held after it has gone, and the
+//! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One
+//! value of more than 256 KiB may, until its group is in the memtable.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use trommel_sstable::BlockCache;
+
+use crate::sync::lock;
 
 /// Who holds how much, and the limit over it.
 #[derive(Debug)]
@@ -17,6 +23,9 @@ pub(crate) struct MemoryShares {
     memtables: AtomicU64,
     /// Indexes, filters and the rest of open tables.
     tables: AtomicU64,
+    /// Held while a part changes and the cache's capacity with it: of two changes at a time the
+    /// older share must not be the one that stays.
+    changing: Mutex<()>,
 }
 
 impl MemoryShares {
@@ -28,6 +37,7 @@ impl MemoryShares {
             cache_bytes: AtomicU64::new(cache_bytes),
             memtables: AtomicU64::new(0),
             tables: AtomicU64::new(0),
+            changing: Mutex::default(),
         };
         shares.set_limits(limit, cache_bytes);
         Arc::new(shares)
@@ -35,6 +45,7 @@ impl MemoryShares {
 
     /// Changes the ceiling and what the cache would get without it.
     pub(crate) fn set_limits(&self, limit: Option<u64>, cache_bytes: u64) {
+        let _one_at_a_time = lock(&self.changing);
         self.limit.store(limit.unwrap_or(u64::MAX), Relaxed);
         self.cache_bytes.store(cache_bytes, Relaxed);
         self.blocks.set_capacity(self.cache_share());
@@ -42,20 +53,30 @@ impl MemoryShares {
 
     /// Notes what memtables may take, at most.
     pub(crate) fn set_memtables(&self, bytes: u64) {
-        self.memtables.store(bytes, Relaxed);
-        self.rebalance();
+        if self.memtables.load(Relaxed) == bytes {
+            return;
+        }
+        self.change(|| self.memtables.store(bytes, Relaxed));
     }
 
     /// Notes that a table was opened.
     pub(crate) fn add_table(&self, bytes: u64) {
-        self.tables.fetch_add(bytes, Relaxed);
-        self.rebalance();
+        self.change(|| {
+            self.tables.fetch_add(bytes, Relaxed);
+        });
     }
 
     /// Notes that a table was closed.
     pub(crate) fn remove_table(&self, bytes: u64) {
-        self.tables.fetch_sub(bytes, Relaxed);
-        self.rebalance();
+        self.change(|| {
+            self.tables.fetch_sub(bytes, Relaxed);
+        });
+    }
+
+    /// Whether there is a ceiling at all.
+    #[inline]
+    pub(crate) fn has_ceiling(&self) -> bool {
+        self.limit.load(Relaxed) != u64::MAX
     }
 
     /// Whether open tables take so much that one should be closed: more than half of the ceiling.
@@ -69,8 +90,17 @@ impl MemoryShares {
         left.min(self.cache_bytes.load(Relaxed))
     }
 
-    fn rebalance(&self) {
-        if self.limit.load(Relaxed) != u64::MAX {
+    /// Runs `read` while no part changes, so that what it adds up was true at one moment. It must
+    /// not drop the last reference to a table, which is a change.
+    pub(crate) fn at_one_moment<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _one_at_a_time = lock(&self.changing);
+        read()
+    }
+
+    fn change(&self, part: impl FnOnce()) {
+        let _one_at_a_time = lock(&self.changing);
+        part();
+        if self.has_ceiling() {
             self.blocks.set_capacity(self.cache_share());
         }
     }
@@ -97,5 +127,27 @@ mod tests {
         shares.remove_table(8_000);
         shares.set_limits(None, 500);
         assert_eq!(capacity(), 500);
+    }
+
+    #[test]
+    fn of_two_changes_at_a_time_the_older_share_does_not_stay() {
+        let blocks = BlockCache::new(1000);
+        let shares = MemoryShares::new(Arc::clone(&blocks), Some(10_000), 10_000);
+        let both = std::sync::Barrier::new(2);
+        let race = |step| {
+            for _ in 0..20_000 {
+                both.wait();
+                shares.add_table(step);
+                both.wait();
+                let taken = shares.tables.load(Relaxed);
+                assert_eq!(blocks.stats().capacity_bytes, 10_000 - taken);
+                both.wait();
+                shares.remove_table(step);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| race(1));
+            race(30);
+        });
     }
 }

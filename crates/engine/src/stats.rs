@@ -223,19 +223,25 @@ impl Engine {
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        let view = self.view.load_full();
-        let mut memory = MemoryStats {
-            memtables: view.memtable_bytes() as u64,
-            idle_arenas: self.arenas.idle_bytes() as u64,
-            block_cache: self.blocks.stats().used_bytes,
-            ..MemoryStats::default()
-        };
-        for open in view.version.tables().filter_map(|(_, table)| table.open_reader()) {
-            let table = open.table().memory_bytes();
-            memory.filters += table.filter as u64;
-            memory.index += table.index as u64;
-            memory.other += table.other as u64;
-        }
+        // What is looked at outlives the look: the last reference to a table closes it.
+        let (memory, _view, _readers) = self.memory.at_one_moment(|| {
+            let view = self.view.load_full();
+            let mut memory = MemoryStats {
+                memtables: view.memtable_bytes() as u64,
+                idle_arenas: self.arenas.idle_bytes() as u64,
+                block_cache: self.blocks.stats().used_bytes,
+                ..MemoryStats::default()
+            };
+            let readers: Vec<_> =
+                view.version.tables().filter_map(|(_, table)| table.open_reader()).collect();
+            for open in &readers {
+                let table = open.table().memory_bytes();
+                memory.filters += table.filter as u64;
+                memory.index += table.index as u64;
+                memory.other += table.other as u64;
+            }
+            (memory, view, readers)
+        });
         memory
     }
 }

@@ -29,7 +29,7 @@ const SMALLEST_CHUNK: usize = 4 << 10;
 /// Chunk sizes: powers of two from [`SMALLEST_CHUNK`] to [`LARGEST_CHUNK`].
 const CLASSES: usize = 9;
 /// Size of a chunk once an arena has grown, in bytes.
-const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
+pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
 /// More bytes than this get a chunk of their own.
 const LARGEST_SHARED: usize = LARGEST_CHUNK / 4;
 

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo};
 
-pub use arena::ArenaPool;
+pub use arena::{ArenaPool, LARGEST_CHUNK};
 use list::{EntryList, Position};
 
 /// Bytes of a common prefix that are made use of.

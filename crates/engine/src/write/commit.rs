@@ -149,6 +149,9 @@ impl Engine {
         }
         if group.inserted() {
             self.publish(group.last_seqno);
+            if self.memory.has_ceiling() {
+                self.account_memtables();
+            }
             return Ok(());
         }
         self.wait_published(group.last_seqno)

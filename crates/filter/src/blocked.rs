@@ -27,14 +27,12 @@
 //! F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007. The
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
-use std::hint::black_box;
-
 use crate::block::{BLOCK_BITS, Block};
+use crate::kernel::{Probe, Task, prefetch, set};
 use crate::mix::{Golden, Scheme, remix, scale};
-use crate::probe::{hits, set};
 use crate::theory;
 
-/// Questions whose cache misses overlap in [`contains_many`].
+/// Questions whose cache misses overlap in [`ContainsMany`].
 pub(crate) const GROUP: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -63,35 +61,50 @@ pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item
 }
 
 /// Whether every bit of `hash` is set. False for a filter without blocks.
-#[inline]
-pub(crate) fn contains(blocks: &[Block], probes: u32, hash: u64) -> bool {
-    let Some(block) = blocks.get(scale(hash, blocks.len() as u64) as usize) else {
-        return false;
-    };
-    block_contains(block, probes, Golden::seeds(remix(hash)))
+pub(crate) struct Contains<'a> {
+    pub(crate) blocks: &'a [Block],
+    pub(crate) probes: u32,
+    pub(crate) hash: u64,
 }
 
-#[inline]
-fn block_contains(block: &Block, probes: u32, (seed_0, seed_1): (u32, u32)) -> bool {
-    let (first, second) = halves(probes);
-    hits::<Golden, 0>(block, seed_0, first) && hits::<Golden, 0>(block, seed_1, second)
+impl Task for Contains<'_> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> bool {
+        let place = scale(self.hash, self.blocks.len() as u64) as usize;
+        let seeds = Golden::seeds(remix(self.hash));
+        let block = self.blocks.get(place);
+        block.is_some_and(|block| probe.hits_both(block, seeds, halves(self.probes)))
+    }
 }
 
-/// [`contains`] for many hashes, in two stages: all blocks are asked for, then all are tested.
-pub(crate) fn contains_many(blocks: &[Block], probes: u32, hashes: &[u64], answers: &mut [bool]) {
-    let count = blocks.len() as u64;
-    for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
-        let mut places = [0_usize; GROUP];
-        let mut touched = 0;
-        for (place, &hash) in places.iter_mut().zip(hashes) {
-            *place = scale(hash, count) as usize;
-            touched |= blocks.get(*place).map_or(0, |block| block.0[0]);
+/// [`Contains`] for many hashes, in two stages: all blocks are asked for, then all are tested.
+pub(crate) struct ContainsMany<'a> {
+    pub(crate) blocks: &'a [Block],
+    pub(crate) probes: u32,
+    pub(crate) hashes: &'a [u64],
+    pub(crate) answers: &'a mut [bool],
+}
+
+impl Task for ContainsMany<'_> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        let Self { blocks, probes, hashes, answers } = self;
+        let count = blocks.len() as u64;
+        if blocks.is_empty() {
+            return answers.fill(false);
         }
-        black_box(touched);
-        for ((answer, &hash), &place) in answers.iter_mut().zip(hashes).zip(&places) {
-            *answer = blocks
-                .get(place)
-                .is_some_and(|block| block_contains(block, probes, Golden::seeds(remix(hash))));
+        for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
+            for &hash in hashes {
+                prefetch(&blocks[scale(hash, count) as usize]);
+            }
+            for (&hash, answer) in hashes.iter().zip(answers) {
+                let block = &blocks[scale(hash, count) as usize];
+                *answer = probe.hits_both(block, Golden::seeds(remix(hash)), halves(probes));
+            }
         }
     }
 }

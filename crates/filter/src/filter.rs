@@ -5,7 +5,7 @@
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::mix::Golden;
+use crate::kernel::{Chosen, Kernel};
 use crate::spec::FilterKind;
 use crate::{blocked, paired, standard};
 
@@ -31,6 +31,7 @@ use crate::{blocked, paired, standard};
 #[derive(Debug, Clone)]
 pub struct Filter {
     header: Header,
+    kernel: Chosen,
     blocks: Vec<Block>,
 }
 
@@ -50,7 +51,7 @@ impl Filter {
                 what: "its blocks do not name each other as pairs",
             });
         }
-        Ok(Self { header, blocks })
+        Ok(Self { header, kernel: Chosen::best(), blocks })
     }
 
     /// Whether `key` may have been added: always true if it was.
@@ -62,11 +63,11 @@ impl Filter {
     /// Whether the key whose [`hash`](crate::hash) this is may have been added.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let probes = self.header.probes;
+        let (blocks, probes) = (&*self.blocks, self.header.probes);
         match self.header.kind {
-            FilterKind::Standard => standard::contains(&self.blocks, probes, hash),
-            FilterKind::Blocked => blocked::contains(&self.blocks, probes, hash),
-            FilterKind::Paired => paired::contains::<Golden>(&self.blocks, probes, hash),
+            FilterKind::Standard => standard::contains(blocks, probes, hash),
+            FilterKind::Blocked => self.kernel.run(blocked::Contains { blocks, probes, hash }),
+            FilterKind::Paired => self.kernel.run(paired::Contains { blocks, probes, hash }),
             FilterKind::None | FilterKind::Ribbon => true,
         }
     }
@@ -79,11 +80,13 @@ impl Filter {
     /// If the two slices differ in length.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "one answer for each hash");
-        let probes = self.header.probes;
+        let (blocks, probes) = (&*self.blocks, self.header.probes);
         match self.header.kind {
-            FilterKind::Blocked => blocked::contains_many(&self.blocks, probes, hashes, answers),
+            FilterKind::Blocked => {
+                self.kernel.run(blocked::ContainsMany { blocks, probes, hashes, answers });
+            }
             FilterKind::Paired => {
-                paired::contains_many::<Golden>(&self.blocks, probes, hashes, answers);
+                self.kernel.run(paired::ContainsMany { blocks, probes, hashes, answers });
             }
             _ => {
                 for (answer, &hash) in answers.iter_mut().zip(hashes) {
@@ -91,6 +94,19 @@ impl Filter {
                 }
             }
         }
+    }
+
+    /// The same filter, asked with the instructions of `kernel` from now on, if this processor has
+    /// them. To measure and to compare: [`decode`](Self::decode) chooses the best.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = Chosen::new(kernel).unwrap_or(self.kernel);
+        self
+    }
+
+    /// The instructions with which this filter is asked.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel.kernel()
     }
 
     /// The exact expected rate of false positives of a filter of this kind, size and number of

@@ -85,19 +85,18 @@
 //! the pair table; what fails is a [`DecodeError`], and allocates nothing. The expected rate in the
 //! header is exact to the floating-point digits of the machine that built the filter.
 //!
-//! This crate knows no files and no levels, starts no thread, has no unsafe code, and depends on
-//! nothing but the hash.
-
-#![forbid(unsafe_code)]
+//! This crate knows no files and no levels, starts no thread, and depends on
+//! nothing but the hash. Its unsafe code is that of the vector kernels: a few calls of functions
+//! that are compiled for instructions which the processor was asked for, and a prefetch.
 
 mod block;
 mod blocked;
 mod builder;
 mod filter;
 mod format;
+mod kernel;
 mod mix;
 mod paired;
-mod probe;
 #[cfg(test)]
 mod rate_tests;
 mod spec;
@@ -107,6 +106,7 @@ pub mod theory;
 pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;
+pub use kernel::{Kernel, UnknownKernel};
 pub use spec::{FilterKind, FilterSpec, ParseSpecError};
 
 /// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the format:

@@ -29,7 +29,7 @@ const GOLDEN_32: u32 = 0x9e37_79b9;
 pub(crate) const MAX_CHAIN: usize = 32;
 
 /// `GOLDEN_32^i` for every probe of a chain.
-static POWERS: [u32; MAX_CHAIN] = {
+pub(crate) static POWERS: [u32; MAX_CHAIN] = {
     let mut powers = [1_u32; MAX_CHAIN];
     let mut i = 1;
     while i < MAX_CHAIN {

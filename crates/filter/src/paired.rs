@@ -44,12 +44,10 @@
 //! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);
 //! role-based sets, two seeds, small batches and the exact theory are this crate's.
 
-use std::hint::black_box;
-
 use crate::block::{BLOCK_BITS, Block};
 use crate::blocked::GROUP;
+use crate::kernel::{Probe, Task, prefetch, set};
 use crate::mix::{Golden, Scheme, remix, scale};
-use crate::probe::{hits, set};
 use crate::theory;
 
 /// Blocks of a full batch.
@@ -125,51 +123,81 @@ pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
 }
 
 /// Whether every bit of `hash` is set. False for a filter without blocks.
-#[inline]
-pub(crate) fn contains<S: Scheme>(blocks: &[Block], probes: u32, hash: u64) -> bool {
-    let primary = scale(hash, blocks.len() as u64) as usize;
-    let Some(block) = blocks.get(primary) else {
-        return false;
-    };
-    let half = probes as usize / 2;
-    let (seed_0, seed_1) = S::seeds(remix(hash));
-    hits::<S, RESERVED>(block, seed_0, half)
-        && blocks
-            .get(partner::<S>(primary, block))
-            .is_some_and(|block| hits::<S, RESERVED>(block, seed_1, half))
+pub(crate) struct Contains<'a> {
+    pub(crate) blocks: &'a [Block],
+    pub(crate) probes: u32,
+    pub(crate) hash: u64,
 }
 
-/// [`contains`] for many hashes, in three stages: all primaries are asked for, then tested, and the
-/// partners of those that pass asked for, then tested.
-pub(crate) fn contains_many<S: Scheme>(
-    blocks: &[Block],
-    probes: u32,
-    hashes: &[u64],
-    answers: &mut [bool],
-) {
-    let count = blocks.len() as u64;
-    let half = probes as usize / 2;
-    for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
-        let mut partners = [0_usize; GROUP];
-        for (place, &hash) in partners.iter_mut().zip(hashes) {
-            let primary = scale(hash, count) as usize;
-            *place = blocks.get(primary).map_or(0, |block| partner::<S>(primary, block));
+impl Task for Contains<'_> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> bool {
+        let Self { blocks, probes, hash } = self;
+        let primary = scale(hash, blocks.len() as u64) as usize;
+        let Some(block) = blocks.get(primary) else {
+            return false;
+        };
+        let half = probes as usize / 2;
+        let (seed_0, seed_1) = Golden::seeds(remix(hash));
+        probe.hits::<RESERVED>(block, seed_0, half)
+            && blocks
+                .get(partner::<Golden>(primary, block))
+                .is_some_and(|block| probe.hits::<RESERVED>(block, seed_1, half))
+    }
+}
+
+/// [`Contains`] for many hashes, in three stages: all primaries are asked for; then they are
+/// tested, and the partners of those that pass asked for; then these are tested.
+pub(crate) struct ContainsMany<'a> {
+    pub(crate) blocks: &'a [Block],
+    pub(crate) probes: u32,
+    pub(crate) hashes: &'a [u64],
+    pub(crate) answers: &'a mut [bool],
+}
+
+impl Task for ContainsMany<'_> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        let Self { blocks, probes, hashes, answers } = self;
+        let count = blocks.len() as u64;
+        let half = probes as usize / 2;
+        if blocks.is_empty() {
+            return answers.fill(false);
         }
-        let mut touched = 0;
-        for ((answer, &hash), &place) in answers.iter_mut().zip(hashes).zip(&partners) {
-            let primary = blocks.get(scale(hash, count) as usize);
-            *answer = primary
-                .is_some_and(|block| hits::<S, RESERVED>(block, S::seeds(remix(hash)).0, half));
-            if *answer {
-                touched |= blocks.get(place).map_or(0, |block| block.0[0]);
+        for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
+            for &hash in hashes {
+                prefetch(&blocks[scale(hash, count) as usize]);
+            }
+            let mut survivors = [Survivor::default(); GROUP];
+            let mut left = 0;
+            for (nth, &hash) in hashes.iter().enumerate() {
+                let primary = scale(hash, count) as usize;
+                let block = &blocks[primary];
+                let (seed_0, seed_1) = Golden::seeds(remix(hash));
+                answers[nth] = false;
+                if probe.hits::<RESERVED>(block, seed_0, half) {
+                    let partner = partner::<Golden>(primary, block);
+                    prefetch(&blocks[partner]);
+                    survivors[left] = Survivor { nth, partner, seed: seed_1 };
+                    left += 1;
+                }
+            }
+            for survivor in &survivors[..left] {
+                let block = &blocks[survivor.partner];
+                answers[survivor.nth] = probe.hits::<RESERVED>(block, survivor.seed, half);
             }
         }
-        black_box(touched);
-        for ((answer, &hash), &place) in answers.iter_mut().zip(hashes).zip(&partners) {
-            *answer = *answer
-                && blocks
-                    .get(place)
-                    .is_some_and(|block| hits::<S, RESERVED>(block, S::seeds(remix(hash)).1, half));
-        }
     }
+}
+
+/// A question whose primary block has all its bits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Survivor {
+    nth: usize,
+    partner: usize,
+    seed: u32,
 }

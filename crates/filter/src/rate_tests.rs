@@ -19,10 +19,11 @@
 
 use crate::block::Block;
 use crate::builder::Plan;
+use crate::kernel::{self, Chosen};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::paired::{self, RESERVED};
 use crate::spec::FilterKind;
-use crate::{FilterSpec, blocked, probe, standard, theory};
+use crate::{FilterSpec, blocked, standard, theory};
 
 const KEYS: [u64; 3] = [1_000, 50_000, 1_000_000];
 
@@ -107,11 +108,15 @@ fn ask_cells(kind: FilterKind, bits: f64, hits: f64, power: f64) {
                 FilterKind::Standard => {
                     asked(random, questions, |h| standard::contains(&blocks, plan.probes, h))
                 }
-                FilterKind::Blocked => {
-                    asked(random, questions, |h| blocked::contains(&blocks, plan.probes, h))
-                }
-                _ => asked(random, questions, |h| {
-                    paired::contains::<Golden>(&blocks, plan.probes, h)
+                FilterKind::Blocked => asked(random, questions, |hash| {
+                    let probes = plan.probes;
+                    let task = blocked::Contains { blocks: &blocks, probes, hash };
+                    Chosen::best().run(task)
+                }),
+                _ => asked(random, questions, |hash| {
+                    let probes = plan.probes;
+                    let task = paired::Contains { blocks: &blocks, probes, hash };
+                    Chosen::best().run(task)
                 }),
             }
         });
@@ -149,11 +154,11 @@ fn crossed<S: Scheme>(
         let partner = &blocks[paired::partner::<S>(place, primary)];
         for _ in 0..trials {
             let low = random.next() >> 32;
-            if probe::hits::<S, RESERVED>(primary, S::seeds(low).0, half) {
+            if kernel::hits::<S, RESERVED>(primary, S::seeds(low).0, half) {
                 for _ in 0..trials {
                     let mixed = random.next() << 32 | low;
                     let seed = S::seeds(mixed).1;
-                    hits += u64::from(probe::hits::<S, RESERVED>(partner, seed, half));
+                    hits += u64::from(kernel::hits::<S, RESERVED>(partner, seed, half));
                 }
             }
         }
@@ -349,7 +354,7 @@ fn a_key_s_low_half_opens_one_block_only() {
             let place = scale(hash, plan.blocks) as usize;
             let partner = &blocks[paired::partner::<S>(place, &blocks[place])];
             let mixed = random.next() << 32 | remix(hash) & 0xffff_ffff;
-            probe::hits::<S, RESERVED>(partner, S::seeds(mixed).1, half)
+            kernel::hits::<S, RESERVED>(partner, S::seeds(mixed).1, half)
         });
         passes.count() as f64 / hashes.len() as f64
     }
@@ -374,8 +379,8 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
         hits += (0..=u32::MAX)
             .filter(|&seed| {
                 let (first, second) = OneSeed::seeds(u64::from(seed));
-                probe::hits::<OneSeed, RESERVED>(primary, first, half)
-                    && probe::hits::<OneSeed, RESERVED>(partner, second, half)
+                kernel::hits::<OneSeed, RESERVED>(primary, first, half)
+                    && kernel::hits::<OneSeed, RESERVED>(partner, second, half)
             })
             .count() as u32;
     }

@@ -1,7 +1,19 @@
-//! Setting and testing the bits that one probe chain names in one block.
+//! Bits tested one by one, with plain instructions.
 
+use super::Probe;
 use crate::block::Block;
-use crate::mix::{Scheme, position};
+use crate::mix::{Golden, Scheme, position};
+
+/// Plain code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scalar;
+
+impl Probe for Scalar {
+    #[inline(always)]
+    fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        hits::<Golden, RESERVED>(block, seed, count)
+    }
+}
 
 /// Whether the first `count` positions of the chain from `seed` are all set in `block`.
 ///

@@ -1,0 +1,194 @@
+//! Which instructions a filter's bits are tested with.
+//!
+//! 1. A [`Kernel`] is a set of instructions; [`Kernel::best`] is the best that this processor has,
+//!    found out once. All kernels give the same answers, bit for bit.
+//! 2. A question to a filter is a [`Task`]. [`Chosen::run`] hands it a [`Probe`], which tests the
+//!    bits of one probe chain in one block. The task's whole loop, not the single probe, is
+//!    compiled once for each set of instructions, so that nothing is called inside it.
+//!
+//! Scalar code tests bit after bit, four between two branches; AVX2 tests eight at once, AVX-512
+//! sixteen. Vectors look up the words of a block with a permutation of registers (the block is one
+//! or two of them), so a probe costs no memory access beyond the one load of its cache line.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use crate::block::Block;
+#[cfg(test)]
+pub(crate) use scalar::hits;
+pub(crate) use scalar::{Scalar, set};
+
+/// A set of instructions with which filters are asked. All give the same answers.
+///
+/// ```
+/// use trommel_filter::{Filter, FilterSpec, Kernel};
+///
+/// let mut builder = "paired:16".parse::<FilterSpec>()?.builder();
+/// builder.add(b"amber");
+/// let filter = Filter::decode(builder.finish())?;
+/// for kernel in Kernel::available() {
+///     assert!(filter.clone().with_kernel(kernel).may_contain(b"amber"));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Plain code, for every processor.
+    Scalar,
+    /// 256-bit vectors (x86-64 with AVX2).
+    Avx2,
+    /// 512-bit vectors (x86-64 with AVX-512 F and VL).
+    Avx512,
+}
+
+impl Kernel {
+    const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+
+    /// The best that this processor has.
+    pub fn best() -> Self {
+        static BEST: OnceLock<Kernel> = OnceLock::new();
+        *BEST.get_or_init(|| Self::available().last().unwrap_or(Self::Scalar))
+    }
+
+    /// All that this processor has, from the plainest on.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kernel| Chosen::new(*kernel).is_some())
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No kernel has this name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKernel(String);
+
+impl fmt::Display for UnknownKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no kernel \"{}\": there are scalar, avx2 and avx512", self.0)
+    }
+}
+
+impl std::error::Error for UnknownKernel {}
+
+impl FromStr for Kernel {
+    type Err = UnknownKernel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKernel> {
+        let named = Self::ALL.into_iter().find(|kernel| kernel.name() == text);
+        named.ok_or_else(|| UnknownKernel(text.into()))
+    }
+}
+
+/// Tests the bits of probe chains.
+pub(crate) trait Probe: Copy {
+    /// Whether the first `count` positions (at most 32) of the chain from `seed` are all set in
+    /// `block`. Positions lie in `RESERVED..512`.
+    fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
+
+    /// Whether the first `counts.0` positions of the chain from `seeds.0` and the first `counts.1`
+    /// of that from `seeds.1` are all set, in all 512 bits of `block`.
+    #[inline(always)]
+    fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
+        self.hits::<0>(block, seeds.0, counts.0) && self.hits::<0>(block, seeds.1, counts.1)
+    }
+}
+
+/// Something that tests bits. Its `run` must be inlined, so that it is compiled for the
+/// instructions of the probe it is given.
+pub(crate) trait Task {
+    /// What it finds out.
+    type Answer;
+
+    /// Does it, testing bits with `probe`.
+    fn run<P: Probe>(self, probe: P) -> Self::Answer;
+}
+
+/// A kernel that this processor is known to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chosen {
+    Scalar(Scalar),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+}
+
+impl Chosen {
+    /// `kernel`, if this processor has it.
+    pub(crate) fn new(kernel: Kernel) -> Option<Self> {
+        match kernel {
+            Kernel::Scalar => Some(Self::Scalar(Scalar)),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => avx2::Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => avx512::Avx512::detect().map(Self::Avx512),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => None,
+        }
+    }
+
+    /// The best that this processor has.
+    pub(crate) fn best() -> Self {
+        Self::new(Kernel::best()).unwrap_or(Self::Scalar(Scalar))
+    }
+
+    /// Its name.
+    pub(crate) fn kernel(self) -> Kernel {
+        match self {
+            Self::Scalar(_) => Kernel::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Kernel::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Kernel::Avx512,
+        }
+    }
+
+    /// Does `task` with these instructions.
+    #[inline]
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Answer {
+        match self {
+            Self::Scalar(scalar) => task.run(scalar),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => avx2.run(task),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.run(task),
+        }
+    }
+}
+
+/// Asks for the cache line of `block` without waiting for it.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the intrinsic takes a pointer")]
+pub(crate) fn prefetch(block: &Block) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the
+        // address; this one is that of a live block. Every x86-64 processor has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(block).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::hint::black_box(block.0[0]);
+}

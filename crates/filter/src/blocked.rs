@@ -28,6 +28,7 @@
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
 use crate::block::{BLOCK_BITS, Block};
+use crate::builder::{Part, Plan, blocks_for};
 use crate::kernel::{Probe, Task, prefetch, set};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::theory;
@@ -36,10 +37,10 @@ use crate::theory;
 pub(crate) const GROUP: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
-pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
-    let blocks = crate::builder::blocks_for(keys, millibits);
+pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
+    let blocks = blocks_for(keys, millibits);
     let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
-    crate::builder::Plan { blocks, probes: theory::best_blocked_probes(bits_per_key) }
+    Plan { blocks, probes: theory::best_blocked_probes(bits_per_key) }
 }
 
 /// How the probes are split over the two chains.
@@ -48,13 +49,13 @@ fn halves(probes: u32) -> (usize, usize) {
     (probes.div_ceil(2) as usize, (probes / 2) as usize)
 }
 
-/// Sets the bits of every hash.
-pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item = u64>) {
-    let count = blocks.len() as u64;
+/// Sets the bits of every hash, all of which belong to `part`.
+pub(crate) fn fill(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
     let (first, second) = halves(probes);
     for hash in hashes {
         let (seed_0, seed_1) = Golden::seeds(remix(hash));
-        let block = &mut blocks[scale(hash, count) as usize];
+        let place = part.place(hash);
+        let block = &mut part.blocks[place];
         set::<Golden, 0>(block, seed_0, first);
         set::<Golden, 0>(block, seed_1, second);
     }

@@ -7,23 +7,33 @@
 //!    the one before it is dropped: in a sorted table, the versions of one key follow each other.
 //!    Chunks are never moved, so the memory is 8 bytes a key and no more (a growing vector takes 24
 //!    while it grows).
-//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes, sets the bits, computes the
-//!    exact expected rate, and writes everything as one checksummed block of bytes.
+//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and cuts the hashes into parts
+//!    of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing and setting
+//!    bits stay in the first-level cache.
+//! 3. It computes the exact expected rate, and writes everything as one checksummed block of bytes.
 //!
-//! So the memory beyond the filter itself peaks at 8 bytes a key, and for the paired kind 4 bytes a
-//! block more; once the hashes are dropped, the filter is there twice while it is written out.
+//! So the memory beyond the filter itself peaks at 8 bytes a key and half a megabyte; once the hashes
+//! are dropped, the filter is there twice while it is written out. (A standard filter's bits lie
+//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
 //!
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.
 
+use std::iter::{Copied, Flatten};
+use std::slice;
+
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
-use crate::mix::Golden;
+use crate::mix::{Golden, scale};
+use crate::ribbon::{self, Ribbon};
 use crate::spec::{FilterKind, FilterSpec};
-use crate::{blocked, paired, standard, theory};
+use crate::{blocked, paired, partition, standard, theory};
 
 /// Hashes in one chunk: 256 KiB.
 const CHUNK: usize = 32 * 1024;
+/// Blocks whose bits are set together: 16 KiB, two batches of the paired kind.
+const PART: usize = 256;
+const _: () = assert!(PART.is_multiple_of(paired::BATCH), "pairs lie in one part");
 
 /// The size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +52,10 @@ impl Plan {
             FilterKind::Standard => standard::plan(keys, spec.millibits()),
             FilterKind::Blocked => blocked::plan(keys, spec.millibits()),
             FilterKind::Paired => paired::plan(keys, spec.millibits()),
-            FilterKind::None | FilterKind::Ribbon => Self { blocks: 0, probes: 0 },
+            FilterKind::Ribbon => {
+                Self { blocks: ribbon::expected_blocks(keys, spec.millibits()), probes: 0 }
+            }
+            FilterKind::None => Self { blocks: 0, probes: 0 },
         }
     }
 }
@@ -58,8 +71,9 @@ pub(crate) fn blocks_for(keys: u64, millibits: u32) -> u64 {
 pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
     let plan = Plan::new(spec, keys);
     match spec.kind() {
-        FilterKind::None | FilterKind::Ribbon => 1.0,
+        FilterKind::None => 1.0,
         _ if keys == 0 => 0.0,
+        FilterKind::Ribbon => ribbon::expected_rate(keys, spec.millibits()),
         FilterKind::Standard => theory::standard_fpr(keys, plan.blocks * BLOCK_BITS, plan.probes),
         FilterKind::Blocked => theory::blocked_fpr(keys, plan.blocks, plan.probes),
         FilterKind::Paired => theory::paired_fpr(keys, plan.blocks, plan.probes),
@@ -69,7 +83,7 @@ pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
 /// What [`FilterSpec::expected_bytes`] says.
 pub(crate) fn expected_bytes(spec: FilterSpec, keys: u64) -> u64 {
     match spec.kind() {
-        FilterKind::None | FilterKind::Ribbon => 0,
+        FilterKind::None => 0,
         _ => {
             let body = Plan::new(spec, keys).blocks.saturating_mul(BLOCK_BYTES as u64);
             body.saturating_add(HEADER_BYTES as u64)
@@ -159,26 +173,91 @@ impl FilterBuilder {
     /// needs nothing else. A filter without keys answers no to every question. For a spec of
     /// [`FilterKind::None`] there is no filter, and no bytes.
     pub fn finish(self) -> Vec<u8> {
-        let kind = self.spec.kind();
-        let Plan { blocks: count, probes } = Plan::new(self.spec, self.len);
+        let (spec, keys) = (self.spec, self.len);
+        let millibits = spec.millibits();
+        let Plan { blocks: count, probes } = Plan::new(spec, keys);
+        let filter = |probes, expected_fpr, blocks: &[Block]| {
+            let count = blocks.len() as u64;
+            let kind = spec.kind();
+            format::encode(
+                Header { kind, probes, millibits, blocks: count, keys, expected_fpr },
+                blocks,
+            )
+        };
+        if spec.kind() == FilterKind::Ribbon {
+            let mut ribbon = Ribbon::default();
+            self.fill_ribbon(&mut ribbon);
+            let (probes, rate) = (ribbon.columns(), ribbon.rate());
+            return filter(probes, rate, &ribbon.finish());
+        }
         let count = usize::try_from(count).expect("a filter is at most 8 times its hashes' size");
         let mut blocks = vec![Block::default(); count];
-        let hashes = self.chunks.iter().flatten().copied();
-        match kind {
+        match spec.kind() {
             FilterKind::None | FilterKind::Ribbon => return Vec::new(),
-            FilterKind::Standard => standard::fill(&mut blocks, probes, hashes),
-            FilterKind::Blocked => blocked::fill(&mut blocks, probes, hashes),
-            FilterKind::Paired => paired::fill::<Golden>(&mut blocks, probes, hashes),
+            FilterKind::Standard => {
+                standard::fill(&mut blocks, probes, self.chunks.iter().flatten().copied());
+                drop(self);
+            }
+            FilterKind::Blocked => self.fill_parts(&mut blocks, |part, hashes| {
+                blocked::fill(part, probes, hashes);
+            }),
+            FilterKind::Paired => self.fill_parts(&mut blocks, |part, hashes| {
+                paired::fill::<Golden>(part, probes, hashes);
+            }),
         }
-        let header = Header {
-            kind,
-            probes,
-            millibits: self.spec.millibits(),
-            blocks: count as u64,
-            keys: self.len,
-            expected_fpr: self.spec.expected_fpr(self.len),
-        };
-        drop(self);
-        format::encode(header, &blocks)
+        filter(probes, spec.expected_fpr(keys), &blocks)
+    }
+
+    /// Hands `fill` all parts of `blocks`, each with its hashes.
+    fn fill_parts(
+        self,
+        blocks: &mut [Block],
+        fill: impl Fn(&mut Part<'_>, Copied<Flatten<slice::Iter<'_, Vec<u64>>>>),
+    ) {
+        let count = blocks.len() as u64;
+        let parts = count.div_ceil(PART as u64).max(1);
+        let part_of = |hash| scale(hash, count) / PART as u64;
+        partition::visit_parts(self.chunks, parts, &part_of, &mut |nth, chunks| {
+            let first = nth as usize * PART;
+            let end = blocks.len().min(first + PART);
+            let mut part = Part { count, first, blocks: &mut blocks[first..end] };
+            fill(&mut part, chunks.iter().flatten().copied());
+        });
+    }
+
+    fn fill_ribbon(self, ribbon: &mut Ribbon) {
+        if self.len == 0 {
+            return;
+        }
+        let (millibits, shards) = (self.spec.millibits(), ribbon::shards(self.len));
+        let shard_of = |hash| scale(hash, shards);
+        partition::visit_parts(self.chunks, shards, &shard_of, &mut |_, chunks| {
+            let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+            ribbon.push(millibits, keys, &chunks.iter().flatten().copied());
+        });
+    }
+}
+
+/// Adjacent blocks of a filter that is being built.
+pub(crate) struct Part<'a> {
+    /// Blocks of the whole filter.
+    pub(crate) count: u64,
+    /// Number of the first block here.
+    pub(crate) first: usize,
+    /// The blocks.
+    pub(crate) blocks: &'a mut [Block],
+}
+
+impl<'a> Part<'a> {
+    /// The whole filter as one part.
+    #[cfg(test)]
+    pub(crate) fn whole(blocks: &'a mut [Block]) -> Self {
+        Self { count: blocks.len() as u64, first: 0, blocks }
+    }
+
+    /// Where in this part the block of `hash` lies.
+    #[inline]
+    pub(crate) fn place(&self, hash: u64) -> usize {
+        scale(hash, self.count) as usize - self.first
     }
 }

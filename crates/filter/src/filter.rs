@@ -7,7 +7,7 @@ use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, DecodeError, Header};
 use crate::kernel::{Chosen, Kernel};
 use crate::spec::FilterKind;
-use crate::{blocked, paired, standard};
+use crate::{blocked, paired, ribbon, standard};
 
 /// A set of keys that never denies a key it holds, and admits few that it does not.
 ///
@@ -51,6 +51,9 @@ impl Filter {
                 what: "its blocks do not name each other as pairs",
             });
         }
+        if header.kind == FilterKind::Ribbon && !ribbon::shape_is_valid(&blocks, header.keys) {
+            return Err(DecodeError::Damaged { what: "its shards do not fill it" });
+        }
         Ok(Self { header, kernel: Chosen::best(), blocks })
     }
 
@@ -68,7 +71,8 @@ impl Filter {
             FilterKind::Standard => standard::contains(blocks, probes, hash),
             FilterKind::Blocked => self.kernel.run(blocked::Contains { blocks, probes, hash }),
             FilterKind::Paired => self.kernel.run(paired::Contains { blocks, probes, hash }),
-            FilterKind::None | FilterKind::Ribbon => true,
+            FilterKind::Ribbon => ribbon::contains(blocks, hash),
+            FilterKind::None => true,
         }
     }
 
@@ -88,6 +92,7 @@ impl Filter {
             FilterKind::Paired => {
                 self.kernel.run(paired::ContainsMany { blocks, probes, hashes, answers });
             }
+            FilterKind::Ribbon => ribbon::contains_many(blocks, hashes, answers),
             _ => {
                 for (answer, &hash) in answers.iter_mut().zip(hashes) {
                     *answer = self.may_contain_hash(hash);
@@ -128,7 +133,7 @@ impl Filter {
         f64::from(self.header.millibits) / 1000.0
     }
 
-    /// Bits that a positive answer looks at.
+    /// Bits that a positive answer looks at (a ribbon's columns, at most).
     pub fn probes(&self) -> u32 {
         self.header.probes
     }

@@ -33,6 +33,7 @@ pub(crate) const PAIRED_BATCH_LOG2: u8 = 7;
 const FAMILY_STANDARD: u8 = 1;
 const FAMILY_BLOCKED: u8 = 2;
 const FAMILY_PAIRED: u8 = 3;
+const FAMILY_RIBBON: u8 = 4;
 
 /// Why bytes are not a filter. Either way the answer to every question is "maybe": a reader that
 /// goes on without the filter loses time, never a key.
@@ -88,7 +89,8 @@ impl Header {
             FilterKind::Standard => (FAMILY_STANDARD, 0),
             FilterKind::Blocked => (FAMILY_BLOCKED, 0),
             FilterKind::Paired => (FAMILY_PAIRED, PAIRED_BATCH_LOG2),
-            FilterKind::None | FilterKind::Ribbon => unreachable!("these kinds build no filter"),
+            FilterKind::Ribbon => (FAMILY_RIBBON, 0),
+            FilterKind::None => unreachable!("it builds no filter"),
         };
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -111,6 +113,7 @@ impl Header {
             FAMILY_STANDARD => (FilterKind::Standard, 0),
             FAMILY_BLOCKED => (FilterKind::Blocked, 0),
             FAMILY_PAIRED => (FilterKind::Paired, PAIRED_BATCH_LOG2),
+            FAMILY_RIBBON => (FilterKind::Ribbon, 0),
             _ => return Err(unknown),
         };
         if version != VERSION || flags != 0 || bytes[6] != batch_log2 {
@@ -176,8 +179,8 @@ pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
     bytes
 }
 
-/// Header and blocks of a filter in bytes. What only the paired family can check (its pair table)
-/// is left to it.
+/// Header and blocks of a filter in bytes. What only one family can check (a pair table, the
+/// shape of shards) is left to it.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, Vec<Block>), DecodeError> {
     let damaged = |what| DecodeError::Damaged { what };
     let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -230,7 +233,7 @@ mod tests {
     #[test]
     fn what_a_later_version_writes_is_unknown_not_damaged() {
         assert!(forged(|_| ()).is_ok());
-        for (at, value) in [(4, 4), (4, 0), (4, 255), (5, 2), (5, 0), (6, 5), (8, 1), (9, 128)]
+        for (at, value) in [(4, 5), (4, 0), (4, 255), (5, 2), (5, 0), (6, 5), (8, 1), (9, 128)]
             .into_iter()
             .chain((10..12).chain(40..56).map(|at| (at, 1)))
         {

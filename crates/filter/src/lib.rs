@@ -97,8 +97,10 @@ mod format;
 mod kernel;
 mod mix;
 mod paired;
+mod partition;
 #[cfg(test)]
 mod rate_tests;
+mod ribbon;
 mod spec;
 mod standard;
 pub mod theory;

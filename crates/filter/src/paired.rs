@@ -46,6 +46,7 @@
 
 use crate::block::{BLOCK_BITS, Block};
 use crate::blocked::GROUP;
+use crate::builder::{Part, Plan, blocks_for};
 use crate::kernel::{Probe, Task, prefetch, set};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::theory;
@@ -56,39 +57,37 @@ pub(crate) const BATCH: usize = Golden::BATCH;
 pub(crate) const RESERVED: u32 = 7;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
-pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
-    let blocks = match crate::builder::blocks_for(keys, millibits) {
+pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
+    let blocks = match blocks_for(keys, millibits) {
         1 => 1,
         blocks => blocks.next_multiple_of(2),
     };
     let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
-    crate::builder::Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
+    Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
 }
 
-/// Pairs the blocks and sets the bits of every hash. `hashes` is walked twice.
+/// Pairs the blocks of `part` and sets the bits of its hashes, which are walked twice.
 pub(crate) fn fill<S: Scheme>(
-    blocks: &mut [Block],
+    part: &mut Part<'_>,
     probes: u32,
     hashes: impl Iterator<Item = u64> + Clone,
 ) {
-    let count = blocks.len() as u64;
-    let mut keys = vec![0_u32; blocks.len()];
+    let mut keys = vec![0_u32; part.blocks.len()];
     for hash in hashes.clone() {
-        let keys = &mut keys[scale(hash, count) as usize];
+        let keys = &mut keys[part.place(hash)];
         *keys = keys.saturating_add(1);
     }
-    for (blocks, keys) in blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
+    for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
         pair_batch(blocks, keys);
     }
-    drop(keys);
     let half = probes as usize / 2;
     for hash in hashes {
         let (seed_0, seed_1) = S::seeds(remix(hash));
-        let primary = scale(hash, count) as usize;
-        let block = &mut blocks[primary];
+        let primary = part.place(hash);
+        let block = &mut part.blocks[primary];
         set::<S, RESERVED>(block, seed_0, half);
         let partner = partner::<S>(primary, block);
-        set::<S, RESERVED>(&mut blocks[partner], seed_1, half);
+        set::<S, RESERVED>(&mut part.blocks[partner], seed_1, half);
     }
 }
 

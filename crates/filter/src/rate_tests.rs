@@ -18,7 +18,7 @@
 //! The long variant (some ten minutes): `cargo test --release -p trommel-filter -- --ignored`.
 
 use crate::block::Block;
-use crate::builder::Plan;
+use crate::builder::{Part, Plan};
 use crate::kernel::{self, Chosen};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::paired::{self, RESERVED};
@@ -130,8 +130,8 @@ fn build(spec: FilterSpec, hashes: &[u64]) -> (Plan, Vec<Block>) {
     let hashes = hashes.iter().copied();
     match spec.kind() {
         FilterKind::Standard => standard::fill(&mut blocks, plan.probes, hashes),
-        FilterKind::Blocked => blocked::fill(&mut blocks, plan.probes, hashes),
-        _ => paired::fill::<Golden>(&mut blocks, plan.probes, hashes),
+        FilterKind::Blocked => blocked::fill(&mut Part::whole(&mut blocks), plan.probes, hashes),
+        _ => paired::fill::<Golden>(&mut Part::whole(&mut blocks), plan.probes, hashes),
     }
     (plan, blocks)
 }
@@ -174,7 +174,7 @@ fn cross_cell<S: Scheme>(bits: f64, keys: u64, filters: u32, sampled: u64) -> (M
     let measured = Measured::over(filters, |random| {
         let hashes = random.words(keys);
         let mut blocks = vec![Block::default(); plan.blocks as usize];
-        paired::fill::<S>(&mut blocks, plan.probes, hashes.into_iter());
+        paired::fill::<S>(&mut Part::whole(&mut blocks), plan.probes, hashes.into_iter());
         crossed::<S>(&blocks, plan.probes, expected, sampled, random)
     });
     (measured, expected)
@@ -237,6 +237,27 @@ fn paired_at_23_28_and_40_bits_by_crossing() {
     cross_cells(23.4, 0.02, 1);
     cross_cells(28.0, 0.02, 1);
     cross_cells(40.0, 0.05, 1);
+}
+
+#[test]
+fn ribbon_between_whole_columns() {
+    for (bits, hits, power) in
+        [(5.0, 60_000.0, 0.01), (8.65, 40_000.0, 0.01), (14.5, 4_000.0, 0.03)]
+    {
+        let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();
+        for keys in [1_000, 50_000] {
+            let questions = (hits / spec.expected_fpr(keys) / f64::from(filters(keys))).ceil();
+            let mut announced = 0.0;
+            let measured = Measured::over(filters(keys), |random| {
+                let mut builder = spec.builder();
+                random.words(keys).iter().for_each(|&hash| builder.add_hash(hash));
+                let filter = crate::Filter::decode(builder.finish()).unwrap();
+                announced += filter.expected_fpr() / f64::from(filters(keys));
+                asked(random, questions as u64, |hash| filter.may_contain_hash(hash))
+            });
+            measured.assert(announced, power, &format!("{spec}, {keys} keys"));
+        }
+    }
 }
 
 /// Small filters: one block, two, a few, a batch and a bit.
@@ -348,7 +369,7 @@ fn a_key_s_low_half_opens_one_block_only() {
         let hashes = random.words(20_000);
         let plan = Plan::new(spec, 20_000);
         let mut blocks = vec![Block::default(); plan.blocks as usize];
-        paired::fill::<S>(&mut blocks, plan.probes, hashes.iter().copied());
+        paired::fill::<S>(&mut Part::whole(&mut blocks), plan.probes, hashes.iter().copied());
         let half = plan.probes as usize / 2;
         let passes = hashes.iter().filter(|&&hash| {
             let place = scale(hash, plan.blocks) as usize;
@@ -370,7 +391,11 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
     let plan = Plan::new(spec, 50_000);
     let mut random = Random(1);
     let mut blocks = vec![Block::default(); plan.blocks as usize];
-    paired::fill::<OneSeed>(&mut blocks, plan.probes, random.words(50_000).into_iter());
+    paired::fill::<OneSeed>(
+        &mut Part::whole(&mut blocks),
+        plan.probes,
+        random.words(50_000).into_iter(),
+    );
     let half = plan.probes as usize / 2;
     let mut hits = 0_u32;
     for place in [0, 2000] {

@@ -31,7 +31,7 @@ macro_rules! golden {
     };
 }
 
-const GOLDEN: [Golden; 7] = [
+const GOLDEN: [Golden; 9] = [
     golden!(
         "standard.filter",
         "standard:8",
@@ -95,6 +95,27 @@ const GOLDEN: [Golden; 7] = [
             1534, 1569, 1659, 1725, 1771, 1871, 1941, 1986, 1995
         ]
     ),
+    golden!(
+        "ribbon.filter",
+        "ribbon:8.3",
+        300,
+        9,
+        0.003898650291828794,
+        [273, 297, 733, 1022, 1025, 1271, 1410, 1474, 1490]
+    ),
+    golden!(
+        "ribbon-shards.filter",
+        "ribbon:5",
+        17000,
+        5,
+        0.03359241556851621,
+        [
+            0, 90, 100, 112, 162, 254, 269, 285, 303, 322, 342, 390, 461, 466, 469, 603, 614, 617,
+            624, 636, 647, 648, 668, 675, 710, 736, 767, 884, 921, 971, 1085, 1131, 1145, 1210,
+            1216, 1217, 1240, 1279, 1302, 1345, 1365, 1389, 1476, 1555, 1572, 1590, 1606, 1611,
+            1618, 1648, 1654, 1675, 1690, 1699, 1776, 1791, 1815, 1824, 1844, 1993
+        ]
+    ),
     golden!("empty.filter", "paired:10", 0, 2, 0.0, []),
 ];
 
@@ -150,6 +171,7 @@ fn the_header_lies_where_the_format_page_says() {
         let (family, batch) = match filter.kind() {
             FilterKind::Standard => (1, 0),
             FilterKind::Blocked => (2, 0),
+            FilterKind::Ribbon => (4, 0),
             _ => (3, 7),
         };
         assert_eq!(bytes[4..8], [family, 1, batch, filter.probes() as u8]);

@@ -122,7 +122,8 @@ fn every_kernel_answers_as_the_scalar_one() {
 fn whole_filters_answer_alike_in_every_kernel_one_by_one_and_many_at_once() {
     let mut random = words(3);
     let (mut yes, mut no) = (0, 0);
-    for kind in [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired] {
+    use FilterKind::{Blocked, Paired, Ribbon, Standard};
+    for kind in [Standard, Blocked, Paired, Ribbon] {
         for (bits, keys) in [
             (0.5, 1000),
             (2.0, 3),

@@ -124,6 +124,13 @@ pub fn paired_limit(bits_per_key: f64, probes: u32) -> f64 {
     paired::limit(BLOCK_BITS as f64 / bits_per_key, probes)
 }
 
+/// The rate of a ribbon filter of `bits_per_key` bits per key in the limit of many keys: between
+/// whole numbers of columns, a mean of the two.
+#[must_use]
+pub fn ribbon_limit(bits_per_key: f64) -> f64 {
+    crate::ribbon::limit(bits_per_key)
+}
+
 /// The rate of a filter of `bits_per_key` bits per key, in the limit of many keys, with the number
 /// of probes that suits it best. 1 for a kind without bits.
 #[must_use]
@@ -132,7 +139,8 @@ pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
         FilterKind::Standard => standard_limit(bits_per_key, best_standard_probes(bits_per_key)),
         FilterKind::Blocked => blocked_limit(bits_per_key, best_blocked_probes(bits_per_key)),
         FilterKind::Paired => paired_limit(bits_per_key, best_paired_probes(bits_per_key)),
-        FilterKind::None | FilterKind::Ribbon => 1.0,
+        FilterKind::Ribbon => ribbon_limit(bits_per_key),
+        FilterKind::None => 1.0,
     }
 }
 

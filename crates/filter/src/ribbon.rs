@@ -1,0 +1,498 @@
+//! The ribbon filter: a system of linear equations, solved once, in place of a Bloom filter's bits.
+//!
+//! # Idea
+//! Give every key `r` equations over the two-element field: the sum of some unknowns, picked by the
+//! key's hash, shall equal a bit that is picked by the hash too. Solve them, and store the solution
+//! only. A key that was added finds all its equations true; any other finds each true with
+//! probability one half, so it passes with probability `2^-r`. There are hardly more unknowns than
+//! keys, so the filter takes about `1.02 r` bits per key for a rate of `2^-r`, where a Bloom filter
+//! takes `1.44 r`.
+//!
+//! # Algorithm
+//! *Unknowns* stand in *slots*; a slot has one unknown for each of the *columns*. An equation's
+//! unknowns lie in a window of 128 slots, the ribbon: the hash gives the first slot, and 128
+//! coefficients (the first is always 1).
+//!
+//! To build:
+//! 1. The hashes are cut into shards of some 16,000 keys by their high bits, so that all that
+//!    follows stays in the second-level cache. Each shard is a filter of its own.
+//! 2. Equations are taken one by one. If the first slot has no equation yet, it stays there. If it
+//!    has one, that is added to it, which clears its first coefficient: it moves to the slot of the
+//!    first coefficient that is left, and so on.
+//! 3. If no coefficient is left while the right side is not 0, the equations contradict each other:
+//!    begin anew with another seed. If no seed helps, take more slots.
+//! 4. From the last slot to the first, each equation gives its slot's unknowns.
+//!
+//! Columns need not be the same everywhere: the first blocks of 128 slots have one less than the
+//! others, so that any number of bits per key can be met. An equation has as many columns as the
+//! block it starts in.
+//!
+//! To query: find the shard, the seed's first slot and coefficients, and compare column by column.
+//! An absent key fails at each with probability one half, so it looks at two on average. The columns
+//! of a block of slots lie side by side, and so do blocks.
+//!
+//! # Mathematics
+//! The expected rate is the mean of `2^-columns` over the slots in which an equation can start:
+//! exact, whatever the keys. How many slots the equations need to have a solution is known by
+//! experiment: with 1.018 slots a key, four of five shards of 16,384 keys are solved by the first
+//! seed; with 1.008, one of five.
+//!
+//! # Layout
+//! The body begins with the number of shards (8 bytes) and, 16 bytes each, the shards: where its
+//! segments begin (32 bits; a segment is 128 bits, one column of one block), its blocks of slots (32
+//! bits), how many of these have one column less (32 bits), that lesser number of columns (8 bits),
+//! the seed (8 bits), 16 bits 0. Then come the segments, then zeros to a multiple of 64 bytes.
+//!
+//! # Costs
+//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes. To query: an absent key
+//! looks at 2 to 4 cache lines, a present one at all of its columns, some `r / 2` lines.
+//!
+//! # Source
+//! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021
+//! (arXiv:2103.02515). The layout in columns of blocks, with a fractional number of columns, follows
+//! the idea of "interleaved column-major storage" there. Sharding is this crate's way to bound the
+//! memory and the slots.
+
+use crate::block::Block;
+use crate::blocked::GROUP;
+use crate::kernel::prefetch;
+use crate::mix::{remix, scale};
+
+/// Slots of an equation's window, and of a block.
+const WINDOW: usize = 128;
+/// Keys that a shard holds, on average, at most.
+const SHARD_KEYS: u64 = 1 << 14;
+/// Slots per key, in thousandths, that the first attempts take.
+const SLOTS_PER_1000_KEYS: u64 = 1018;
+/// Below so many keys the rounding of slots to blocks matters.
+const SMALL_KEYS: u64 = 2000;
+/// Slots that few keys have beyond their share, at least.
+const SMALL_SPARE: u64 = 8;
+/// Seeds that are tried with a number of slots before one block is added.
+const SEEDS_PER_SIZE: u8 = 16;
+/// The most columns.
+const MAX_COLUMNS: usize = 63;
+/// Bytes of the number of shards.
+const COUNT_BYTES: usize = 8;
+/// Bytes of a shard's entry.
+const ENTRY_BYTES: usize = 16;
+/// Bytes of a segment.
+const SEGMENT_BYTES: usize = 16;
+
+/// Shards of a filter of `keys` keys.
+pub(crate) fn shards(keys: u64) -> u64 {
+    keys.div_ceil(SHARD_KEYS).max(1)
+}
+
+/// What an equation is made of.
+struct Equation {
+    start: usize,
+    coefficients: u128,
+    result: u64,
+}
+
+impl Equation {
+    #[inline]
+    fn new(hash: u64, seed: u8, blocks: usize) -> Self {
+        let mixed = remix(hash ^ u64::from(seed).wrapping_mul(0xd134_2543_de82_ef95));
+        let low = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let low = low ^ (low >> 32);
+        let high = low.wrapping_mul(0xa076_1d64_78bd_642f);
+        let high = high ^ (high >> 29);
+        let result = (mixed ^ high.rotate_left(17)).wrapping_mul(0xe703_7ed1_a0b4_28db);
+        Self {
+            start: scale(mixed, (blocks * WINDOW - WINDOW + 1) as u64) as usize,
+            coefficients: u128::from(high) << 64 | u128::from(low) | 1,
+            result: result ^ (result >> 32),
+        }
+    }
+}
+
+/// A shard's place and shape.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shard {
+    /// Number of its first segment.
+    first: u32,
+    /// Blocks of slots.
+    blocks: u32,
+    /// How many of them, from the front, have `columns` columns; the others have one more.
+    lower: u32,
+    columns: u8,
+    seed: u8,
+}
+
+impl Shard {
+    /// A shape for `keys` keys of `millibits` thousandths of a bit each, with `extra` blocks more
+    /// than usual.
+    fn plan(keys: u64, millibits: u32, extra: u32) -> Self {
+        if keys == 0 {
+            return Self::default();
+        }
+        let slots = keys * SLOTS_PER_1000_KEYS / 1000;
+        let window = WINDOW as u64;
+        let is_small = keys < SMALL_KEYS;
+        // To the nearest block; but for few keys, for whom a block is much, upwards.
+        let spare = if is_small { window - 1 + SMALL_SPARE } else { window / 2 };
+        let blocks = ((slots + spare) / window) as u32 + extra;
+        // As many bits as were asked for; but few keys get the rate that more would have.
+        let bits =
+            if is_small { u64::from(blocks) * window * 1000 / SLOTS_PER_1000_KEYS } else { keys };
+        let segments = (bits * u64::from(millibits)).div_ceil(1000 * window);
+        let columns = (segments / u64::from(blocks)).min(MAX_COLUMNS as u64 - 1);
+        let upper = (segments - columns * u64::from(blocks)).min(u64::from(blocks));
+        Self { first: 0, blocks, lower: blocks - upper as u32, columns: columns as u8, seed: 0 }
+    }
+
+    /// Columns of block number `block`.
+    #[inline]
+    fn columns(&self, block: usize) -> usize {
+        usize::from(self.columns) + usize::from(block >= self.lower as usize)
+    }
+
+    /// The first segment of block number `block`, counted from the shard's first.
+    #[inline]
+    fn segment(&self, block: usize) -> usize {
+        block * usize::from(self.columns) + block.saturating_sub(self.lower as usize)
+    }
+
+    fn segments(&self) -> usize {
+        self.segment(self.blocks as usize)
+    }
+
+    /// The mean of `2^-columns` over all starts; 0 for a shard without keys.
+    fn rate(&self) -> f64 {
+        if self.blocks == 0 {
+            return 0.0;
+        }
+        let blocks = f64::from(self.blocks);
+        let starts = (blocks - 1.0) * WINDOW as f64 + 1.0;
+        // Every block has 128 starts but the last, which has one.
+        let lower = (f64::from(self.lower) * WINDOW as f64).min(starts);
+        let lower = if self.lower == self.blocks { starts } else { lower };
+        let rate = 2.0_f64.powi(-i32::from(self.columns));
+        (lower * rate + (starts - lower) * rate / 2.0) / starts
+    }
+
+    fn from_words(first: u64, second: u64) -> Self {
+        Self {
+            first: first as u32,
+            blocks: (first >> 32) as u32,
+            lower: second as u32,
+            columns: (second >> 32) as u8,
+            seed: (second >> 40) as u8,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..4].copy_from_slice(&self.first.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.blocks.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.lower.to_le_bytes());
+        bytes[12] = self.columns;
+        bytes[13] = self.seed;
+        bytes
+    }
+}
+
+/// Equations in echelon form: the one in a slot begins with that slot's unknown.
+struct Band {
+    coefficients: Vec<u128>,
+    results: Vec<u64>,
+}
+
+impl Band {
+    /// The equations of `hashes`, or none if they contradict each other.
+    fn new(shard: &Shard, hashes: impl Iterator<Item = u64>) -> Option<Self> {
+        let slots = shard.blocks as usize * WINDOW;
+        let mut band = Self { coefficients: vec![0; slots], results: vec![0; slots] };
+        // Only the columns that are stored must agree.
+        let mask = (1_u64 << (shard.columns + 1)) - 1;
+        hashes
+            .map(|hash| Equation::new(hash, shard.seed, shard.blocks as usize))
+            .all(|equation| band.add(equation.start, equation.coefficients, equation.result & mask))
+            .then_some(band)
+    }
+
+    #[inline]
+    fn add(&mut self, mut slot: usize, mut coefficients: u128, mut result: u64) -> bool {
+        loop {
+            let there = &mut self.coefficients[slot];
+            if *there == 0 {
+                *there = coefficients;
+                self.results[slot] = result;
+                return true;
+            }
+            coefficients ^= *there;
+            result ^= self.results[slot];
+            if coefficients == 0 {
+                return result == 0;
+            }
+            let step = coefficients.trailing_zeros();
+            coefficients >>= step;
+            slot += step as usize;
+        }
+    }
+
+    /// Solves the equations and writes the solution's segments.
+    fn solve(&self, shard: &Shard, segments: &mut [u128]) {
+        // The unknowns of the 128 slots behind the one in question, column by column.
+        let mut state = [0_u128; MAX_COLUMNS + 1];
+        for block in (0..shard.blocks as usize).rev() {
+            let columns = shard.columns(block);
+            let state = &mut state[..columns];
+            for slot in (block * WINDOW..(block + 1) * WINDOW).rev() {
+                let (coefficients, result) = (self.coefficients[slot], self.results[slot]);
+                for (column, state) in state.iter_mut().enumerate() {
+                    let shifted = *state << 1;
+                    let sum = (shifted & coefficients).count_ones() as u64 ^ result >> column;
+                    *state = shifted | u128::from(sum & 1 & u64::from(coefficients != 0));
+                }
+            }
+            let first = shard.segment(block);
+            segments[first..first + columns].copy_from_slice(state);
+        }
+    }
+}
+
+/// A filter that is being built.
+#[derive(Debug, Default)]
+pub(crate) struct Ribbon {
+    shards: Vec<Shard>,
+    segments: Vec<u128>,
+}
+
+impl Ribbon {
+    /// Adds the next shard, of `keys` hashes.
+    pub(crate) fn push(
+        &mut self,
+        millibits: u32,
+        keys: u64,
+        hashes: &(impl Iterator<Item = u64> + Clone),
+    ) {
+        let mut extra = 0;
+        let (shard, band) = loop {
+            let mut shard = Shard::plan(keys, millibits, extra);
+            shard.first = u32::try_from(self.segments.len()).expect("64 GiB are no filter");
+            let attempt = (0..SEEDS_PER_SIZE).find_map(|seed| {
+                shard.seed = seed;
+                Band::new(&shard, hashes.clone()).map(|band| (shard, band))
+            });
+            match attempt {
+                Some(solved) => break solved,
+                None => extra += 1,
+            }
+        };
+        let first = self.segments.len();
+        self.segments.resize(first + shard.segments(), 0);
+        band.solve(&shard, &mut self.segments[first..]);
+        self.shards.push(shard);
+    }
+
+    /// The most columns that an equation has.
+    pub(crate) fn columns(&self) -> u32 {
+        let most = self
+            .shards
+            .iter()
+            .map(|shard| u32::from(shard.columns) + u32::from(shard.lower < shard.blocks));
+        most.max().unwrap_or(0).max(1)
+    }
+
+    /// The exact expected rate.
+    pub(crate) fn rate(&self) -> f64 {
+        self.shards.iter().map(Shard::rate).sum::<f64>() / self.shards.len().max(1) as f64
+    }
+
+    /// The body, in blocks of 64 bytes.
+    pub(crate) fn finish(self) -> Vec<Block> {
+        if self.shards.is_empty() {
+            return Vec::new();
+        }
+        let mut bytes = (self.shards.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(self.shards.iter().flat_map(|shard| shard.to_bytes()));
+        bytes.extend(self.segments.iter().flat_map(|segment| segment.to_le_bytes()));
+        bytes.resize(bytes.len().next_multiple_of(64), 0);
+        bytes.as_chunks().0.iter().map(Block::from_le_bytes).collect()
+    }
+}
+
+/// The body's 64-bit word number `index`; 0 behind its end.
+#[inline(always)]
+fn word(blocks: &[Block], index: usize) -> u64 {
+    blocks.get(index / 8).map_or(0, |block| block.0[index % 8])
+}
+
+#[inline(always)]
+fn shard_at(blocks: &[Block], nth: usize) -> Shard {
+    Shard::from_words(word(blocks, 1 + 2 * nth), word(blocks, 2 + 2 * nth))
+}
+
+/// Where the first segment of `shard` begins, in words.
+#[inline(always)]
+fn first_word(shards: usize, shard: &Shard) -> usize {
+    (COUNT_BYTES + shards * ENTRY_BYTES) / 8 + 2 * shard.first as usize
+}
+
+/// Whether the shards lie one behind the other and fill the body, and their shapes are possible.
+pub(crate) fn shape_is_valid(blocks: &[Block], keys: u64) -> bool {
+    if keys == 0 {
+        return blocks.is_empty();
+    }
+    let shards = word(blocks, 0);
+    if shards != self::shards(keys) || shards > blocks.len() as u64 * 4 {
+        return false;
+    }
+    let mut segments = 0_u64;
+    for nth in 0..shards as usize {
+        let shard = shard_at(blocks, nth);
+        let is_possible = shard.lower <= shard.blocks && usize::from(shard.columns) < MAX_COLUMNS;
+        let nothing_else = word(blocks, 2 + 2 * nth) >> 48 == 0;
+        if u64::from(shard.first) != segments || !is_possible || !nothing_else {
+            return false;
+        }
+        let upper = u64::from(shard.blocks - shard.lower);
+        segments += u64::from(shard.blocks) * u64::from(shard.columns) + upper;
+    }
+    let bytes = COUNT_BYTES as u64 + shards * ENTRY_BYTES as u64 + segments * SEGMENT_BYTES as u64;
+    bytes.div_ceil(64) == blocks.len() as u64
+}
+
+/// A question, and where its answer lies.
+struct Question {
+    coefficients: u128,
+    result: u64,
+    /// The first slot's place in its block.
+    offset: u32,
+    columns: usize,
+    /// The words at which its block's segments begin, and those of the block behind it.
+    here: usize,
+    behind: usize,
+}
+
+impl Question {
+    /// None for a shard without keys, which denies everything.
+    #[inline(always)]
+    fn new(blocks: &[Block], hash: u64) -> Option<Self> {
+        let shards = word(blocks, 0);
+        let shard = shard_at(blocks, scale(hash, shards) as usize);
+        if shard.blocks == 0 {
+            return None;
+        }
+        let equation = Equation::new(hash, shard.seed, shard.blocks as usize);
+        let block = equation.start / WINDOW;
+        let first = first_word(shards as usize, &shard);
+        Some(Self {
+            coefficients: equation.coefficients,
+            result: equation.result,
+            offset: (equation.start % WINDOW) as u32,
+            columns: shard.columns(block),
+            here: first + 2 * shard.segment(block),
+            behind: first + 2 * shard.segment(block + 1),
+        })
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, blocks: &[Block]) {
+        for index in [self.here, self.behind] {
+            if let Some(block) = blocks.get(index / 8) {
+                prefetch(block);
+            }
+        }
+    }
+
+    /// Whether all columns agree.
+    #[inline(always)]
+    fn answer(&self, blocks: &[Block]) -> bool {
+        let here = self.coefficients << self.offset;
+        // The window reaches into the block behind by as many slots as it begins late.
+        let behind = (self.coefficients >> 1) >> (WINDOW as u32 - 1 - self.offset);
+        let segment = |from: usize, column: usize| {
+            let at = from + 2 * column;
+            u128::from(word(blocks, at + 1)) << 64 | u128::from(word(blocks, at))
+        };
+        (0..self.columns).all(|column| {
+            let sum = segment(self.here, column) & here ^ segment(self.behind, column) & behind;
+            u64::from(sum.count_ones()) & 1 == self.result >> column & 1
+        })
+    }
+}
+
+/// Whether every equation of `hash` is true. False for a filter without keys.
+#[inline]
+pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
+    Question::new(blocks, hash).is_some_and(|question| question.answer(blocks))
+}
+
+/// [`contains`] for many hashes, in two stages: all lines are asked for, then all are tested.
+pub(crate) fn contains_many(blocks: &[Block], hashes: &[u64], answers: &mut [bool]) {
+    for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
+        let mut questions = [const { None }; GROUP];
+        for (question, &hash) in questions.iter_mut().zip(hashes) {
+            *question = Question::new(blocks, hash);
+            question.iter().for_each(|question: &Question| question.prefetch(blocks));
+        }
+        for (answer, question) in answers.iter_mut().zip(&questions) {
+            *answer = question.as_ref().is_some_and(|question| question.answer(blocks));
+        }
+    }
+}
+
+/// The expected rate of a filter of `keys` keys, all shards being of equal size.
+pub(crate) fn expected_rate(keys: u64, millibits: u32) -> f64 {
+    Shard::plan(keys / shards(keys), millibits, 0).rate()
+}
+
+/// The rate in the limit of many keys.
+pub(crate) fn limit(bits_per_key: f64) -> f64 {
+    let columns =
+        (bits_per_key * 1000.0 / SLOTS_PER_1000_KEYS as f64).min(MAX_COLUMNS as f64 - 1.0);
+    let upper = columns.fract();
+    (1.0 - upper / 2.0) * (-columns.floor()).exp2()
+}
+
+/// 64-byte blocks of the body of a filter of `keys` keys, all shards being of equal size.
+pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
+    let shards = shards(keys);
+    let segments = Shard::plan(keys / shards, millibits, 0).segments() as u64 * shards;
+    let bytes = COUNT_BYTES as u64 + shards * ENTRY_BYTES as u64 + segments * SEGMENT_BYTES as u64;
+    bytes.div_ceil(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Filter, FilterKind, FilterSpec};
+
+    fn build(spec: FilterSpec, keys: u64, salt: u64) -> Filter {
+        let mut builder = spec.builder();
+        (0..keys).for_each(|key| builder.add_hash(crate::mix::remix(key ^ salt << 40)));
+        Filter::decode(builder.finish()).unwrap()
+    }
+
+    /// The target: at most 1.06 times the information that the rate is worth, all bytes counted.
+    #[test]
+    fn a_ribbon_is_hardly_larger_than_its_rate_is_worth() {
+        for keys in [10_000, 16_384, 40_000, 300_000, 1_000_000] {
+            for bits in [5.0, 7.3, 10.0, 15.0, 20.0] {
+                let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();
+                let filter = build(spec, keys, 1);
+                let worth = -filter.expected_fpr().log2();
+                let overhead = filter.bits_per_key() / worth;
+                assert!(overhead < 1.06, "{spec}, {keys} keys: {overhead}");
+                assert!(filter.bits_per_key() < bits * 1.02, "{}", filter.bits_per_key());
+                if keys == 1_000_000 {
+                    println!("{spec}: {overhead:.4} times the information");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_is_what_large_filters_reach() {
+        for bits in [4.0, 9.7, 16.0] {
+            let limit = crate::theory::best_fpr(FilterKind::Ribbon, bits);
+            let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();
+            assert!((spec.expected_fpr(1 << 24) / limit - 1.0).abs() < 0.04, "{bits}: {limit}");
+            let found = FilterSpec::with_fpr(FilterKind::Ribbon, limit).unwrap();
+            assert!((found.bits_per_key() - bits).abs() < 0.01, "{found:?}");
+        }
+    }
+}

@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Make one HTML page of the records of benches
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
     Report(report::ReportArgs),
+    /// Measure filters by themselves, with filter_bench's flags and modes
+    #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
+    FilterBench(Box<filter_bench::FilterBenchArgs>),
     #[command(flatten)]
     Store(store::StoreCommand),
     /// Run commands on one store, at a prompt or from a script

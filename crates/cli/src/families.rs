@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Families, in the order in which they are listed. What none of them names is listed last.
 const FAMILIES: [(&str, &[&str]); 5] = [
-    ("Show and measure", &["demo", "bench", "compare", "report", "rates"]),
+    ("Show and measure", &["demo", "bench", "compare", "report", "filter-bench", "rates"]),
     ("Read and write", &["get", "mget", "put", "delete", "scan", "load", "dump", "shell"]),
     (
         "Look inside",

@@ -23,6 +23,7 @@ pub mod demo;
 mod distribution;
 mod engine_store;
 mod error;
+pub mod filter_bench;
 mod histogram;
 mod keys;
 pub mod machine;

@@ -81,7 +81,6 @@ pub use report::{FilterLevel, FilterReport, wilson};
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, Slice};
-pub use trommel_base::{Corruption, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};
 pub use trommel_vfs as vfs;

@@ -8,10 +8,10 @@ pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-/// 512 bits on a cache line of their own.
+/// 512 bits on a cache line of their own. Opaque: what they mean is the filter's business.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(align(64))]
-pub(crate) struct Block(pub(crate) [u64; 8]);
+pub struct Block(pub(crate) [u64; 8]);
 
 impl Block {
     /// Sets bit `position`, taken modulo 512.

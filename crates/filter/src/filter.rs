@@ -3,6 +3,8 @@
 //! A filter answers by what is stored in it, never by what is configured today: family, probes and
 //! number of blocks come from its header.
 
+use std::mem::MaybeUninit;
+
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, DecodeError, Header};
 use crate::kernel::{Chosen, Kernel};
@@ -45,7 +47,21 @@ impl Filter {
     /// they are those of one that a later version wrote. Either way, do without the filter: treat
     /// every key as possibly there.
     pub fn decode(bytes: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        let (header, blocks) = format::decode(bytes.as_ref())?;
+        Self::decode_into(bytes, |_| ())
+    }
+
+    /// [`decode`](Self::decode), with a word about the memory: `prepare` is shown the memory of the
+    /// filter's cache lines before anything is written to it, so that a program may ask its system
+    /// for large pages there. In a filter of 50 MiB and more, most probes miss the processor's table
+    /// of 4 KiB pages.
+    ///
+    /// # Errors
+    /// As for `decode`.
+    pub fn decode_into(
+        bytes: impl AsRef<[u8]>,
+        prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
+    ) -> Result<Self, DecodeError> {
+        let (header, blocks) = format::decode(bytes.as_ref(), prepare)?;
         if header.kind == FilterKind::Paired && !paired::pairs_are_valid(&blocks) {
             return Err(DecodeError::Damaged {
                 what: "its blocks do not name each other as pairs",

@@ -11,6 +11,7 @@
 //! and then at most that length.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -181,7 +182,12 @@ pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
 
 /// Header and blocks of a filter in bytes. What only one family can check (a pair table, the
 /// shape of shards) is left to it.
-pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, Vec<Block>), DecodeError> {
+///
+/// The memory for the blocks is shown to `prepare` before anything is written to it.
+pub(crate) fn decode(
+    bytes: &[u8],
+    prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
+) -> Result<(Header, Vec<Block>), DecodeError> {
     let damaged = |what| DecodeError::Damaged { what };
     let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(damaged("it is shorter than its header"));
@@ -197,7 +203,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, Vec<Block>), DecodeError> 
     if !rest.is_empty() || blocks.len() as u64 != header.blocks {
         return Err(damaged("its length is not what its header says"));
     }
-    Ok((header, blocks.iter().map(Block::from_le_bytes).collect()))
+    let mut body = Vec::with_capacity(blocks.len());
+    prepare(body.spare_capacity_mut());
+    body.extend(blocks.iter().map(Block::from_le_bytes));
+    Ok((header, body))
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ mod spec;
 mod standard;
 pub mod theory;
 
+pub use block::Block;
 pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_filter::{DecodeError, Filter};
-use trommel_vfs::{Access, ReadFile};
+use trommel_vfs::{Access, ReadFile, advise_huge_pages};
 
 use crate::block::{Block, Layout, SharedBlock, tag_of};
 use crate::compression::is_raw;
@@ -405,7 +405,8 @@ fn open_filter(source: &Source, footer: &Footer, tail: &Tail) -> (Option<Filter>
         .as_ref()
         .map_err(Error::clone)
         .and_then(|stored| source.open_plain(stored, offset, BlockKind::Filter));
-    match payload.map(Filter::decode) {
+    let decode = |payload| Filter::decode_into(payload, advise_huge_pages);
+    match payload.map(decode) {
         Ok(Ok(filter)) => (Some(filter), FilterState::Loaded),
         Ok(Err(error @ DecodeError::Unknown { .. })) => {
             (None, FilterState::Unknown(error.to_string()))

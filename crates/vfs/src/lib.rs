@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 pub use disk::DiskVfs;
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
-pub use machine::{memory_bytes, open_file_limit};
+pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
 pub use memory::MemoryVfs;
 pub use sim::{
     Data, Entries, Failure, Fault, Image, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,

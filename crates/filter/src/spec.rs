@@ -461,7 +461,10 @@ mod tests {
             ("speedb.PairedBloomfilter", "did you mean `speedb.PairedBloomFilter`?"),
             ("non", "did you mean `none`? For instance `none`"),
             ("10", "`10` is not a kind of filter: write `none`, `standard:10`,"),
-            ("cuckoo:10", "write `none`, `standard:10`, `blocked:10` or `paired:23.4`"),
+            (
+                "cuckoo:10",
+                "write `none`, `standard:10`, `blocked:10`, `paired:23.4` or `ribbon:12`",
+            ),
         ] {
             let error = refused(text);
             assert!(error.contains(says), "`{text}` is answered: {error}");

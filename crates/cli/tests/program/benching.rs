@@ -91,7 +91,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--noverify_checksum",
         "--wal_dir=/elsewhere",
         "--filters=paired:10 --bloom_bits=10",
-        "--filter_uri=ribbon:10",
+        "--filter_uri=cuckoo:10",
         "--mmap_read --use_direct_reads",
         "--benchmarks=fillseq,mergerandom",
         "--benchmarks=fillseq[Y3]",

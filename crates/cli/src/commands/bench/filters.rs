@@ -95,7 +95,7 @@ mod tests {
         let error = policy("speedb.pairedBloomFilter", Some(10.0)).unwrap_err();
         assert!(error.contains("speedb.PairedBloomFilter"), "{error}");
         assert!(policy("bloom:10", Some(12.0)).unwrap_err().contains("leave --bloom-bits out"));
-        assert!(policy("ribbon", Some(12.0)).unwrap_err().contains("not in this version"));
+        assert_eq!(policy("ribbon", Some(12.0)).as_deref(), Ok("ribbon:12"));
     }
 
     #[test]

@@ -86,7 +86,7 @@ const SWITCHES: &[Group] = &[
     group(
         &["use-ribbon-filter"],
         Only(&["false"]),
-        "ribbon filters are not in this version: --filters=paired:23.4 comes closest",
+        "--filters=ribbon:7 has the rate of --bloom-bits=10; say by level which you want",
     ),
     group(
         &["optimize-filters-for-memory"],

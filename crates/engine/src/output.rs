@@ -147,7 +147,7 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
     let table = TableOptions {
         block_bytes: options.block_bytes,
         compression: options.compression,
-        filter: options.filters.for_level(logical, is_last),
+        filters: options.filters.for_level(logical, is_last).into(),
         ..TableOptions::new(table_id)
     };
     let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use trommel_filter::FilterKind;
+use trommel_sstable::FilterFacts;
 
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
@@ -96,23 +97,17 @@ impl Engine {
 
     /// What a table's filter is. Opens the table; one that cannot be opened counts as unfiltered.
     fn held(&self, file: &std::sync::Arc<TableFile>) -> Held {
-        let unfiltered = Held {
-            kind: FilterKind::None,
-            keys: file.keys,
-            bits_asked: 0.0,
-            bits_stored: 0.0,
-            bytes: 0,
-            rate: 1.0,
+        let facts = match self.tables.reader(file) {
+            Ok(table) => table.filters().facts(),
+            Err(_) => FilterFacts::NONE,
         };
-        let Ok(table) = self.tables.reader(file) else { return unfiltered };
-        let Some(filter) = table.filter() else { return unfiltered };
         Held {
-            kind: filter.kind(),
+            kind: facts.kind,
             keys: file.keys,
-            bits_asked: filter.requested_bits_per_key(),
-            bits_stored: filter.bits_per_key(),
-            bytes: filter.memory_bytes() as u64,
-            rate: filter.expected_fpr(),
+            bits_asked: facts.bits_asked,
+            bits_stored: facts.bits_stored,
+            bytes: facts.bytes,
+            rate: facts.expected,
         }
     }
 }

@@ -130,6 +130,13 @@ impl Filter {
         self.kernel.kernel()
     }
 
+    /// The expected rate of false positives that stands in the header of a filter that was just
+    /// [finished](crate::FilterBuilder::finish), without the checks of [`decode`](Self::decode); 1
+    /// for what is no filter.
+    pub fn peek_expected_fpr(finished: &[u8]) -> f64 {
+        format::peek_expected_fpr(finished).unwrap_or(1.0)
+    }
+
     /// The exact expected rate of false positives of a filter of this kind, size and number of
     /// keys. Stored when the filter was built; costs nothing to read.
     pub fn expected_fpr(&self) -> f64 {

@@ -84,6 +84,12 @@ pub(crate) struct Header {
     pub(crate) expected_fpr: f64,
 }
 
+/// The expected rate in a header, unchecked.
+pub(crate) fn peek_expected_fpr(bytes: &[u8]) -> Option<f64> {
+    let field = bytes.get(32..40)?.try_into().ok()?;
+    Some(f64::from_bits(u64::from_le_bytes(field)))
+}
+
 impl Header {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let (family, batch_log2) = match self.kind {

@@ -102,6 +102,13 @@ pub struct FilterSpec {
     target: Option<u64>,
 }
 
+impl Default for FilterSpec {
+    /// No filter.
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl FilterSpec {
     /// No filter.
     pub const NONE: Self = Self { kind: FilterKind::None, millibits: 0, target: None };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
+use trommel_filter::FilterSpec;
 use trommel_sstable::{
     BlockCache, Compression, Expected, ReadStats, ScanOptions, Table, TableBuilder, TableConfig,
     TableCursor, TableOptions,
@@ -39,8 +40,11 @@ fn least(operations: usize, mut round: impl FnMut()) -> f64 {
 
 fn build(vfs: &dyn Vfs, path: &Path, keys: &[String], compression: Compression) {
     let _ = vfs.remove(path);
-    let options =
-        TableOptions { compression, filter: "paired:16".parse().unwrap(), ..TableOptions::new(7) };
+    let options = TableOptions {
+        compression,
+        filters: "paired:16".parse::<FilterSpec>().unwrap().into(),
+        ..TableOptions::new(7)
+    };
     let mut builder = TableBuilder::new(vfs.create(path).unwrap(), path, options);
     let mut value = [b'v'; VALUE_BYTES];
     for (i, key) in keys.iter().enumerate() {

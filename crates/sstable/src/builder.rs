@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 
 use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
-use trommel_filter::{FilterBuilder, FilterSpec};
 use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
+use crate::filters::{self, BuiltPart, FiltersBuilder};
 use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
 use crate::index::{IndexBuilder, separator};
-use crate::{Compression, Error, Properties};
+use crate::{Compression, Error, FilterPlan, Properties};
 
 /// The write buffer is appended to the file when it has grown to this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -43,8 +43,8 @@ pub struct TableOptions {
     pub block_bytes: usize,
     /// How data blocks are compressed (default LZ4).
     pub compression: Compression,
-    /// The filter (default none).
-    pub filter: FilterSpec,
+    /// The filters (default none).
+    pub filters: FilterPlan,
     /// An index of more than this many bytes gets two levels, with leaves of about this size
     /// (64 B to 16 MiB; default 32 KiB).
     pub index_leaf_bytes: usize,
@@ -57,7 +57,7 @@ impl TableOptions {
             table_id,
             block_bytes: 4096,
             compression: Compression::default(),
-            filter: FilterSpec::NONE,
+            filters: FilterPlan::default(),
             index_leaf_bytes: 32 << 10,
         }
     }
@@ -106,9 +106,7 @@ pub struct TableBuilder {
     written: u64,
     block: BlockBuilder,
     index: IndexBuilder,
-    filter: FilterBuilder,
-    /// Filter bits per key.
-    filter_bits: f64,
+    filters: FiltersBuilder,
     last_key: Vec<u8>,
     last_seqno: SeqNo,
     last_hash: u64,
@@ -128,7 +126,7 @@ impl TableBuilder {
             min_seqno: MAX_SEQNO,
             block_bytes: options.block_bytes as u64,
             compression: options.compression.name().to_owned(),
-            filter: options.filter.to_string(),
+            filter: options.filters.keys.to_string(),
             ..Properties::default()
         };
         Self {
@@ -138,8 +136,7 @@ impl TableBuilder {
             file,
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
-            filter: options.filter.builder(),
-            filter_bits: options.filter.bits_per_key(),
+            filters: FiltersBuilder::new(&options.filters),
             last_key: Vec::new(),
             last_seqno: 0,
             last_hash: 0,
@@ -172,7 +169,7 @@ impl TableBuilder {
         }
         if new_key {
             self.last_hash = trommel_filter::hash(key);
-            self.filter.add_hash(self.last_hash);
+            self.filters.add(key, self.last_hash);
             self.properties.keys += 1;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
@@ -254,8 +251,7 @@ impl TableBuilder {
     /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
     /// after every entry.
     pub fn estimated_bytes(&self) -> u64 {
-        let filter = self.properties.keys as f64 * self.filter_bits / 8.0;
-        let meta = self.index.estimated_bytes() as u64 + filter as u64;
+        let meta = self.index.estimated_bytes() as u64 + self.filters.estimated_bytes();
         self.written + self.out.len() as u64 + meta
     }
 
@@ -280,7 +276,7 @@ impl TableBuilder {
             extension_bytes: 0,
             features: self.features,
         };
-        footer.filter_bytes = self.write_filter()?;
+        footer.filter_bytes = self.write_filters()?;
         self.write_index(&mut footer);
         self.properties.min_seqno = self.properties.min_seqno.min(self.properties.max_seqno);
         self.properties.largest.clone_from(&self.last_key);
@@ -293,23 +289,23 @@ impl TableBuilder {
         Ok(self.summary(&footer))
     }
 
-    /// Writes the filter block and returns its length; 0 if there is no filter.
-    fn write_filter(&mut self) -> Result<u64, Error> {
-        if self.options.filter == FilterSpec::NONE {
-            return Ok(0);
-        }
-        let builder = std::mem::replace(&mut self.filter, FilterSpec::NONE.builder());
-        let bytes = builder.finish();
-        if bytes.is_empty() {
-            return Ok(0);
-        }
+    /// Writes the filter region and returns its length; 0 if there is no filter.
+    fn write_filters(&mut self) -> Result<u64, Error> {
+        let empty = FiltersBuilder::new(&FilterPlan::default());
+        let filters = std::mem::replace(&mut self.filters, empty);
         self.flush()?;
-        let mut block = bytes;
-        seal(&mut block, 0, self.options.table_id, self.written, BlockKind::Filter, 0);
-        let length = block.len() as u64;
-        self.out = block;
-        self.flush()?;
-        Ok(length)
+        let start = self.written;
+        let mut parts = Vec::new();
+        filters.finish(|BuiltPart { mut part, payload }| {
+            let mut block = payload;
+            seal(&mut block, 0, self.options.table_id, self.written, BlockKind::Filter, 0);
+            part.bytes = block.len() as u64;
+            parts.push(part);
+            self.out = block;
+            self.flush()
+        })?;
+        self.properties.filters = filters::encode_directory(&parts);
+        Ok(self.written - start)
     }
 
     fn write_index(&mut self, footer: &mut Footer) {

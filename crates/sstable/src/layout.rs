@@ -17,6 +17,7 @@ use trommel_vfs::ReadFile;
 
 use crate::block::Block;
 use crate::compression::{self, zeroed};
+use crate::filters::parts_of;
 use crate::format::{BlockKind, FOOTER_BYTES, FRAME_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
 use crate::source::Source;
@@ -83,10 +84,10 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
         Err(_) => {}
     }
     walk.skip_to(footer.data_bytes);
-    let filter = walk.filter()?;
-    let properties = walk.properties()?;
+    let (properties, stored) = walk.properties()?;
+    let filters = walk.filters(&stored.unwrap_or_default())?;
     let Walk { mut data, leaves, .. } = walk;
-    data.extend(filter);
+    data.extend(filters);
     data.extend(leaves);
     let (offset, bytes) = (footer.index_offset(), footer.index_bytes);
     let content = index.map(|(_, content)| content);
@@ -210,29 +211,47 @@ impl Walk {
         summed.map_err(|fault| fault.at(&self.source.path, handle.offset))
     }
 
-    fn filter(&self) -> Result<Option<BlockInfo>, Error> {
-        let (offset, bytes) = (self.footer.filter_offset(), self.footer.filter_bytes);
-        if bytes == 0 {
-            return Ok(None);
+    /// One block a part; `properties` are empty where they cannot be read.
+    fn filters(&self, properties: &Properties) -> Result<Vec<BlockInfo>, Error> {
+        let region = (self.footer.filter_offset(), self.footer.filter_bytes);
+        let parts = match parts_of(&self.footer, properties) {
+            Ok(parts) => parts,
+            Err(why) => {
+                let (offset, bytes) = region;
+                let kind = BlockKind::Filter;
+                return Ok(vec![BlockInfo { offset, bytes, kind, content: Err(why) }]);
+            }
+        };
+        let mut blocks = Vec::new();
+        let mut offset = region.0;
+        for part in parts {
+            let handle = Handle { offset, bytes: part.bytes as usize };
+            let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
+            let content = payload.and_then(|payload| match Filter::decode(&payload) {
+                Ok(filter) => {
+                    Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) })
+                }
+                Err(error) => Err(format!("the filter cannot be used: {error}")),
+            });
+            blocks.push(BlockInfo { offset, bytes: part.bytes, kind: BlockKind::Filter, content });
+            offset += part.bytes;
         }
-        let handle = Handle { offset, bytes: bytes as usize };
-        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
-        let content = payload.and_then(|payload| match Filter::decode(&payload) {
-            Ok(filter) => Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) }),
-            Err(error) => Err(format!("the filter cannot be used: {error}")),
-        });
-        Ok(Some(BlockInfo { offset, bytes, kind: BlockKind::Filter, content }))
+        Ok(blocks)
     }
 
-    fn properties(&self) -> Result<BlockInfo, Error> {
+    fn properties(&self) -> Result<(BlockInfo, Option<Properties>), Error> {
         let (offset, bytes) = (self.footer.properties_offset(), self.footer.properties_bytes);
         let handle = Handle { offset, bytes: bytes as usize };
         let read = self.source.read_plain(handle, BlockKind::Properties).and_then(|payload| {
-            Properties::decode(&payload).map_err(|fault| fault.at(&self.source.path, offset))?;
-            Ok(plain(payload.len() as u64))
+            let properties = Properties::decode(&payload)
+                .map_err(|fault| fault.at(&self.source.path, offset))?;
+            Ok((plain(payload.len() as u64), properties))
         });
-        let content = of_bytes(read)?;
-        Ok(BlockInfo { offset, bytes, kind: BlockKind::Properties, content })
+        let (content, properties) = of_bytes(read)?.map_or_else(
+            |why| (Err(why), None),
+            |(content, properties)| (Ok(content), Some(properties)),
+        );
+        Ok((BlockInfo { offset, bytes, kind: BlockKind::Properties, content }, properties))
     }
 }
 

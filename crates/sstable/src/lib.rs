@@ -7,7 +7,7 @@
 //! * [`format`](mod@format) holds every constant of the file format, which
 //!   `docs/format/sstable.md` describes.
 //!
-//! The crate is handed one resolved [`FilterSpec`](trommel_filter::FilterSpec) per table, stores
+//! The crate is handed one resolved [`FilterPlan`] per table, stores
 //! the engine's properties as opaque bytes, and knows neither levels nor other tables. Bytes from
 //! a file are believed only behind their checksum, and even then every decoder is total: hostile
 //! bytes with valid checksums end in an [`Error`], never in a panic, a hang or a huge allocation.
@@ -20,6 +20,7 @@ mod cache;
 mod compression;
 mod cursor;
 mod error;
+mod filters;
 pub mod format;
 mod index;
 mod layout;
@@ -33,8 +34,12 @@ pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
+pub use filters::{
+    FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters,
+    PrefixExtractor, Verdict, prefix_of,
+};
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;
 pub use source::ReadStats;
-pub use table::{Expected, FilterState, Found, Request, Table, TableConfig, TableMemory};
+pub use table::{Expected, Found, Request, Table, TableConfig, TableMemory};
 pub use verify::Verified;

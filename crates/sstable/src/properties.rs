@@ -37,6 +37,8 @@ pub struct Properties {
     pub filter: String,
     /// The engine's own, not looked into.
     pub engine: Vec<u8>,
+    /// What the filter region holds; empty where it is one filter of whole keys, or nothing.
+    pub filters: Vec<u8>,
 }
 
 const ENTRIES: u64 = 1;
@@ -52,6 +54,8 @@ const BLOCK_BYTES: u64 = 10;
 const COMPRESSION: u64 = 11;
 const FILTER: u64 = 12;
 const ENGINE: u64 = 13;
+/// Left out where it is empty, unlike those before it.
+const FILTERS: u64 = 14;
 
 const DAMAGED: Fault = Fault::Damaged("the properties make no sense");
 
@@ -77,6 +81,9 @@ impl Properties {
         put_field(out, COMPRESSION, self.compression.as_bytes());
         put_field(out, FILTER, self.filter.as_bytes());
         put_field(out, ENGINE, &self.engine);
+        if !self.filters.is_empty() {
+            put_field(out, FILTERS, &self.filters);
+        }
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Fault> {
@@ -95,7 +102,8 @@ impl Properties {
                 seen |= 1 << tag;
             }
         }
-        let complete = seen == (1 << (ENGINE + 1)) - (1 << ENTRIES);
+        let all = (1 << (ENGINE + 1)) - (1 << ENTRIES);
+        let complete = seen & all == all;
         if !complete || !properties.is_plausible() {
             return Err(DAMAGED);
         }
@@ -118,6 +126,7 @@ impl Properties {
             COMPRESSION => self.compression = text(bytes)?,
             FILTER => self.filter = text(bytes)?,
             ENGINE => self.engine = bytes.to_vec(),
+            FILTERS => self.filters = bytes.to_vec(),
             _ => return Ok(false),
         }
         Ok(true)
@@ -139,6 +148,7 @@ impl Properties {
             + self.compression.capacity()
             + self.filter.capacity()
             + self.engine.capacity()
+            + self.filters.capacity()
     }
 }
 

@@ -11,15 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
-use trommel_filter::{DecodeError, Filter};
-use trommel_vfs::{Access, ReadFile, advise_huge_pages};
+use trommel_vfs::{Access, ReadFile};
 
 use crate::block::{Block, Layout, SharedBlock, tag_of};
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, unseal};
 use crate::index::{Index, IndexTree};
 use crate::source::{ReadStats, Source};
-use crate::{BlockCache, Error, Properties, ScanOptions, TableCursor};
+use crate::{BlockCache, Error, Filters, Properties, ScanOptions, TableCursor};
 
 /// What opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -61,19 +60,6 @@ pub struct TableConfig {
     pub access: Access,
 }
 
-/// Whether the table's filter can be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FilterState {
-    /// It can.
-    Loaded,
-    /// The table was built without one.
-    Absent,
-    /// It is damaged or could not be read; the text says how. Every key is a "maybe".
-    Damaged(String),
-    /// It is of a family this version does not know. Every key is a "maybe".
-    Unknown(String),
-}
-
 /// The newest visible version of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -113,8 +99,7 @@ pub struct Table {
     pub(crate) source: Source,
     pub(crate) index: IndexTree,
     pub(crate) footer: Footer,
-    filter: Option<Filter>,
-    filter_state: FilterState,
+    filters: Filters,
     properties: Properties,
 }
 
@@ -125,7 +110,7 @@ impl Table {
     /// # Errors
     /// [`Error::Corruption`] where length, id, footer, index or properties are not what they
     /// should be; [`Error::Unsupported`] for a newer format; [`Error::Io`]. A filter that is
-    /// damaged or unknown is not an error: see [`Table::filter_state`].
+    /// damaged or unknown is not an error: see [`Filters::state`].
     pub fn open(
         file: Arc<dyn ReadFile>,
         path: &Path,
@@ -156,18 +141,14 @@ impl Table {
         source.data_bytes = footer.data_bytes;
         let index = open_index(&source, &footer, &tail)?;
         let properties = open_properties(&source, &footer, &tail)?;
-        let (filter, filter_state) = open_filter(&source, &footer, &tail);
-        Ok(Self { source, index, footer, filter, filter_state, properties })
+        let filters = Filters::open(&source, &footer, &properties, &tail);
+        Ok(Self { source, index, footer, filters, properties })
     }
 
-    /// The filter, if it can be asked.
-    pub fn filter(&self) -> Option<&Filter> {
-        self.filter.as_ref()
-    }
-
-    /// Whether there is a filter, and why not.
-    pub fn filter_state(&self) -> &FilterState {
-        &self.filter_state
+    /// Its filters.
+    #[inline]
+    pub fn filters(&self) -> &Filters {
+        &self.filters
     }
 
     /// What the table says about itself.
@@ -194,7 +175,7 @@ impl Table {
     pub fn memory_bytes(&self) -> TableMemory {
         TableMemory {
             index: self.index.memory_bytes(),
-            filter: self.filter.as_ref().map_or(0, Filter::memory_bytes),
+            filter: self.filters.memory_bytes(),
             other: size_of::<Self>() + self.properties.memory_bytes(),
         }
     }
@@ -353,7 +334,7 @@ impl Held<'_> {
 }
 
 /// The end of the file, read in one go.
-struct Tail {
+pub(crate) struct Tail {
     bytes: Vec<u8>,
     offset: u64,
 }
@@ -366,8 +347,18 @@ impl Tail {
         Ok(Self { bytes, offset })
     }
 
+    /// A stretch of the file that was read already.
+    pub(crate) fn of_region(offset: u64, bytes: Vec<u8>) -> Self {
+        Self { bytes, offset }
+    }
+
     /// The stored bytes of a meta block: from here if they are here, else from the file.
-    fn block(&self, source: &Source, offset: u64, bytes: u64) -> Result<Cow<'_, [u8]>, Error> {
+    pub(crate) fn block(
+        &self,
+        source: &Source,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Cow<'_, [u8]>, Error> {
         // The footer's regions lie within the file, and the file was just opened: a length that
         // memory cannot hold is not one of a file that we can read.
         let start = offset.checked_sub(self.offset).and_then(|start| usize::try_from(start).ok());
@@ -393,26 +384,4 @@ fn open_properties(source: &Source, footer: &Footer, tail: &Tail) -> Result<Prop
     let stored = tail.block(source, offset, footer.properties_bytes)?;
     let payload = source.open_plain(&stored, offset, BlockKind::Properties)?;
     Properties::decode(payload).map_err(|fault| fault.at(&source.path, offset))
-}
-
-fn open_filter(source: &Source, footer: &Footer, tail: &Tail) -> (Option<Filter>, FilterState) {
-    if footer.filter_bytes == 0 {
-        return (None, FilterState::Absent);
-    }
-    let offset = footer.filter_offset();
-    let stored = tail.block(source, offset, footer.filter_bytes);
-    let payload = stored
-        .as_ref()
-        .map_err(Error::clone)
-        .and_then(|stored| source.open_plain(stored, offset, BlockKind::Filter));
-    let decode = |payload| Filter::decode_into(payload, advise_huge_pages);
-    match payload.map(decode) {
-        Ok(Ok(filter)) => (Some(filter), FilterState::Loaded),
-        Ok(Err(error @ DecodeError::Unknown { .. })) => {
-            (None, FilterState::Unknown(error.to_string()))
-        }
-        Ok(Err(error)) => (None, FilterState::Damaged(error.to_string())),
-        Err(error @ Error::Unsupported { .. }) => (None, FilterState::Unknown(error.to_string())),
-        Err(error) => (None, FilterState::Damaged(error.to_string())),
-    }
 }

@@ -8,12 +8,14 @@
 use std::cmp::Ordering;
 
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
-use trommel_filter::{Filter, FilterSpec};
+use trommel_filter::FilterSpec;
 
 use crate::block::{Block, tag_of};
 use crate::compression::zeroed;
+use crate::filters::{FilterState, Filters};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
+use crate::table::Tail;
 use crate::{Error, Properties, Table};
 
 /// What [`Table::verify`] read.
@@ -48,9 +50,8 @@ impl Table {
             })
             .map_err(|fault| fault.at(&source.path, at_footer))?;
         let properties = self.stored_properties(&footer)?;
-        let filter = self.stored_filter(&footer)?;
         let index = self.stored_index(&footer)?;
-        let mut walk = Walk::new(self, filter);
+        let mut walk = Walk::new(self, self.stored_filters(&footer, &properties)?);
         let mut end = 0;
         for i in 0..index.leaf_count() {
             let leaf;
@@ -84,27 +85,29 @@ impl Table {
         IndexTree::decode(&payload, footer).map_err(|fault| fault.at(&self.source.path, offset))
     }
 
-    fn stored_filter(&self, footer: &Footer) -> Result<Option<Filter>, Error> {
-        let offset = footer.filter_offset();
-        if footer.filter_bytes == 0 {
-            return Ok(None);
+    fn stored_filters(&self, footer: &Footer, properties: &Properties) -> Result<Filters, Error> {
+        // What cannot be read at all is no damage: said before the filters are looked at.
+        let mut region = vec![0; footer.filter_bytes as usize];
+        self.source.read_into(footer.filter_offset(), &mut region)?;
+        let tail = Tail::of_region(footer.filter_offset(), region);
+        let filters = Filters::open(&self.source, footer, properties, &tail);
+        match filters.state() {
+            FilterState::Loaded | FilterState::Absent => Ok(filters),
+            FilterState::Damaged(why) | FilterState::Unknown(why) => {
+                Err(Error::Corruption(trommel_base::Corruption::new(
+                    &self.source.path,
+                    footer.filter_offset(),
+                    format!("the filter cannot be used: {why}"),
+                )))
+            }
         }
-        let handle = Handle { offset, bytes: footer.filter_bytes as usize };
-        let payload = self.source.read_plain(handle, BlockKind::Filter)?;
-        Filter::decode(payload).map(Some).map_err(|error| {
-            Error::Corruption(trommel_base::Corruption::new(
-                &self.source.path,
-                offset,
-                format!("the filter cannot be used: {error}"),
-            ))
-        })
     }
 }
 
 /// What was seen so far.
 struct Walk<'a> {
     table: &'a Table,
-    filter: Option<Filter>,
+    filters: Filters,
     facts: Properties,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
@@ -113,9 +116,9 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(table: &'a Table, filter: Option<Filter>) -> Self {
+    fn new(table: &'a Table, filters: Filters) -> Self {
         let facts = Properties { min_seqno: MAX_SEQNO, ..Properties::default() };
-        Self { table, filter, facts, last: None, separator: None }
+        Self { table, filters, facts, last: None, separator: None }
     }
 
     fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
@@ -202,7 +205,7 @@ impl<'a> Walk<'a> {
         if block.tag(i) != Some(tag_of(hash)) {
             return Err(Fault::Damaged("a tag is not that of its key"));
         }
-        if self.filter.as_ref().is_some_and(|filter| !filter.may_contain_hash(hash)) {
+        if !self.filters.ask(&key, hash, None).maybe {
             return Err(Fault::Damaged("the filter denies a key that the table holds"));
         }
         if self.facts.entries == 0 {
@@ -230,16 +233,18 @@ impl<'a> Walk<'a> {
             compression: stored.compression.clone(),
             filter: stored.filter.clone(),
             engine: stored.engine.clone(),
+            filters: stored.filters.clone(),
             ..self.facts
         };
         if facts != *stored {
             return Err(Fault::Damaged("the properties are not true of the entries"));
         }
         let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
-        if self.filter.is_none() && !asked_for_none && stored.keys > 0 {
+        let filter = self.filters.keys_part();
+        if filter.is_none() && !asked_for_none && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
-        if self.filter.is_some_and(|filter| filter.keys() != stored.keys) {
+        if filter.is_some_and(|filter| filter.keys != stored.keys) {
             return Err(Fault::Damaged("the filter was built for another number of keys"));
         }
         Ok((facts.entries, facts.keys))

@@ -108,7 +108,7 @@ impl Engine {
 /// Whether `table` may hold `key`, as far as is known without opening it.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
-    open.table().filter().is_none_or(|filter| filter.may_contain(key))
+    open.table().filters().ask(key, trommel_filter::hash(key), None).maybe
 }
 
 fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {

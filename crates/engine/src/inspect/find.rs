@@ -13,6 +13,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use trommel_base::{EntryKind, SeqNo};
+use trommel_filter::FilterKind;
 use trommel_vfs::Vfs;
 
 use super::files::list;
@@ -179,10 +180,11 @@ fn in_table(
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
     let opened = Table::open(vfs, &path)?;
-    let filter = match opened.reader()?.filter() {
-        None => Answer::NotAsked,
-        Some(filter) if filter.may_contain(key) => Answer::Maybe,
-        Some(_) => Answer::No,
+    let verdict = opened.reader()?.filters().ask(key, trommel_filter::hash(key), None);
+    let filter = match verdict.kind {
+        FilterKind::None => Answer::NotAsked,
+        _ if verdict.maybe => Answer::Maybe,
+        _ => Answer::No,
     };
     let mut versions = Vec::new();
     for entry in opened.scan(Bound::Included(key), Bound::Included(key))? {

@@ -201,26 +201,15 @@ impl Table {
 
 impl FilterInfo {
     fn of(table: &trommel_sstable::Table) -> Self {
-        let state = table.filter_state().clone();
-        match table.filter() {
-            Some(filter) => Self {
-                state,
-                kind: filter.kind(),
-                bits_asked: filter.requested_bits_per_key(),
-                bits_stored: filter.bits_per_key(),
-                keys: filter.keys(),
-                probes: filter.probes(),
-                expected_rate: filter.expected_fpr(),
-            },
-            None => Self {
-                state,
-                kind: FilterKind::None,
-                bits_asked: 0.0,
-                bits_stored: 0.0,
-                keys: 0,
-                probes: 0,
-                expected_rate: 1.0,
-            },
+        let facts = table.filters().facts();
+        Self {
+            state: table.filters().state().clone(),
+            kind: facts.kind,
+            bits_asked: facts.bits_asked,
+            bits_stored: facts.bits_stored,
+            keys: facts.keys,
+            probes: facts.probes,
+            expected_rate: facts.expected,
         }
     }
 }

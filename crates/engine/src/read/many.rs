@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
-use trommel_sstable::{Found, ReadStats, Request};
+use trommel_sstable::{Found, ReadStats, Request, Verdict};
 
 use super::probe::is_decided;
 use crate::engine::Engine;
@@ -77,19 +77,19 @@ impl Engine {
             return Ok(());
         }
         let table = self.tables.reader(file)?;
-        let filter = table.filter();
-        if let Some(filter) = filter {
-            let hashes: Vec<u64> = inside.iter().map(|at| batch.hashes[*at]).collect();
-            let mut answers = vec![false; hashes.len()];
-            filter.may_contain_many(&hashes, &mut answers);
+        let hashes: Vec<u64> = inside.iter().map(|at| batch.hashes[*at]).collect();
+        let mut answers = vec![true; hashes.len()];
+        let verdict = table.filters().ask_many(&hashes, &mut answers);
+        if let Some(verdict) = verdict {
             let asked = inside.len();
             let mut maybe = Vec::with_capacity(asked);
             for (at, answer) in inside.iter().zip(&answers) {
                 if *answer { maybe.push(*at) } else { batch.pending.push(*at) }
             }
-            self.count_negatives(level, filter, (asked - maybe.len()) as u64);
+            self.count_negatives(level, verdict, (asked - maybe.len()) as u64);
             inside = maybe;
         }
+        let verdict = verdict.unwrap_or(Verdict::UNFILTERED);
         let request = |at: &usize| Request {
             key: batch.keys[*at],
             hash: batch.hashes[*at],
@@ -101,7 +101,7 @@ impl Engine {
         self.count_reads(&stats);
         for (at, answer) in inside.into_iter().zip(answers) {
             if is_decided(file, answer.is_some(), batch.seqno) {
-                self.count_maybe(level, filter, answer.is_some());
+                self.count_maybe(level, verdict, answer.is_some());
             }
             batch.settle(at, answer);
         }

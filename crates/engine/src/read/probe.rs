@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
-use trommel_filter::{Filter, FilterKind};
-use trommel_sstable::{Found, ReadStats};
+use trommel_sstable::{Found, ReadStats, Verdict};
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -26,18 +25,16 @@ impl<'a> Lookup<'a> {
     /// The newest visible version of the key in `file`, which lies in `level`.
     pub(super) fn probe(&self, level: usize, file: &Arc<TableFile>) -> Result<Option<Found>> {
         let table = self.engine.tables.reader(file)?;
-        let filter = table.filter();
-        if let Some(filter) = filter
-            && !filter.may_contain_hash(self.hash)
-        {
-            self.engine.count_negatives(level, filter, 1);
+        let verdict = table.filters().ask(self.key, self.hash, None);
+        if !verdict.maybe {
+            self.engine.count_negatives(level, verdict, 1);
             return Ok(None);
         }
         let mut stats = ReadStats::default();
         let found = table.get(self.key, self.hash, self.seqno, &mut stats)?;
         self.engine.count_reads(&stats);
         if is_decided(file, found.is_some(), self.seqno) {
-            self.engine.count_maybe(level, filter, found.is_some());
+            self.engine.count_maybe(level, verdict, found.is_some());
         }
         Ok(found)
     }
@@ -51,27 +48,23 @@ pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
 
 impl Engine {
     /// Counts keys that a filter turned away.
-    pub(super) fn count_negatives(&self, level: usize, filter: &Filter, keys: u64) {
+    pub(super) fn count_negatives(&self, level: usize, verdict: Verdict, keys: u64) {
         self.counters.with(|shard| {
-            let cell = shard.filter(level, filter.kind());
+            let cell = shard.filter(level, verdict.kind);
             cell.negatives.add(keys);
-            cell.expected.add(filter.expected_fpr() * keys as f64);
+            cell.expected.add(verdict.expected * keys as f64);
         });
     }
 
     /// Counts a key that a table had to be searched for.
-    pub(super) fn count_maybe(&self, level: usize, filter: Option<&Filter>, found: bool) {
-        let (kind, expected) = match filter {
-            Some(filter) => (filter.kind(), filter.expected_fpr()),
-            None => (FilterKind::None, 1.0),
-        };
+    pub(super) fn count_maybe(&self, level: usize, verdict: Verdict, found: bool) {
         self.counters.with(|shard| {
-            let cell = shard.filter(level, kind);
+            let cell = shard.filter(level, verdict.kind);
             if found {
                 cell.true_positives.add(1);
             } else {
                 cell.false_positives.add(1);
-                cell.expected.add(expected);
+                cell.expected.add(verdict.expected);
             }
         });
     }

@@ -164,7 +164,7 @@ impl TableCache {
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
-        match table.filter_state() {
+        match table.filters().state() {
             FilterState::Loaded | FilterState::Absent => {}
             FilterState::Damaged(why) | FilterState::Unknown(why) => {
                 self.note_unusable(file.number, why);

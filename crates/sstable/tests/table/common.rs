@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryKind, SeqNo};
+use trommel_filter::FilterSpec;
 use trommel_sstable::{
     BlockCache, Compression, Error, Expected, Table, TableBuilder, TableConfig, TableOptions,
     TableSummary,
@@ -86,7 +87,7 @@ pub(crate) fn options(block_bytes: usize, compression: Compression, filter: &str
     TableOptions {
         block_bytes,
         compression,
-        filter: filter.parse().unwrap(),
+        filters: filter.parse::<FilterSpec>().unwrap().into(),
         ..TableOptions::new(TABLE_ID)
     }
 }

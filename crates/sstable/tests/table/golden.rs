@@ -81,7 +81,7 @@ fn tables_of_earlier_versions_hold_what_they_held() {
             let table = open(&DiskVfs, &path, access, &BlockCache::new(0)).unwrap();
             assert_eq!(transcript(&table), expected, "{name}");
             table.verify().unwrap();
-            let state = table.filter_state();
+            let state = table.filters().state();
             let unfiltered = filter == "none";
             let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };
             assert_eq!(*state, wanted, "{name}");
@@ -90,7 +90,7 @@ fn tables_of_earlier_versions_hold_what_they_held() {
                 let hash = trommel_filter::hash(&entry.key);
                 let found = table.get(&entry.key, hash, entry.seqno, &mut stats).unwrap();
                 assert_eq!(found.unwrap().value, entry.value);
-                assert!(table.filter().is_none_or(|filter| filter.may_contain(&entry.key)));
+                assert!(table.filters().ask(&entry.key, hash, None).maybe);
             }
         }
     }

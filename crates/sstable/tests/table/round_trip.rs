@@ -113,11 +113,8 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
             let got = got.map(|found| (found.seqno, found.kind, found.value.to_vec()));
             let want = model.get(request.key).map(|e| (e.seqno, e.kind, e.value.clone()));
             assert_eq!(got, want, "key {:?} at {seqno}", request.key);
-            if let Some(filter) = table.filter()
-                && want.is_some()
-            {
-                assert!(filter.may_contain(request.key));
-            }
+            let verdict = table.filters().ask(request.key, request.hash, None);
+            assert!(verdict.maybe || want.is_none());
         }
     }
 }
@@ -139,9 +136,9 @@ fn random_tables_come_back_whole() {
         assert_eq!(table.summary.entries, entries.len() as u64);
         assert_eq!(opened.properties().engine, b"the engine's own");
         if round % 4 > 0 {
-            assert_eq!(*opened.filter_state(), FilterState::Loaded);
+            assert_eq!(*opened.filters().state(), FilterState::Loaded);
         } else {
-            assert_eq!(*opened.filter_state(), FilterState::Absent);
+            assert_eq!(*opened.filters().state(), FilterState::Absent);
         }
         check_all(&opened, &entries, &mut random);
     }

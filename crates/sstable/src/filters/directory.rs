@@ -1,0 +1,207 @@
+//! What the filter region of a table holds: its parts, side by side.
+//!
+//! A table with a single whole-key filter of our own has no directory: its region is that filter's
+//! block. Any other region is described by a field of the properties, one entry a part:
+//!
+//! ```text
+//! role 1 | shape 1 | expected rate 8 | keys v | bytes v | top bytes v |
+//! spec (v + bytes) | policy (v + bytes) | extractor (v + bytes)
+//! ```
+//!
+//! (v: a varint.) What is not known to a reader is not an error: it does without that part, and
+//! every key is a "maybe".
+
+use trommel_base::Decoder;
+use trommel_base::codec::{put_bytes, put_u64, put_varint};
+
+use crate::format::Fault;
+
+const DAMAGED: Fault = Fault::Damaged("the directory of filters makes no sense");
+
+/// What a filter was built from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FilterRole {
+    /// Whole user keys.
+    Keys = 0,
+    /// The prefixes of the keys that have one.
+    Prefixes = 1,
+}
+
+/// How a filter is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum FilterShape {
+    /// One filter for the whole table.
+    #[default]
+    Whole = 0,
+    /// Several, each for a range of keys, loaded one by one.
+    Partitioned = 1,
+    /// A small one for each data block.
+    PerBlock = 2,
+}
+
+/// One part of the filter region.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilterPart {
+    /// What it was built from.
+    pub role: FilterRole,
+    /// How it is cut.
+    pub shape: FilterShape,
+    /// The rate of false positives to expect, exact, averaged over its pieces.
+    pub expected_fpr: f64,
+    /// Distinct keys or prefixes in it.
+    pub keys: u64,
+    /// Stored bytes, frames and top included.
+    pub bytes: u64,
+    /// Of these, the index of its pieces, which stands behind them; 0 for a whole filter.
+    pub top_bytes: u64,
+    /// What was asked for, in the spec grammar; a user's policy says it in its own words.
+    pub spec: String,
+    /// Name of the user's policy that can read it; empty for our own.
+    pub policy: String,
+    /// Name of the extractor that made its prefixes; empty for whole keys.
+    pub extractor: String,
+}
+
+impl FilterPart {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend([self.role as u8, self.shape as u8]);
+        put_u64(out, self.expected_fpr.to_bits());
+        put_varint(out, self.keys);
+        put_varint(out, self.bytes);
+        put_varint(out, self.top_bytes);
+        put_bytes(out, self.spec.as_bytes());
+        put_bytes(out, self.policy.as_bytes());
+        put_bytes(out, self.extractor.as_bytes());
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Option<Self> {
+        let role = match decoder.u8()? {
+            0 => FilterRole::Keys,
+            1 => FilterRole::Prefixes,
+            _ => return None,
+        };
+        let shape = match decoder.u8()? {
+            0 => FilterShape::Whole,
+            1 => FilterShape::Partitioned,
+            2 => FilterShape::PerBlock,
+            _ => return None,
+        };
+        let expected_fpr = f64::from_bits(decoder.u64()?);
+        if !(0.0..=1.0).contains(&expected_fpr) {
+            return None;
+        }
+        let (keys, bytes, top_bytes) = (decoder.varint()?, decoder.varint()?, decoder.varint()?);
+        let has_top = shape != FilterShape::Whole;
+        if top_bytes > bytes || has_top != (top_bytes > 0) {
+            return None;
+        }
+        let (spec, policy, extractor) = (text(decoder)?, text(decoder)?, text(decoder)?);
+        let part =
+            Self { role, shape, expected_fpr, keys, bytes, top_bytes, spec, policy, extractor };
+        Some(part)
+    }
+}
+
+fn text(decoder: &mut Decoder<'_>) -> Option<String> {
+    let bytes = decoder.bytes(usize::MAX)?;
+    String::from_utf8(bytes.to_vec()).ok()
+}
+
+/// The directory of a region of these parts; empty where none is needed.
+pub(crate) fn encode(parts: &[FilterPart]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if !is_plain(parts) {
+        put_varint(&mut out, parts.len() as u64);
+        for part in parts {
+            part.encode(&mut out);
+        }
+    }
+    out
+}
+
+/// Whether the region says all by itself: it is empty, or one whole-key filter of our own.
+fn is_plain(parts: &[FilterPart]) -> bool {
+    match parts {
+        [] => true,
+        [only] => {
+            only.role == FilterRole::Keys
+                && only.shape == FilterShape::Whole
+                && only.policy.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// The parts of a region of `filter_bytes` bytes.
+pub(crate) fn decode(directory: &[u8], filter_bytes: u64) -> Result<Vec<FilterPart>, Fault> {
+    let mut decoder = Decoder::new(directory);
+    let count = decoder.varint().ok_or(DAMAGED)?;
+    let mut parts = Vec::new();
+    let mut bytes = 0u64;
+    for _ in 0..count {
+        let part = FilterPart::decode(&mut decoder).ok_or(DAMAGED)?;
+        bytes = bytes.checked_add(part.bytes).ok_or(DAMAGED)?;
+        parts.push(part);
+    }
+    if !decoder.is_empty() || bytes != filter_bytes {
+        return Err(DAMAGED);
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(role: FilterRole, shape: FilterShape) -> FilterPart {
+        FilterPart {
+            role,
+            shape,
+            expected_fpr: 1.7e-5,
+            keys: 1_000_000,
+            bytes: 300,
+            top_bytes: if shape == FilterShape::Whole { 0 } else { 40 },
+            spec: "paired:23.4".into(),
+            policy: String::new(),
+            extractor: if role == FilterRole::Prefixes { "fixed:8".into() } else { String::new() },
+        }
+    }
+
+    #[test]
+    fn parts_round_trip() {
+        let parts = [
+            part(FilterRole::Keys, FilterShape::Partitioned),
+            part(FilterRole::Prefixes, FilterShape::Whole),
+        ];
+        let directory = encode(&parts);
+        assert_eq!(decode(&directory, 600), Ok(parts.to_vec()));
+        assert!(decode(&directory, 601).is_err(), "the parts do not fill the region");
+    }
+
+    #[test]
+    fn a_plain_region_has_no_directory() {
+        assert!(encode(&[]).is_empty());
+        assert!(encode(&[part(FilterRole::Keys, FilterShape::Whole)]).is_empty());
+        let custom =
+            FilterPart { policy: "mine".into(), ..part(FilterRole::Keys, FilterShape::Whole) };
+        assert!(!encode(&[custom]).is_empty());
+    }
+
+    #[test]
+    fn any_bytes_are_a_directory_or_an_error() {
+        let directory = encode(&[part(FilterRole::Prefixes, FilterShape::PerBlock)]);
+        for at in 0..directory.len() {
+            assert!(decode(&directory[..at], 300).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut flipped = directory.clone();
+                flipped[at] ^= 1 << bit;
+                let _ = decode(&flipped, 300);
+            }
+        }
+        let mut many = Vec::new();
+        put_varint(&mut many, u64::MAX);
+        assert!(decode(&many, 0).is_err());
+    }
+}

@@ -57,6 +57,7 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// Measure filters by themselves, with filter_bench's flags and modes
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
+    #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
     #[command(flatten)]
     Store(store::StoreCommand),
@@ -91,9 +92,9 @@ impl Cli {
 /// The arguments with dashes for underscores in the names of flags, and the default command.
 fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all = with_dashed_flags(arguments);
-    if all.get(1).is_some_and(|command| command == "bench") {
+    if let Some(name) = all.get(1).filter(|name| *name == "bench" || *name == "filter-bench") {
         let cli = Cli::command();
-        if let Some(command) = cli.find_subcommand("bench") {
+        if let Some(command) = cli.find_subcommand(name) {
             let flags = all.split_off(2);
             all.extend(bench::spelling::plain(command, flags));
         }

@@ -9,6 +9,7 @@ mod commands;
 mod entries;
 mod failure;
 mod families;
+mod foreign;
 mod output;
 mod progress;
 mod shared_args;

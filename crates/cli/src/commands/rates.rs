@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 
 /// The kinds that have a size.
-const KINDS: [FilterKind; 3] = [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired];
+const KINDS: [FilterKind; 4] =
+    [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
 pub(crate) const LONG_ABOUT: &str = "\
 Print the rate of false positives that a filter of so many bits per key is expected to have, for \
@@ -34,13 +35,13 @@ pub(crate) struct RatesArgs {
 pub(crate) fn run(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("rates", out);
     if args.fpr.is_empty() {
-        output.list("rates", &["bits_per_key", "standard", "blocked", "paired"])?;
+        output.list("rates", &["bits_per_key", "standard", "blocked", "paired", "ribbon"])?;
         for &bits in &args.bits {
             let of = |kind| Ok(spec(FilterSpec::new(kind, bits))?.expected_fpr(args.keys));
             output.row(row(bits, of)?)?;
         }
     } else {
-        output.list("bits_per_key", &["rate", "standard", "blocked", "paired"])?;
+        output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
         for &rate in &args.fpr {
             let of = |kind| Ok(spec(FilterSpec::with_fpr(kind, rate))?.bits_per_key());
             output.row(row(rate, of)?)?;

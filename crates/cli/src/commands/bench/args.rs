@@ -8,9 +8,10 @@ use trommel_harness::Step;
 use trommel_harness::units::parse_count;
 
 use super::filters::FilterArgs;
-use super::foreign::ForeignFlags;
+use super::foreign::DbBench;
 use super::steps::StepParser;
 use super::store::{StoreArgs, StoreSwitches};
+use crate::foreign::ForeignFlags;
 use crate::shared_args::{DataArgs, threads};
 
 /// Defines flags that are on, off, or not given, as gflags has them.
@@ -30,7 +31,7 @@ macro_rules! switches {
         }
     };
 }
-pub(super) use switches;
+pub(crate) use switches;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -71,7 +72,7 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) store_switches: StoreSwitches,
     #[command(flatten)]
-    pub(crate) foreign: ForeignFlags,
+    pub(crate) foreign: ForeignFlags<DbBench>,
 }
 
 /// A number of operations, or -1: as many as something else says.

@@ -3,16 +3,21 @@
 //! `--filters` is this program's own way. `--filter_uri` and `--bloom_bits` are Speedb's and
 //! RocksDB's: a filter without bits gets those of `--bloom_bits`, or 10; bits without a filter are
 //! those of RocksDB's blocked one; 0 is none; a negative number is the default.
+//!
+//! `--use_ribbon_filter` is RocksDB's too. There the bits of a ribbon are those of the blocked filter
+//! whose rate it has, and it takes fewer: so does this.
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use trommel::FilterPolicy;
+use trommel::filter::{FilterKind, FilterSpec, ParseSpecError, theory};
 
 use crate::failure::Failure;
 
 /// Bits a key of `--filter_uri`, where nothing says how many.
 const DEFAULT_BITS: f64 = 10.0;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct FilterArgs {
     /// Filters by level [default: the store's own]
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["filter_uri", "bloom_bits"])]
@@ -24,6 +29,11 @@ pub(crate) struct FilterArgs {
     /// Bits a key, of RocksDB's blocked filter or of --filter-uri; 0: none, -1: the default
     #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     pub(crate) bloom_bits: Option<f64>,
+    /// A ribbon with the rate of the blocked filter of --bloom-bits, in fewer bits
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL", default_value = "false", hide_default_value = true)]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) use_ribbon_filter: bool,
 }
 
 impl FilterArgs {
@@ -34,6 +44,9 @@ impl FilterArgs {
     }
 
     fn by_level(&self) -> Result<FilterPolicy, Failure> {
+        if self.use_ribbon_filter {
+            return self.ribbon();
+        }
         if let Some(policy) = &self.filters {
             return Ok(policy.clone());
         }
@@ -56,6 +69,39 @@ impl FilterArgs {
             (false, bits) => parse(&format!("{uri}:{}", bits.unwrap_or(DEFAULT_BITS))),
         }
     }
+
+    fn ribbon(&self) -> Result<FilterPolicy, Failure> {
+        if self.filters.is_some() || self.filter_uri.is_some() {
+            return Err(Failure::Usage(
+                "--use_ribbon_filter goes with --bloom_bits, not with another way to name a \
+                 filter: leave it out and write --filters=ribbon:7"
+                    .into(),
+            ));
+        }
+        match self.bloom_bits {
+            Some(0.0) => parse("none"),
+            Some(bits) if bits > 0.0 => {
+                let spec = ribbon_as_good_as(bits).map_err(|e| Failure::Usage(e.to_string()))?;
+                parse(&spec.to_string())
+            }
+            _ => Err(Failure::Usage(
+                "--use_ribbon_filter needs --bloom_bits, as in --bloom_bits=10".into(),
+            )),
+        }
+    }
+}
+
+/// The ribbon that errs as rarely as a blocked filter of so many bits a key, as RocksDB counts the
+/// bits of a ribbon.
+///
+/// # Errors
+/// If there is no such blocked filter.
+pub(crate) fn ribbon_as_good_as(blocked_bits: f64) -> Result<FilterSpec, ParseSpecError> {
+    let blocked = FilterSpec::new(FilterKind::Blocked, blocked_bits)?;
+    let rate = theory::best_fpr(FilterKind::Blocked, blocked.bits_per_key());
+    // Rounded, so that it reads well where it is shown: `ribbon:fpr=9.66e-3`.
+    let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
+    FilterSpec::with_fpr(FilterKind::Ribbon, rounded)
 }
 
 fn parse(text: &str) -> Result<FilterPolicy, Failure> {
@@ -68,7 +114,7 @@ mod tests {
 
     fn policy(uri: &str, bits: Option<f64>) -> Result<String, String> {
         let filter_uri = (!uri.is_empty()).then(|| uri.to_owned());
-        let args = FilterArgs { filters: None, filter_uri, bloom_bits: bits };
+        let args = FilterArgs { filter_uri, bloom_bits: bits, ..FilterArgs::default() };
         args.policy(false).map(|policy| policy.to_string()).map_err(|failure| failure.to_string())
     }
 
@@ -100,7 +146,35 @@ mod tests {
 
     #[test]
     fn the_last_level_can_be_spared() {
-        let args = FilterArgs { filters: None, filter_uri: None, bloom_bits: Some(10.0) };
+        let args = FilterArgs { bloom_bits: Some(10.0), ..FilterArgs::default() };
         assert_eq!(args.policy(true).unwrap().to_string(), "blocked:10,last=none");
+    }
+    #[test]
+    fn a_ribbon_of_rocksdb_has_the_rate_of_its_bloom_filter() {
+        let policy = |bits| {
+            let args =
+                FilterArgs { bloom_bits: bits, use_ribbon_filter: true, ..FilterArgs::default() };
+            args.policy(false).map(|policy| policy.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(policy(Some(0.0)).as_deref(), Ok("none"));
+        for bits in [-1.0, f64::NAN] {
+            assert!(policy(Some(bits)).unwrap_err().contains("--bloom_bits=10"));
+        }
+        assert!(policy(None).unwrap_err().contains("--bloom_bits=10"));
+        assert!(policy(Some(65.0)).unwrap_err().contains("out of range"));
+        for bits in [10.0, 16.0, 23.4] {
+            let spec: FilterSpec = policy(Some(bits)).unwrap().parse().unwrap();
+            let blocked = theory::best_fpr(FilterKind::Blocked, bits);
+            let ribbon = theory::best_fpr(FilterKind::Ribbon, spec.bits_per_key());
+            assert!((ribbon / blocked - 1.0).abs() < 0.01, "{spec}: {ribbon} for {blocked}");
+            let over = spec.bits_per_key() / -blocked.log2();
+            assert!((1.0..1.06).contains(&over), "{spec}: {over} times the least there can be");
+        }
+        let args = FilterArgs {
+            filter_uri: Some("ribbon:7".into()),
+            use_ribbon_filter: true,
+            ..FilterArgs::default()
+        };
+        assert!(args.policy(false).unwrap_err().to_string().contains("--filters=ribbon:7"));
     }
 }

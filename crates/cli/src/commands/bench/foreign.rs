@@ -1,40 +1,17 @@
-//! Flags of db_bench that this program has not: what becomes of each.
-//!
-//! 1. Each is known to the command line, hidden from its help, so that lines written for db_bench
-//!    are read as db_bench reads them.
-//! 2. A flag that changes nothing here that a benchmark could see is accepted, with a line on
-//!    standard error that says why it does nothing.
-//! 3. A flag that would change what is measured is accepted only with the value that says what is
-//!    done anyway; with any other value it is refused, and the reason given.
+//! Flags of db_bench that this program has not: what becomes of each (see [`crate::foreign`]).
 //!
 //! Flags that this program has are in `args.rs` and `store.rs`, under db_bench's names or with
 //! those as aliases.
 
-use clap::builder::BoolishValueParser;
-use clap::{Arg, ArgMatches, Command};
+use crate::foreign::{Any, Group, Only, Tables, group};
 
-use crate::failure::Failure;
+/// Flags of db_bench.
+#[derive(Debug)]
+pub(crate) enum DbBench {}
 
-/// Which values are accepted.
-#[derive(Debug, Clone, Copy)]
-enum Accepts {
-    /// All: the flag does nothing here.
-    Any,
-    /// Those that say what is done anyway; numbers may be written in any way.
-    Only(&'static [&'static str]),
-}
-
-use Accepts::{Any, Only};
-
-/// Flags with one answer.
-struct Group {
-    names: &'static [&'static str],
-    accepts: Accepts,
-    why: &'static str,
-}
-
-const fn group(names: &'static [&'static str], accepts: Accepts, why: &'static str) -> Group {
-    Group { names, accepts, why }
+impl Tables for DbBench {
+    const SWITCHES: &[Group] = SWITCHES;
+    const VALUES: &[Group] = VALUES;
 }
 
 /// Flags that are on or off.
@@ -83,11 +60,6 @@ const SWITCHES: &[Group] = &[
         "the format of tables is the store's own and has no such variant",
     ),
     group(&["use-plain-table", "use-cuckoo-table"], Only(&["false"]), "there is one table format"),
-    group(
-        &["use-ribbon-filter"],
-        Only(&["false"]),
-        "--filters=ribbon:7 has the rate of --bloom-bits=10; say by level which you want",
-    ),
     group(
         &["optimize-filters-for-memory"],
         Any,
@@ -429,106 +401,14 @@ const VALUES: &[Group] = &[
     ),
 ];
 
-/// The flags of the tables that were given, with their values.
-#[derive(Debug, Default)]
-pub(crate) struct ForeignFlags {
-    given: Vec<(&'static str, String)>,
-}
-
-fn all() -> impl Iterator<Item = (&'static str, bool)> {
-    let names = |groups: &'static [Group], is_switch| {
-        groups.iter().flat_map(|group| group.names).map(move |name| (*name, is_switch))
-    };
-    names(SWITCHES, true).chain(names(VALUES, false))
-}
-
-impl clap::Args for ForeignFlags {
-    fn augment_args(command: Command) -> Command {
-        command.args(all().map(|(name, is_switch)| {
-            let arg = Arg::new(name).long(name).hide(true);
-            if is_switch {
-                arg.num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true")
-                    .value_parser(BoolishValueParser::new())
-            } else {
-                arg.num_args(1).allow_hyphen_values(true)
-            }
-        }))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl clap::FromArgMatches for ForeignFlags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let value_of = |(name, is_switch): (&'static str, bool)| {
-            let value = if is_switch {
-                matches.get_one::<bool>(name).map(bool::to_string)
-            } else {
-                matches.get_one::<String>(name).cloned()
-            };
-            value.map(|value| (name, value))
-        };
-        Ok(Self { given: all().filter_map(value_of).collect() })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl ForeignFlags {
-    /// What to tell the user about flags that do nothing here.
-    ///
-    /// # Errors
-    /// If flags were given that would have to change what is measured, all of them named.
-    pub(crate) fn judge(&self) -> Result<Vec<String>, Failure> {
-        let (mut notes, mut refused) = (Vec::new(), Vec::new());
-        for (name, value) in &self.given {
-            // As db_bench writes it.
-            let spelled = name.replace('-', "_");
-            let group = SWITCHES
-                .iter()
-                .chain(VALUES)
-                .find(|group| group.names.contains(name))
-                .expect("only flags of the tables are given");
-            match group.accepts {
-                Any => notes.push(format!("--{spelled} does nothing here: {}", group.why)),
-                Only(values) if values.iter().any(|accepted| is_same(accepted, value)) => {}
-                Only(_) => {
-                    refused.push(format!("--{spelled}={value} cannot be done: {}", group.why));
-                }
-            }
-        }
-        if refused.is_empty() { Ok(notes) } else { Err(Failure::Usage(refused.join("\n       "))) }
-    }
-}
-
-fn is_same(accepted: &str, value: &str) -> bool {
-    let numbers = accepted.parse::<f64>().ok().zip(value.parse::<f64>().ok());
-    accepted == value || numbers.is_some_and(|(accepted, value)| accepted == value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign::ForeignFlags;
 
     fn judge(given: &[(&'static str, &str)]) -> Result<Vec<String>, String> {
         let given = given.iter().map(|(name, value)| (*name, (*value).into())).collect();
-        ForeignFlags { given }.judge().map_err(|failure| failure.to_string())
-    }
-
-    #[test]
-    fn each_flag_has_one_answer() {
-        let mut names: Vec<_> = all().map(|(name, _)| name).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        ForeignFlags::<DbBench>::new(given).judge().map_err(|failure| failure.to_string())
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `trommel bench`.
 
-mod args;
+pub(crate) mod args;
 mod filters;
-mod foreign;
+pub(crate) mod foreign;
 mod journal;
 mod reports;
 pub(crate) mod spelling;

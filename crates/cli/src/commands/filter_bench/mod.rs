@@ -1,5 +1,7 @@
 //! `trommel filter-bench`: filters by themselves, with the flags and modes of RocksDB's filter_bench.
 
+pub(crate) mod foreign;
+
 use std::io::Write;
 
 use clap::builder::BoolishValueParser;
@@ -9,7 +11,9 @@ use trommel_harness::Control;
 use trommel_harness::filter_bench::{Access, Cell, Mix, Pattern, Plan, measure};
 use trommel_harness::units::parse_count;
 
+use self::foreign::FilterBench;
 use crate::failure::Failure;
+use crate::foreign::ForeignFlags;
 use crate::output::{Format, Output, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -94,6 +98,8 @@ pub(crate) struct FilterBenchArgs {
     kernel: Option<KernelArg>,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    foreign: ForeignFlags<FilterBench>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -130,6 +136,9 @@ pub(crate) fn run(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    for note in args.foreign.judge()? {
+        control.progress.say(&format!("note: {note}"));
+    }
     let plans = plans(args)?;
     let in_words = args.output.format == Format::Table && plans.len() == 1;
     let mut bad = None;

@@ -53,6 +53,8 @@
 //! the idea of "interleaved column-major storage" there. Sharding is this crate's way to bound the
 //! memory and the slots.
 
+use std::ops::Range;
+
 use crate::block::Block;
 use crate::blocked::GROUP;
 use crate::kernel::prefetch;
@@ -402,6 +404,12 @@ impl Question {
     /// Whether all columns agree.
     #[inline(always)]
     fn answer(&self, blocks: &[Block]) -> bool {
+        self.agrees(blocks, 0..self.columns)
+    }
+
+    /// Whether the columns of a range agree.
+    #[inline(always)]
+    fn agrees(&self, blocks: &[Block], mut columns: Range<usize>) -> bool {
         let here = self.coefficients << self.offset;
         // The window reaches into the block behind by as many slots as it begins late.
         let behind = (self.coefficients >> 1) >> (WINDOW as u32 - 1 - self.offset);
@@ -409,7 +417,7 @@ impl Question {
             let at = from + 2 * column;
             u128::from(word(blocks, at + 1)) << 64 | u128::from(word(blocks, at))
         };
-        (0..self.columns).all(|column| {
+        columns.all(|column| {
             let sum = segment(self.here, column) & here ^ segment(self.behind, column) & behind;
             u64::from(sum.count_ones()) & 1 == self.result >> column & 1
         })
@@ -420,6 +428,16 @@ impl Question {
 #[inline]
 pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
     Question::new(blocks, hash).is_some_and(|question| question.answer(blocks))
+}
+
+/// Whether those equations of `hash` that stand in the columns of a range are true: a part of what
+/// [`contains`] looks at, for rates that are measured in parts.
+#[cfg(test)]
+pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u64) -> bool {
+    Question::new(blocks, hash).is_some_and(|question| {
+        let end = columns.end.min(question.columns);
+        question.agrees(blocks, columns.start..end)
+    })
 }
 
 /// [`contains`] for many hashes, in two stages: all lines are asked for, then all are tested.

@@ -97,3 +97,85 @@ pub(crate) fn contains(blocks: &[Block], probes: u32, hash: u64) -> bool {
     }
     !blocks.is_empty() && (probes.is_multiple_of(2) || next() & 1 == 1)
 }
+
+/// Whether the bits of the probes of `hash` in `range` are set: a part of what [`contains`] looks
+/// at, for rates that are measured in parts.
+#[cfg(test)]
+pub(crate) fn contains_between(blocks: &[Block], range: std::ops::Range<u32>, hash: u64) -> bool {
+    let bits = blocks.len() as u64 * BLOCK_BITS;
+    let mut walk = Walk::new(hash);
+    for _ in 0..range.start {
+        walk.next(bits);
+    }
+    range.into_iter().all(|_| {
+        let position = walk.next(bits);
+        blocks[(position / BLOCK_BITS) as usize].bit(position as u32) & 1 == 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More bits than 32-bit numbers can tell apart, up to 128 GiB of filter.
+    const LARGE: [u64; 4] = [10_000_000_000 / 512 * 512, (1 << 33) + 512, 3 << 38, 1 << 40];
+
+    /// The 7 probes of each of 300,000 keys.
+    fn positions(bits: u64) -> impl Iterator<Item = [u64; 7]> {
+        (0..300_000_u64).map(move |key| {
+            let mut walk = Walk::new(crate::hash(&key.to_le_bytes()));
+            std::array::from_fn(|_| walk.next(bits))
+        })
+    }
+
+    /// Whether counts are as even as chance makes them: chi squared within five deviations.
+    fn are_even(counts: &[u32]) -> bool {
+        let mean = counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64;
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+        let freedom = counts.len() as f64 - 1.0;
+        (chi - freedom).abs() < 5.0 * (2.0 * freedom).sqrt()
+    }
+
+    #[test]
+    fn probes_are_uniform_over_more_than_2_to_the_32_bits() {
+        for bits in LARGE {
+            let (mut high, mut low, mut joint) = ([0; 4096], [0; 512], vec![0; 64 * 64 * 6]);
+            for probes in positions(bits) {
+                let part = |position, parts: u64| {
+                    (u128::from(position) * u128::from(parts) / u128::from(bits)) as usize
+                };
+                for (nth, &position) in probes.iter().enumerate() {
+                    assert!(position < bits);
+                    high[part(position, 4096)] += 1;
+                    low[position as usize % 512] += 1;
+                    // The first probe beside each of the others: none follows from it.
+                    if nth > 0 {
+                        let beside = part(probes[0], 64) * 64 + part(position, 64);
+                        joint[(nth - 1) * 4096 + beside] += 1;
+                    }
+                }
+            }
+            assert!(are_even(&high), "{bits} bits: some regions are preferred");
+            assert!(are_even(&low), "{bits} bits: some places in a block are preferred");
+            assert!(are_even(&joint), "{bits} bits: probes follow from each other");
+        }
+    }
+
+    /// With 32 bits of hash, more than half of 10^10 bits would never be set.
+    #[test]
+    fn every_bit_can_be_set() {
+        for bits in LARGE {
+            for position in (0..4096).flat_map(|i| [i, bits / 2 + i, bits - 1 - i]) {
+                let place = (u128::from(position) << 64).div_ceil(u128::from(bits)) as u64;
+                assert_eq!(scale(place, bits), position);
+                assert_eq!(scale(place.wrapping_sub(1), bits), (position + bits - 1) % bits);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_even_is_found() {
+        assert!(are_even(&[1010, 985, 1020, 995, 970, 1025, 990, 1005]));
+        assert!(!are_even(&[900, 1100, 1000, 1200, 800, 1000, 1000, 1000]));
+    }
+}

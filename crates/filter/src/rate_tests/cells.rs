@@ -1,0 +1,288 @@
+//! The rate of one cell: a kind, a number of bits per key, a number of keys.
+//!
+//! 1. So many filters are built from independent random hashes, at least 30, through the shipped
+//!    builder, and opened through the shipped decoder.
+//! 2. Each filter's own rate is found by one of three methods, the first that is within reach:
+//!    * *asked*: the filter is asked for random hashes.
+//!    * *parts*: the probes of a question are cut into parts, the rate of each part is measured by
+//!      itself, and the filter's rate is their product. For blocked and paired filters the parts are
+//!      the two chains of a key, in one block or in a pair of blocks. The chains start from the two
+//!      halves of the remixed word, so all halves go with all others, and the product is exactly
+//!      what asking would give; it is averaged over sampled blocks. For standard filters and ribbons
+//!      the parts are stretches of probes or columns, and that they are independent of each other
+//!      is what the asked cells show.
+//!    * *bits*: rates below 10^-11 are out of any question's reach. The bits that are set are
+//!      counted, and the rate is that of ideal probes in these. It shows that the builder sets as
+//!      many bits as it should. (At such rates, what a filter really says "maybe" to is a key with
+//!      the hash of another, once in `2^64 / keys`.)
+//! 3. The mean over the filters is held against the exact expected rate. The standard error comes
+//!    from the variance *between* filters.
+
+use super::{Measured, Random};
+use crate::block::{BLOCK_BITS, Block};
+use crate::format;
+use crate::kernel::{Chosen, Probe, Task};
+use crate::mix::{Golden, scale};
+use crate::paired::{self, RESERVED};
+use crate::spec::FilterKind;
+use crate::{Filter, FilterSpec, ribbon, standard};
+
+/// Hits of a *part* that are expected in a cell.
+const HITS_OF_A_PART: f64 = 30_000.0;
+/// Blocks that are sampled in a cell of a paired filter.
+const SAMPLED_BLOCKS: u64 = 15_000;
+/// The rate, about, of one part of a standard filter's probes or a ribbon's columns.
+const RATE_OF_A_PART: f64 = 1e-3;
+/// Below this rate, bits are counted.
+const OUT_OF_REACH: f64 = 1e-11;
+
+/// How a filter's rate is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Asked,
+    Parts,
+    Bits,
+}
+
+/// What is measured at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cell {
+    pub(super) kind: FilterKind,
+    pub(super) bits: f64,
+    pub(super) keys: u64,
+}
+
+/// How much is done for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// False positives that are expected of all questions together.
+    pub(super) hits: f64,
+    /// Questions that are asked in any case.
+    pub(super) least: f64,
+    /// With more questions than this, another method is taken.
+    pub(super) most: f64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) method: Method,
+    pub(super) filters: u32,
+    /// Questions, or trials of a part; 0 if bits were counted.
+    pub(super) questions: u64,
+    pub(super) expected: f64,
+    pub(super) measured: Measured,
+}
+
+impl Outcome {
+    /// The distance from what is expected, in standard errors.
+    pub(super) fn z(&self) -> f64 {
+        (self.measured.mean - self.expected) / self.measured.error
+    }
+}
+
+/// Filters built in a cell of `keys` keys: small ones differ more, and cost less.
+pub(super) fn filters(keys: u64) -> u32 {
+    match keys {
+        ..1_000 => 2_000,
+        1_000..10_000 => 600,
+        10_000..100_000 => 100,
+        _ => 30,
+    }
+}
+
+impl Cell {
+    pub(super) fn spec(self) -> FilterSpec {
+        FilterSpec::new(self.kind, self.bits).unwrap()
+    }
+
+    pub(super) fn name(self) -> String {
+        format!("{}, {} keys", self.spec(), self.keys)
+    }
+
+    /// Tells cells apart, so that no two are measured with the same keys.
+    fn salt(self) -> u64 {
+        crate::hash(self.name().as_bytes())
+    }
+
+    pub(super) fn measure(self, effort: Effort) -> Outcome {
+        let filters = filters(self.keys);
+        let expected = self.spec().expected_fpr(self.keys);
+        let questions = (effort.hits / expected).max(effort.least);
+        let each = (questions / f64::from(filters)).ceil() as u64;
+        let method = if questions <= effort.most {
+            Method::Asked
+        } else if expected >= OUT_OF_REACH || self.kind == FilterKind::Ribbon {
+            Method::Parts
+        } else {
+            Method::Bits
+        };
+        let (mut announced, mut asked) = (0.0, 0);
+        let measured = Measured::over(filters, self.salt(), |random| {
+            let mut builder = self.spec().builder();
+            (0..self.keys).for_each(|_| builder.add_hash(random.next()));
+            let bytes = builder.finish();
+            let filter = Filter::decode(&bytes).unwrap();
+            announced += filter.expected_fpr() / f64::from(filters);
+            match method {
+                Method::Asked => {
+                    asked += each;
+                    hits(&filter, each, random) as f64 / each as f64
+                }
+                Method::Parts => {
+                    let (_, blocks) = format::decode(&bytes, |_| ()).unwrap();
+                    let asked = &mut asked;
+                    Parts { cell: self, filter: &filter, blocks: &blocks, random, asked }.rate()
+                }
+                Method::Bits => {
+                    let (_, blocks) = format::decode(&bytes, |_| ()).unwrap();
+                    ideal_rate(&filter, &blocks)
+                }
+            }
+        });
+        // A ribbon's rate depends on how its keys fall on shards; the header is exact.
+        let expected = if self.kind == FilterKind::Ribbon { announced } else { expected };
+        Outcome { method, filters, questions: asked, expected, measured }
+    }
+}
+
+/// How many of `questions` random hashes `filter` takes for present.
+pub(super) fn hits(filter: &Filter, questions: u64, random: &mut Random) -> u64 {
+    let (mut hashes, mut answers) = ([0; 512], [false; 512]);
+    let (mut left, mut hits) = (questions, 0);
+    while left > 0 {
+        let count = left.min(512) as usize;
+        hashes[..count].fill_with(|| random.next());
+        filter.may_contain_many(&hashes[..count], &mut answers[..count]);
+        hits += answers[..count].iter().filter(|&&answer| answer).count() as u64;
+        left -= count as u64;
+    }
+    hits
+}
+
+/// The rate of ideal probes in the bits that are set.
+fn ideal_rate(filter: &Filter, blocks: &[Block]) -> f64 {
+    let probes = filter.probes() as i32;
+    let ones = |block: &Block| block.0.iter().map(|word| word.count_ones()).sum::<u32>();
+    let part = |ones: u32, of: u64| f64::from(ones) / of as f64;
+    let mean = |sum: f64| sum / blocks.len() as f64;
+    match filter.kind() {
+        FilterKind::Standard => {
+            mean(blocks.iter().map(|block| part(ones(block), BLOCK_BITS)).sum()).powi(probes)
+        }
+        FilterKind::Blocked => {
+            mean(blocks.iter().map(|block| part(ones(block), BLOCK_BITS).powi(probes)).sum())
+        }
+        _ => {
+            let usable = BLOCK_BITS - u64::from(RESERVED);
+            let named = |block: &Block| (block.0[0] & ((1 << RESERVED) - 1)).count_ones();
+            let half = |block: &Block| part(ones(block) - named(block), usable).powi(probes / 2);
+            let pairs = blocks.iter().enumerate().map(|(place, block)| {
+                half(block) * half(&blocks[paired::partner::<Golden>(place, block)])
+            });
+            mean(pairs.sum())
+        }
+    }
+}
+
+/// A filter whose rate is measured part by part.
+struct Parts<'a> {
+    cell: Cell,
+    filter: &'a Filter,
+    blocks: &'a [Block],
+    random: &'a mut Random,
+    asked: &'a mut u64,
+}
+
+impl Parts<'_> {
+    fn rate(mut self) -> f64 {
+        let probes = self.filter.probes();
+        match self.cell.kind {
+            FilterKind::Standard => self.cut(|blocks, from, to, hash| {
+                standard::contains_between(blocks, from..to.min(probes), hash)
+            }),
+            FilterKind::Ribbon => self.cut(|blocks, from, to, hash| {
+                ribbon::contains_between(blocks, from as usize..to as usize, hash)
+            }),
+            FilterKind::Blocked => {
+                let halves = (probes.div_ceil(2) as usize, (probes / 2) as usize);
+                self.chains::<0>(halves, |_, place| place)
+            }
+            _ => {
+                let half = probes as usize / 2;
+                self.chains::<RESERVED>((half, half), |blocks, place| {
+                    paired::partner::<Golden>(place, &blocks[place])
+                })
+            }
+        }
+    }
+
+    /// The product of the rates of stretches of a question's probes. The last one has no end.
+    fn cut(&mut self, contains: impl Fn(&[Block], u32, u32, u64) -> bool) -> f64 {
+        let rate = self.filter.expected_fpr();
+        let parts = (rate.ln() / RATE_OF_A_PART.ln()).ceil() as u32;
+        let hits = (HITS_OF_A_PART / f64::from(filters(self.cell.keys))).max(40.0);
+        let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
+        // Blocks of a ribbon differ by one column: that one belongs to the last part.
+        let probes = self.filter.probes() - u32::from(self.cell.kind == FilterKind::Ribbon);
+        let stretch = |part: u32| {
+            let to = if part + 1 == parts { u32::MAX } else { probes * (part + 1) / parts };
+            (probes * part / parts, to)
+        };
+        *self.asked += trials * u64::from(parts);
+        let mut rate_of = |(from, to)| {
+            let hits =
+                (0..trials).filter(|_| contains(self.blocks, from, to, self.random.next())).count();
+            hits as f64 / trials as f64
+        };
+        (0..parts).map(|part| rate_of(stretch(part))).product()
+    }
+
+    /// The mean over sampled blocks of the product of both chains' rates. So many seeds are tried
+    /// that some two pass.
+    fn chains<const RESERVED: u32>(
+        &mut self,
+        (first, second): (usize, usize),
+        partner: impl Fn(&[Block], usize) -> usize,
+    ) -> f64 {
+        let trials = (2.0 / self.filter.expected_fpr().sqrt()).ceil() as u64;
+        let sampled = (SAMPLED_BLOCKS / u64::from(filters(self.cell.keys))).max(8);
+        // Blocks differ, where nothing pairs them.
+        let sampled = if self.cell.kind == FilterKind::Blocked { 10 * sampled } else { sampled };
+        let kernel = Chosen::best();
+        let mut sum = 0.0;
+        for _ in 0..sampled {
+            let place = scale(self.random.next(), self.blocks.len() as u64) as usize;
+            let both = [(place, first), (partner(self.blocks, place), second)];
+            let passed = both.map(|(place, count)| {
+                let (block, random) = (&self.blocks[place], &mut *self.random);
+                kernel.run(Chain::<RESERVED> { block, count, trials, random }) as f64
+            });
+            sum += passed[0] * passed[1];
+        }
+        *self.asked += 2 * trials * sampled;
+        sum / (sampled as f64 * trials as f64 * trials as f64)
+    }
+}
+
+/// How many of so many random seeds pass a block.
+struct Chain<'a, const RESERVED: u32> {
+    block: &'a Block,
+    count: usize,
+    trials: u64,
+    random: &'a mut Random,
+}
+
+impl<const RESERVED: u32> Task for Chain<'_, RESERVED> {
+    type Answer = u64;
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> u64 {
+        let mut passed = 0;
+        for _ in 0..self.trials {
+            let seed = (self.random.next() >> 32) as u32;
+            passed += u64::from(probe.hits::<RESERVED>(self.block, seed, self.count));
+        }
+        passed
+    }
+}

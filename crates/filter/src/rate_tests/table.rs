@@ -1,0 +1,256 @@
+//! The table of measured rates, `RATES.md`: every kind at every number of bits and keys.
+//!
+//! `cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture`
+//!
+//! takes about an hour of processor time, on all processors. What is measured is kept, line by line,
+//! in `filter-rates.txt` in the build's folder, until the table is written: a run that is
+//! interrupted goes on where it stopped.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Measured;
+use super::cells::{Cell, Effort, Method, Outcome, filters};
+use crate::Kernel;
+use crate::block::BLOCK_BITS;
+use crate::builder::Plan;
+use crate::spec::FilterKind;
+
+const KINDS: [FilterKind; 4] =
+    [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
+const BITS: [f64; 9] = [8.0, 10.0, 12.0, 16.0, 20.0, 23.4, 28.0, 32.0, 40.0];
+const KEYS: [u64; 9] = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// The cells whose rate is a promise of its own: 1/58,000, over two billion questions each.
+const PROMISED: (FilterKind, f64, f64, f64) = (FilterKind::Paired, 23.4, 1.0 / 58_000.0, 2e9);
+
+fn is_promised(cell: Cell) -> bool {
+    (cell.kind, cell.bits) == (PROMISED.0, PROMISED.1) && cell.keys >= 100_000
+}
+
+fn all_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for keys in KEYS {
+        for kind in KINDS {
+            cells.extend(BITS.map(|bits| Cell { kind, bits, keys }));
+        }
+    }
+    cells
+}
+
+fn effort(cell: Cell) -> Effort {
+    let least = if is_promised(cell) { 1.02 * PROMISED.3 } else { 1e7 };
+    // A ribbon's questions take several times as long as the others'.
+    let most = if cell.kind == FilterKind::Ribbon { 3e8 } else { 2.1e9 };
+    Effort { hits: 2_500.0, least, most }
+}
+
+/// What a former run measured.
+fn kept_at() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.parent().and_then(Path::parent).unwrap().join("filter-rates.txt")
+}
+
+fn to_line(cell: Cell, outcome: &Outcome) -> String {
+    let Outcome { method, filters, questions, expected, measured } = outcome;
+    let Measured { mean, error } = measured;
+    let spec = cell.spec();
+    let keys = cell.keys;
+    format!("{spec} {keys} {method:?} {filters} {questions} {expected:e} {mean:e} {error:e}\n")
+}
+
+fn from_line(line: &str) -> Option<((String, u64), Outcome)> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let [spec, keys, method, filters, questions, expected, mean, error] = fields[..] else {
+        return None;
+    };
+    let methods = [Method::Asked, Method::Parts, Method::Bits];
+    let outcome = Outcome {
+        method: methods.into_iter().find(|known| format!("{known:?}") == method)?,
+        filters: filters.parse().ok()?,
+        questions: questions.parse().ok()?,
+        expected: expected.parse().ok()?,
+        measured: Measured { mean: mean.parse().ok()?, error: error.parse().ok()? },
+    };
+    Some(((spec.to_owned(), keys.parse().ok()?), outcome))
+}
+
+#[test]
+fn what_is_kept_is_read_back() {
+    let cell = Cell { kind: FilterKind::Paired, bits: 23.4, keys: 10 };
+    let measured = Measured { mean: 1.25e-7, error: 3.5e-9 };
+    let outcome =
+        Outcome { method: Method::Parts, filters: 30, questions: 7, expected: 1e-7, measured };
+    let line = to_line(cell, &outcome);
+    let (key, read) = from_line(line.trim_end()).unwrap();
+    assert_eq!(key, ("paired:23.4".to_owned(), 10));
+    assert_eq!(to_line(cell, &read), line);
+    assert!(from_line("paired:23.4 10 Parts 30 7 1e-7 1e-7").is_none(), "half a line");
+}
+
+/// Measures what is missing, on all processors.
+fn measure_all(cells: &[Cell]) -> Vec<Outcome> {
+    let path = kept_at();
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let known: HashMap<_, _> = kept.lines().filter_map(from_line).collect();
+    let key = |cell: &Cell| (cell.spec().to_string(), cell.keys);
+    let found: Vec<_> = cells.iter().map(|cell| known.get(&key(cell)).copied()).collect();
+    let (found, kept) = (Mutex::new(found), Mutex::new(kept));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(&cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let place = cells.iter().position(|&other| other == cell).unwrap();
+            if found.lock().unwrap()[place].is_some() {
+                continue;
+            }
+            let outcome = cell.measure(effort(cell));
+            eprintln!("{}: {outcome:?}, z = {:+.2}", cell.name(), outcome.z());
+            let mut kept = kept.lock().unwrap();
+            kept.push_str(&to_line(cell, &outcome));
+            fs::write(&path, &*kept).unwrap();
+            found.lock().unwrap()[place] = Some(outcome);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    found.into_inner().unwrap().into_iter().flatten().collect()
+}
+
+/// The processor's name, where the system tells.
+fn processor() -> String {
+    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = about.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    name.unwrap_or(std::env::consts::ARCH).to_owned()
+}
+
+/// A whole number with its thousands set apart.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+const HEAD: &str = "\
+# Measured rates of false positives
+
+Written by
+
+```text
+cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture
+```
+
+and not by hand. Each row is a *cell*: a kind, bits per key asked for, and a number of keys. *Stored*
+is what the filter has for each key once its size is rounded up to whole cache lines, *k* the number
+of probes that it took for that. *Expected* is the exact sum of the theory for a filter of that size
+and number of keys, *measured* the mean over so many filters, each built from random keys of its own.
+*Error* is the standard error of that mean, from the variance between the filters, and *z* the
+distance from what is expected in such errors: it should be beyond 2 once in 20 rows and beyond 3
+once in 300.
+
+How a filter's rate is found (`src/rate_tests/cells.rs` says it in full):
+
+* *asked*: by so many questions for absent keys, at least 2,500 of which are expected to be mistaken;
+* *parts*: the two probe chains of a key (or stretches of a standard filter's probes, or of a ribbon's
+  columns) are asked by themselves, and the filter's rate is the product; questions are those of parts;
+* *bits*: for a few keys in their cache line, who are mistaken for another less than once in 10^11, the
+  bits that were set are counted and the rate is what ideal probes make of them. The real rate of such
+  a filter is that of two keys having one hash, `keys / 2^64`.
+
+";
+
+fn table(cells: &[Cell], outcomes: &[Outcome]) -> String {
+    let mut text = HEAD.to_owned();
+    let (kernel, processor) = (Kernel::best(), processor());
+    let asked: u64 = outcomes.iter().map(|outcome| outcome.questions).sum();
+    let built: u64 = outcomes.iter().map(|outcome| u64::from(outcome.filters)).sum();
+    let beyond = |limit| outcomes.iter().filter(|outcome| outcome.z().abs() > limit).count();
+    writeln!(
+        text,
+        "Measured with the {kernel} kernel on {processor}: {} filters, {} questions, {} cells, of \
+         which {} are beyond 2 standard errors and {} beyond 3; the mean of z squared is {:.2}.",
+        grouped(built),
+        grouped(asked),
+        outcomes.len(),
+        beyond(2.0),
+        beyond(3.0),
+        outcomes.iter().map(|outcome| outcome.z().powi(2)).sum::<f64>() / outcomes.len() as f64,
+    )
+    .unwrap();
+    for kind in KINDS {
+        write!(
+            text,
+            "\n## {kind}\n\n| bits | keys | stored | k | filters | how | questions | expected | \
+             measured | error | z |\n|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|\n"
+        )
+        .unwrap();
+        for bits in BITS {
+            let rows = cells.iter().zip(outcomes);
+            for (&cell, outcome) in rows.filter(|(cell, _)| (cell.kind, cell.bits) == (kind, bits))
+            {
+                text.push_str(&row(cell, outcome));
+            }
+        }
+    }
+    text
+}
+
+fn row(cell: Cell, outcome: &Outcome) -> String {
+    let plan = Plan::new(cell.spec(), cell.keys);
+    let stored = (plan.blocks * BLOCK_BITS) as f64 / cell.keys as f64;
+    let probes = if plan.probes == 0 { "-".to_owned() } else { plan.probes.to_string() };
+    let (name, mut rate) =
+        (format!("{:?}", outcome.method).to_lowercase(), format!("{:.4e}", outcome.measured.mean));
+    if is_promised(cell) {
+        rate = format!("{rate} = 1/{}", grouped((1.0 / outcome.measured.mean) as u64));
+    }
+    format!(
+        "| {} | {} | {stored:.2} | {probes} | {} | {name} | {} | {:.4e} | {rate} | {:.2}% | {:+.2} |\n",
+        cell.bits,
+        grouped(cell.keys),
+        grouped(outcome.filters.into()),
+        grouped(outcome.questions),
+        outcome.expected,
+        100.0 * outcome.measured.error / outcome.expected,
+        outcome.z(),
+    )
+}
+
+#[test]
+#[ignore = "long: an hour of processor time"]
+fn all_rates() {
+    let cells = all_cells();
+    let outcomes = measure_all(&cells);
+    assert_eq!(cells.len(), outcomes.len());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("RATES.md");
+    fs::write(path, table(&cells, &outcomes)).unwrap();
+
+    let (mut squares, mut beyond) = (0.0, 0);
+    for (&cell, outcome) in cells.iter().zip(&outcomes) {
+        let z = outcome.z();
+        let about = format!("{}: {outcome:?}, z = {z:+.2}", cell.name());
+        assert!(outcome.measured.error <= 0.05 * outcome.expected, "{about}");
+        assert!(outcome.filters >= 30 && outcome.filters == filters(cell.keys), "{about}");
+        assert!(z.abs() <= 4.0, "{about}");
+        squares += z * z;
+        beyond += usize::from(z.abs() > 3.0);
+        if is_promised(cell) {
+            assert!(outcome.questions as f64 >= PROMISED.3, "{about}");
+            assert!(outcome.measured.mean <= PROMISED.2, "{about}");
+        }
+    }
+    // With 30 filters z follows Student's law: its square is 29/27 on average.
+    let mean = squares / cells.len() as f64;
+    assert!((0.7..1.4).contains(&mean), "the mean of z squared is {mean}");
+    assert!(beyond <= cells.len() / 50, "{beyond} cells are beyond three standard errors");
+    fs::write(kept_at(), "").unwrap();
+}

@@ -6,13 +6,14 @@
 //! says "maybe" to every key.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
 use trommel_filter::FilterSpec;
 
 use crate::block::{Block, tag_of};
 use crate::compression::zeroed;
-use crate::filters::{FilterState, Filters};
+use crate::filters::{FilterState, Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
 use crate::table::Tail;
@@ -38,6 +39,18 @@ impl Table {
     /// # Errors
     /// The first thing that is wrong, by file and offset.
     pub fn verify(&self) -> Result<Verified, Error> {
+        self.verify_with(None)
+    }
+
+    /// As [`Table::verify`], and asks each key's prefix of the filter of prefixes if `extractor`
+    /// has the name of the one that it was built with.
+    ///
+    /// # Errors
+    /// As [`Table::verify`]; and where the extractor breaks its contract.
+    pub fn verify_with(
+        &self,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+    ) -> Result<Verified, Error> {
         let source = &self.source;
         let file_bytes = source.file.bytes();
         let at_footer = file_bytes.saturating_sub(FOOTER_BYTES as u64);
@@ -51,7 +64,7 @@ impl Table {
             .map_err(|fault| fault.at(&source.path, at_footer))?;
         let properties = self.stored_properties(&footer)?;
         let index = self.stored_index(&footer)?;
-        let mut walk = Walk::new(self, self.stored_filters(&footer, &properties)?);
+        let mut walk = Walk::new(self, self.stored_filters(&footer, &properties)?, extractor);
         let mut end = 0;
         for i in 0..index.leaf_count() {
             let leaf;
@@ -108,6 +121,8 @@ impl Table {
 struct Walk<'a> {
     table: &'a Table,
     filters: Filters,
+    /// Who made the prefixes in their filter, if he is here.
+    prefixes: Option<(Arc<dyn PrefixExtractor>, Watch)>,
     facts: Properties,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
@@ -116,9 +131,17 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(table: &'a Table, filters: Filters) -> Self {
+    fn new(
+        table: &'a Table,
+        filters: Filters,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+    ) -> Self {
         let facts = Properties { min_seqno: MAX_SEQNO, ..Properties::default() };
-        Self { table, filters, facts, last: None, separator: None }
+        let maker = filters.prefixes_part().map(|part| part.extractor.as_str());
+        let prefixes = extractor
+            .filter(|extractor| maker == Some(extractor.name()))
+            .map(|extractor| (extractor, Watch::default()));
+        Self { table, filters, prefixes, facts, last: None, separator: None }
     }
 
     fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
@@ -146,7 +169,7 @@ impl<'a> Walk<'a> {
                 (end, behind) = (next.end(), behind + 1);
             }
             let mut buffer = zeroed((end - first.offset) as usize);
-            if let Some(room) = std::sync::Arc::get_mut(&mut buffer) {
+            if let Some(room) = Arc::get_mut(&mut buffer) {
                 self.table.source.read_into(first.offset, room)?;
             }
             for slot in slot..behind {
@@ -208,6 +231,9 @@ impl<'a> Walk<'a> {
         if !self.filters.ask(&key, hash, None).maybe {
             return Err(Fault::Damaged("the filter denies a key that the table holds"));
         }
+        if new_key {
+            self.prefix(&key)?;
+        }
         if self.facts.entries == 0 {
             self.facts.smallest.clone_from(&key);
         }
@@ -219,6 +245,20 @@ impl<'a> Walk<'a> {
         self.facts.max_seqno = self.facts.max_seqno.max(seqno);
         self.last = Some((key, seqno));
         Ok(())
+    }
+
+    /// Asks the filter of prefixes for that of the next key.
+    fn prefix(&mut self, key: &[u8]) -> Result<(), Fault> {
+        let Some((extractor, watch)) = &mut self.prefixes else { return Ok(()) };
+        let prefix = watch.next(&**extractor, key).map_err(|_| {
+            Fault::Damaged("the extractor that made its prefix filter breaks its contract")
+        })?;
+        let Some(prefix) = prefix else { return Ok(()) };
+        let hash = trommel_filter::hash(prefix);
+        if self.filters.ask_prefix(prefix, hash, extractor.name()).maybe {
+            return Ok(());
+        }
+        Err(Fault::Damaged("the prefix filter denies the prefix of a key that the table holds"))
     }
 
     /// Compares what was seen with what the table says of itself; entries and keys.

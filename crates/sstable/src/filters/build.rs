@@ -1,32 +1,11 @@
 //! Builds the filter region of a table: from the keys as they come, part after part at the end.
 
-use std::fmt;
 use std::sync::Arc;
 
 use trommel_filter::{Filter, FilterBuilder, FilterSpec};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
-
-/// Makes prefixes of keys, for filters that gate scans.
-///
-/// # Contract
-/// The same key always has the same prefix; keys that share one stand side by side in key order,
-/// so a prefix must be the first bytes of its key. An extractor that does anything else must have
-/// another [`name`](Self::name): a filter is only asked by the extractor that it was built with.
-pub trait PrefixExtractor: Send + Sync + fmt::Debug {
-    /// Its name, stored with each table.
-    fn name(&self) -> &str;
-
-    /// How many of the key's first bytes are its prefix; `None` for a key that has none. A number
-    /// beyond the key's length counts as none.
-    fn prefix_len(&self, key: &[u8]) -> Option<usize>;
-}
-
-/// The prefix of `key`, if it has one.
-#[inline]
-pub fn prefix_of<'k>(extractor: &dyn PrefixExtractor, key: &'k [u8]) -> Option<&'k [u8]> {
-    extractor.prefix_len(key).and_then(|len| key.get(..len))
-}
+use super::prefix::{PrefixExtractor, Watch};
 
 /// The filters of a table.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +34,7 @@ pub(crate) struct FiltersBuilder {
 #[derive(Debug)]
 struct Prefixes {
     extractor: Arc<dyn PrefixExtractor>,
+    watch: Watch,
     filter: FilterBuilder,
 }
 
@@ -68,6 +48,7 @@ impl FiltersBuilder {
     pub(crate) fn new(plan: &FilterPlan) -> Self {
         let prefixes = plan.prefixes.as_ref().map(|(spec, extractor)| Prefixes {
             extractor: Arc::clone(extractor),
+            watch: Watch::default(),
             filter: spec.builder(),
         });
         Self { keys: plan.keys.builder(), prefixes }
@@ -77,11 +58,15 @@ impl FiltersBuilder {
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], hash: u64) {
         self.keys.add_hash(hash);
-        if let Some(prefixes) = &mut self.prefixes
-            && let Some(prefix) = prefix_of(&*prefixes.extractor, key)
-        {
+        let Some(Prefixes { extractor, watch, filter }) = &mut self.prefixes else { return };
+        match watch.next(&**extractor, key) {
             // Keys of one prefix follow each other, and a hash equal to the last is dropped.
-            prefixes.filter.add(prefix);
+            Ok(Some(prefix)) => filter.add(prefix),
+            Ok(None) => {}
+            Err(breach) => {
+                extractor.distrust(breach);
+                self.prefixes = None;
+            }
         }
     }
 
@@ -102,7 +87,7 @@ impl FiltersBuilder {
         if let Some(part) = whole(keys, FilterRole::Keys, String::new()) {
             write(part)?;
         }
-        if let Some(Prefixes { extractor, filter }) = prefixes
+        if let Some(Prefixes { extractor, filter, .. }) = prefixes
             && let Some(part) = whole(filter, FilterRole::Prefixes, extractor.name().to_owned())
         {
             write(part)?;

@@ -12,16 +12,19 @@
 
 mod build;
 mod directory;
+mod prefix;
 
 use std::sync::Arc;
 
 use trommel_filter::{DecodeError, Filter, FilterKind};
 use trommel_vfs::advise_huge_pages;
 
+pub use build::FilterPlan;
 pub(crate) use build::{BuiltPart, FiltersBuilder};
-pub use build::{FilterPlan, PrefixExtractor, prefix_of};
 pub(crate) use directory::encode as encode_directory;
 pub use directory::{FilterPart, FilterRole, FilterShape};
+pub(crate) use prefix::Watch;
+pub use prefix::{PrefixExtractor, prefix_of};
 
 use crate::format::{BlockKind, Footer};
 use crate::source::Source;
@@ -181,11 +184,23 @@ impl Filters {
         self.keys.as_ref().map(|usable| &usable.part)
     }
 
+    /// The part that was built of prefixes.
+    pub fn prefixes_part(&self) -> Option<&FilterPart> {
+        self.prefixes.as_ref().map(|usable| &usable.part)
+    }
+
     /// What the filter that point lookups ask is.
     pub fn facts(&self) -> FilterFacts {
-        let Some(Usable { filter, .. }) = self.keys.as_ref().or(self.prefixes.as_ref()) else {
-            return FilterFacts::NONE;
-        };
+        Self::facts_of(self.keys.as_ref().or(self.prefixes.as_ref()))
+    }
+
+    /// What the filter of prefixes is; its `keys` are prefixes.
+    pub fn prefix_facts(&self) -> FilterFacts {
+        Self::facts_of(self.prefixes.as_ref())
+    }
+
+    fn facts_of(usable: Option<&Usable>) -> FilterFacts {
+        let Some(Usable { filter, .. }) = usable else { return FilterFacts::NONE };
         FilterFacts {
             kind: filter.kind(),
             bits_asked: filter.requested_bits_per_key(),

@@ -8,5 +8,6 @@ mod format_page;
 mod golden;
 mod layout;
 mod limits;
+mod prefixes;
 mod reading;
 mod round_trip;

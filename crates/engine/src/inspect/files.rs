@@ -60,7 +60,7 @@ pub struct LiveFile {
 /// As [`Manifest::in_force`] and [`Manifest::info`].
 pub fn live_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let is_torn = |files: &Vec<LiveFile>| files.iter().any(|f| f.live && f.bytes.is_none());
-    settled(|| live_files_once(vfs, dir), is_torn)
+    settled(vfs, dir, || live_files_once(vfs, dir), is_torn)
 }
 
 fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {

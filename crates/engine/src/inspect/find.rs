@@ -106,7 +106,7 @@ impl Trace {
 /// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a log or a table stands in
 /// [`Trace::problems`].
 pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
-    let (mut trace, _) = settled(|| find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
+    let (mut trace, _) = settled(vfs, dir, || find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
     trace.problems = trace.problems.into_iter().map(as_damage).collect();
     Ok(trace)
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use trommel_base::Corruption;
 use trommel_sstable::format::MAGIC;
-use trommel_vfs::{Access, ReadFile, Vfs};
+use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 
 pub use files::{LiveFile, Role, live_files};
 pub use find::{Answer, Sighting, Trace, VersionAt, find};
@@ -50,8 +50,8 @@ use crate::error::{Error, Result};
 use crate::log::format::{LOG_MAGIC, MANIFEST_MAGIC};
 use crate::manifest::names::Numbered;
 
-/// So often a store is read again of which a file went away meanwhile.
-const ATTEMPTS: usize = 5;
+/// So often at most a store is read again of which a file went away meanwhile.
+const ATTEMPTS: usize = 10_000;
 
 /// What a file begins and ends with is enough to tell what it is; both are this long, in bytes.
 const MAGIC_BYTES: usize = 8;
@@ -91,17 +91,40 @@ fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
     Error::WrongFile { file: path.to_path_buf(), wanted, found }
 }
 
-/// Reads several files of a store that may be written meanwhile: once more, a few times, where one
-/// that another names was missing (`is_torn` of what was read, or an error that says so).
-fn settled<T>(read: impl Fn() -> Result<T>, is_torn: impl Fn(&T) -> bool) -> Result<T> {
+/// Reads several files of the store in `dir`, which may be written meanwhile. Where one that
+/// another names was missing (`is_torn` of what was read, or an error that says so), reads once
+/// more if the manifest has grown or changed since: only a file that is missing while the manifest
+/// stays as it is, is missing.
+fn settled<T>(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    read: impl Fn() -> Result<T>,
+    is_torn: impl Fn(&T) -> bool,
+) -> Result<T> {
+    let mut before = manifests(vfs, dir);
     for _ in 1..ATTEMPTS {
-        match read() {
-            Ok(found) if is_torn(&found) => {}
-            Err(error) if is_missing(&error) => {}
-            done => return done,
+        let outcome = read();
+        let torn = match &outcome {
+            Ok(found) => is_torn(found),
+            Err(error) => is_missing(error),
+        };
+        let after = manifests(vfs, dir);
+        if !torn || after == before {
+            return outcome;
         }
+        before = after;
     }
     read()
+}
+
+/// The manifests in `dir` and their lengths, which change with every change of what is live.
+fn manifests(vfs: &dyn Vfs, dir: &Path) -> Vec<(u64, u64)> {
+    let listing = vfs.list(dir).unwrap_or_default();
+    let manifest = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
+        Numbered::Manifest(number) => Some((number, entry.bytes)),
+        _ => None,
+    };
+    listing.iter().filter_map(manifest).collect()
 }
 
 fn is_missing(error: &Error) -> bool {

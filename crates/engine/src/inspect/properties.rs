@@ -39,7 +39,8 @@ pub fn properties(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let is_torn = |store: &StoreProperties| {
         store.tables.iter().any(|table| table.info.as_ref().is_err_and(is_missing))
     };
-    let StoreProperties { manifest, tables } = settled(|| properties_once(vfs, dir), is_torn)?;
+    let StoreProperties { manifest, tables } =
+        settled(vfs, dir, || properties_once(vfs, dir), is_torn)?;
     let named = |TableProperties { listed, info }| TableProperties {
         listed,
         info: info.map_err(as_damage),

@@ -30,6 +30,7 @@
 //! M. Mitzenmacher, "Less Hashing, Same Performance", 2006.
 
 use crate::block::{BLOCK_BITS, Block};
+use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 use crate::theory;
 
@@ -73,6 +74,18 @@ pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item
         for _ in 0..probes {
             let position = walk.next(bits);
             blocks[(position / BLOCK_BITS) as usize].set(position as u32);
+        }
+    }
+}
+
+/// Asks for the lines of the first two probes, which [`contains`] always reads.
+#[inline]
+pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
+    let bits = blocks.len() as u64 * BLOCK_BITS;
+    let mut walk = Walk::new(hash);
+    for _ in 0..2 {
+        if let Some(block) = blocks.get((walk.next(bits) / BLOCK_BITS) as usize) {
+            prefetch(block);
         }
     }
 }

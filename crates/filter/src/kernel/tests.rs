@@ -151,6 +151,7 @@ fn whole_filters_answer_alike_in_every_kernel_one_by_one_and_many_at_once() {
             for kernel in Kernel::available() {
                 let filter = filter.clone().with_kernel(kernel);
                 assert_eq!(filter.kernel(), kernel);
+                hashes.iter().for_each(|&hash| filter.prefetch(hash));
                 let one_by_one: Vec<_> =
                     hashes.iter().map(|&hash| filter.may_contain_hash(hash)).collect();
                 assert!(one_by_one == expected, "{kernel}, {kind} at {bits} bits");
@@ -170,6 +171,7 @@ fn an_empty_filter_denies_everything_in_every_kernel() {
         let filter = filter.unwrap();
         for kernel in Kernel::available() {
             let filter = filter.clone().with_kernel(kernel);
+            [0, 1, u64::MAX].into_iter().for_each(|hash| filter.prefetch(hash));
             assert!(!filter.may_contain(b"any"));
             let mut answers = [true; 2];
             filter.may_contain_many(&[1, u64::MAX], &mut answers);

@@ -21,8 +21,12 @@ pub(crate) struct MemoryShares {
     cache_bytes: AtomicU64,
     /// Memtables, and what is kept for the next ones.
     memtables: AtomicU64,
-    /// Indexes, filters and the rest of open tables.
+    /// Indexes, pinned filters and the rest of open tables.
     tables: AtomicU64,
+    /// Pinned filters among them.
+    pinned_filters: AtomicU64,
+    /// Most bytes that filters may pin.
+    pinned_limit: AtomicU64,
     /// Held while a part changes and the cache's capacity with it: of two changes at a time the
     /// older share must not be the one that stays.
     changing: Mutex<()>,
@@ -37,6 +41,8 @@ impl MemoryShares {
             cache_bytes: AtomicU64::new(cache_bytes),
             memtables: AtomicU64::new(0),
             tables: AtomicU64::new(0),
+            pinned_filters: AtomicU64::new(0),
+            pinned_limit: AtomicU64::new(u64::MAX),
             changing: Mutex::default(),
         };
         shares.set_limits(limit, cache_bytes);
@@ -71,6 +77,47 @@ impl MemoryShares {
         self.change(|| {
             self.tables.fetch_sub(bytes, Relaxed);
         });
+    }
+
+    /// Sets how much filters may pin; what is pinned already stays.
+    pub(crate) fn set_pinned_limit(&self, bytes: u64) {
+        self.pinned_limit.store(bytes, Relaxed);
+    }
+
+    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed nor half
+    /// of the ceiling by all that open tables hold. If so they are noted.
+    pub(crate) fn pin_filter(&self, bytes: u64) -> bool {
+        let fits = || {
+            let sum = |held: &AtomicU64| held.load(Relaxed).saturating_add(bytes);
+            sum(&self.pinned_filters) <= self.pinned_limit.load(Relaxed)
+                && sum(&self.tables) <= self.limit.load(Relaxed) / 2
+        };
+        // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
+        if !fits() {
+            return false;
+        }
+        let mut pinned = false;
+        self.change(|| {
+            pinned = fits();
+            if pinned {
+                self.pinned_filters.fetch_add(bytes, Relaxed);
+                self.tables.fetch_add(bytes, Relaxed);
+            }
+        });
+        pinned
+    }
+
+    /// Notes that a pinned filter has gone.
+    pub(crate) fn unpin_filter(&self, bytes: u64) {
+        self.change(|| {
+            self.pinned_filters.fetch_sub(bytes, Relaxed);
+            self.tables.fetch_sub(bytes, Relaxed);
+        });
+    }
+
+    /// Most bytes that filters may pin; none where only the ceiling stands against it.
+    pub(crate) fn pinned_limit(&self) -> Option<u64> {
+        Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
 
     /// Whether there is a ceiling at all.
@@ -127,6 +174,25 @@ mod tests {
         shares.remove_table(8_000);
         shares.set_limits(None, 500);
         assert_eq!(capacity(), 500);
+    }
+
+    #[test]
+    fn filters_are_pinned_up_to_their_limit_and_half_of_the_ceiling() {
+        let blocks = BlockCache::new(1000);
+        let shares = MemoryShares::new(Arc::clone(&blocks), Some(10_000), 10_000);
+        assert_eq!(shares.pinned_limit(), None);
+        shares.set_pinned_limit(3_000);
+        assert!(shares.pin_filter(2_000));
+        assert!(!shares.pin_filter(1_001), "beyond the filters' own limit");
+        assert!(shares.pin_filter(1_000));
+        assert_eq!(blocks.stats().capacity_bytes, 7_000);
+        shares.set_pinned_limit(u64::MAX);
+        shares.add_table(1_500);
+        assert!(!shares.pin_filter(501), "beyond half of the ceiling");
+        assert!(shares.pin_filter(500));
+        shares.unpin_filter(3_500);
+        shares.remove_table(1_500);
+        assert_eq!(blocks.stats().capacity_bytes, 10_000);
     }
 
     #[test]

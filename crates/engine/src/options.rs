@@ -53,6 +53,19 @@ impl ReadMode {
     }
 }
 
+/// Where filters are in memory once they have been read, which is when they are first asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FilterResidency {
+    /// With their open table, up to [`Options::pinned_filter_bytes`]; what does not fit goes to the
+    /// block cache. Found by one load, without a lock. The default.
+    #[default]
+    Pinned,
+    /// In the block cache, beside the blocks and evicted like them. A filter (or a piece of one, see
+    /// [`Options::filter_shape`]) of more than half a shard of the cache is not used: a shard is a
+    /// 64th of a cache of 64 MiB and more.
+    Cached,
+}
+
 /// Options of one write.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
@@ -96,6 +109,8 @@ pub struct Options {
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) filters: FilterPolicy,
+    pub(crate) filter_residency: FilterResidency,
+    pub(crate) pinned_filter_bytes: Option<u64>,
     pub(crate) read_mode: ReadMode,
     pub(crate) write_buffer_bytes: usize,
     pub(crate) max_frozen_memtables: usize,
@@ -127,6 +142,8 @@ impl Default for Options {
             log: true,
             durability: Durability::Os,
             filters: FilterPolicy::default(),
+            filter_residency: FilterResidency::Pinned,
+            pinned_filter_bytes: None,
             read_mode: ReadMode::Cached,
             write_buffer_bytes: 64 << 20,
             max_frozen_memtables: 4,
@@ -187,6 +204,13 @@ impl Options {
         durability: Durability;
         /// Which filter the tables of which level get. Default: `L0=paired:16,L1-=paired:12`.
         filters: FilterPolicy;
+        /// Where filters are in memory. Default: [`FilterResidency::Pinned`].
+        filter_residency: FilterResidency;
+        /// Most bytes of filters that are pinned, where they are pinned at all. Filters that are
+        /// read once the limit is reached lie in the block cache. Default: none; but under a
+        /// [`memory_limit`](Self::memory_limit) pinned filters and indexes together take at most
+        /// half of it.
+        pinned_filter_bytes: Option<u64>;
         /// How table blocks reach memory. Default: [`ReadMode::Cached`].
         read_mode: ReadMode;
         /// Bytes a memtable may hold before it is written out, 4 KiB to 4 GiB. Default: 64 MiB.
@@ -261,6 +285,8 @@ impl Options {
             ("log", self.log.to_string()),
             ("durability", lower(&self.durability)),
             ("filters", self.filters.to_string()),
+            ("filter_residency", lower(&self.filter_residency)),
+            ("pinned_filter_bytes", or_none(self.pinned_filter_bytes)),
             ("read_mode", lower(&self.read_mode)),
             ("write_buffer_bytes", self.write_buffer_bytes.to_string()),
             ("max_frozen_memtables", self.max_frozen_memtables.to_string()),
@@ -289,6 +315,14 @@ impl Options {
                 .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
         };
         self.cache_bytes.unwrap_or_else(default)
+    }
+
+    /// Most bytes of filters that may be pinned.
+    pub(crate) fn pinned_limit(&self) -> u64 {
+        match self.filter_residency {
+            FilterResidency::Pinned => self.pinned_filter_bytes.unwrap_or(u64::MAX),
+            FilterResidency::Cached => 0,
+        }
     }
 
     /// Bytes at which a memtable is full. Under a memory limit all memtables together, full ones

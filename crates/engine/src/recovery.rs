@@ -420,6 +420,7 @@ fn assemble(
     let blocks = BlockCache::new(options.wanted_cache_bytes());
     let memory =
         MemoryShares::new(Arc::clone(&blocks), options.memory_limit, options.wanted_cache_bytes());
+    memory.set_pinned_limit(options.pinned_limit());
     let tables = Arc::new(TableCache::new(
         dir.to_path_buf(),
         Arc::clone(&vfs),

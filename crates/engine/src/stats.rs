@@ -93,8 +93,12 @@ pub struct MemoryStats {
     pub idle_arenas: u64,
     /// Blocks in the cache.
     pub block_cache: u64,
-    /// Filters of open tables.
+    /// Filters pinned by open tables.
     pub filters: u64,
+    /// Filters in the block cache, and counted there.
+    pub cached_filters: u64,
+    /// Most bytes of filters that may be pinned; none where there is no such limit.
+    pub pinned_filter_limit: Option<u64>,
     /// Indexes of open tables.
     pub index: u64,
     /// What else open tables hold.
@@ -226,10 +230,13 @@ impl Engine {
         // What is looked at outlives the look: the last reference to a table closes it.
         let (memory, _view, _readers) = self.memory.at_one_moment(|| {
             let view = self.view.load_full();
+            let cache = self.blocks.stats();
             let mut memory = MemoryStats {
+                cached_filters: cache.filter_bytes,
+                pinned_filter_limit: self.memory.pinned_limit(),
                 memtables: view.memtable_bytes() as u64,
                 idle_arenas: self.arenas.idle_bytes() as u64,
-                block_cache: self.blocks.stats().used_bytes,
+                block_cache: cache.used_bytes,
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =

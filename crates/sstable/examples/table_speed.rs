@@ -58,7 +58,7 @@ fn build(vfs: &dyn Vfs, path: &Path, keys: &[String], compression: Compression) 
 fn open(vfs: &dyn Vfs, path: &Path, access: Access, cache: u64) -> Arc<Table> {
     let file = vfs.open(path, access).unwrap();
     let expected = Expected { file_bytes: file.bytes(), table_id: 7 };
-    let config = TableConfig { cache: BlockCache::new(cache), access };
+    let config = TableConfig { cache: BlockCache::new(cache), access, filter_host: None };
     Arc::new(Table::open(file, path, expected, &config).unwrap())
 }
 

@@ -1,4 +1,5 @@
-//! Verified blocks in memory, shared by all tables and bounded by bytes.
+//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and pieces of
+//! filters that are not pinned. All are evicted alike, the least used first.
 //!
 //! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
 //! block is keyed by a number that the cache gives each open table, not by anything a file says,
@@ -12,6 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::block::SharedBlock;
+use crate::filters::Piece;
 
 /// What a cached block costs beside its bytes: the entry, its key, the allocation.
 const BLOCK_OVERHEAD_BYTES: u64 = 160;
@@ -70,20 +72,53 @@ impl Hasher for WordHasher {
 #[derive(Debug, Clone, Copy, Default)]
 struct ByBytes;
 
-impl Weighter<BlockKey, SharedBlock> for ByBytes {
+/// What the cache holds.
+#[derive(Debug, Clone)]
+enum Entry {
+    Block(SharedBlock),
+    Piece(Arc<CachedPiece>),
+}
+
+/// A piece of a filter in the cache, or on its way out of it.
+#[derive(Debug)]
+pub(crate) struct CachedPiece {
+    piece: Piece,
+    bytes: u64,
+    counted: Arc<AtomicU64>,
+}
+
+impl CachedPiece {
     #[inline]
-    fn weight(&self, _: &BlockKey, block: &SharedBlock) -> u64 {
-        block.buffer.len() as u64 + BLOCK_OVERHEAD_BYTES
+    pub(crate) fn piece(&self) -> &Piece {
+        &self.piece
     }
 }
 
-type Blocks =
-    Cache<BlockKey, SharedBlock, ByBytes, WordHasher, DefaultLifecycle<BlockKey, SharedBlock>>;
+impl Drop for CachedPiece {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
-/// Verified data blocks, shared by all tables of a store.
+impl Weighter<BlockKey, Entry> for ByBytes {
+    #[inline]
+    fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
+        let bytes = match entry {
+            Entry::Block(block) => block.buffer.len() as u64,
+            Entry::Piece(cached) => cached.bytes,
+        };
+        bytes + BLOCK_OVERHEAD_BYTES
+    }
+}
+
+type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, Entry>>;
+
+/// Verified data blocks and pieces of filters, shared by all tables of a store.
 pub struct BlockCache {
-    blocks: Blocks,
+    blocks: Entries,
     next_table: AtomicU64,
+    /// Bytes of the pieces of filters.
+    filter_bytes: Arc<AtomicU64>,
 }
 
 /// How full a cache is.
@@ -93,8 +128,10 @@ pub struct CacheStats {
     pub used_bytes: u64,
     /// Bytes it may hold.
     pub capacity_bytes: u64,
-    /// Blocks held.
+    /// Blocks held, pieces of filters among them.
     pub blocks: u64,
+    /// Bytes of pieces of filters among those held.
+    pub filter_bytes: u64,
 }
 
 impl BlockCache {
@@ -111,7 +148,7 @@ impl BlockCache {
             .expect("both capacities were given");
         let blocks =
             Cache::with_options(options, ByBytes, WordHasher(0), DefaultLifecycle::default());
-        Arc::new(Self { blocks, next_table: AtomicU64::new(0) })
+        Arc::new(Self { blocks, next_table: AtomicU64::new(0), filter_bytes: Arc::default() })
     }
 
     /// Changes the capacity, and evicts what no longer fits.
@@ -126,6 +163,7 @@ impl BlockCache {
             used_bytes: self.blocks.weight(),
             capacity_bytes: self.blocks.capacity(),
             blocks: self.blocks.len() as u64,
+            filter_bytes: self.filter_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -136,11 +174,43 @@ impl BlockCache {
 
     #[inline]
     pub(crate) fn get(&self, table: u64, offset: u64) -> Option<SharedBlock> {
-        self.blocks.get(&BlockKey { table, offset })
+        match self.blocks.get(&BlockKey { table, offset }) {
+            Some(Entry::Block(block)) => Some(block),
+            _ => None,
+        }
     }
 
     pub(crate) fn insert(&self, table: u64, offset: u64, block: SharedBlock) {
-        self.blocks.insert(BlockKey { table, offset }, block);
+        self.blocks.insert(BlockKey { table, offset }, Entry::Block(block));
+    }
+
+    /// The piece of a filter at this place.
+    #[inline]
+    pub(crate) fn piece(&self, table: u64, offset: u64) -> Option<Arc<CachedPiece>> {
+        match self.blocks.get(&BlockKey { table, offset }) {
+            Some(Entry::Piece(cached)) => Some(cached),
+            _ => None,
+        }
+    }
+
+    /// Leaves a piece of `bytes` bytes in the cache.
+    pub(crate) fn insert_piece(
+        &self,
+        table: u64,
+        offset: u64,
+        piece: Piece,
+        bytes: u64,
+    ) -> Arc<CachedPiece> {
+        let counted = Arc::clone(&self.filter_bytes);
+        counted.fetch_add(bytes, Ordering::Relaxed);
+        let cached = Arc::new(CachedPiece { piece, bytes, counted });
+        self.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
+        cached
+    }
+
+    /// Whether an entry of `bytes` bytes may stay for a while: it fills at most half of its shard.
+    pub(crate) fn can_keep(&self, bytes: u64) -> bool {
+        2 * (bytes + BLOCK_OVERHEAD_BYTES) <= self.blocks.shard_capacity()
     }
 
     pub(crate) fn remove(&self, table: u64, offset: u64) {

@@ -83,6 +83,8 @@ pub enum BlockKind {
     Properties = 5,
     /// The footer.
     Footer = 6,
+    /// The index of a filter's pieces.
+    FilterTop = 7,
 }
 
 /// Why bytes from a file could not be used.

@@ -35,7 +35,7 @@ pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
 pub use filters::{
-    FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters,
+    FilterFacts, FilterHost, FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters,
     PrefixExtractor, Verdict, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};

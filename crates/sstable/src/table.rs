@@ -1,8 +1,8 @@
 //! The reader of one table.
 //!
-//! Opening reads the footer, the index (its top, where it has two levels), the filter and the
-//! properties into owned memory: usually one `pread` of the file's last 64 KiB, and one more for a
-//! filter or an index that does not lie in it. A point read is then a search of the index, one
+//! Opening reads the footer, the index (its top, where it has two levels) and the properties into
+//! owned memory: usually one `pread` of the file's last 64 KiB, and one more for an index that does
+//! not lie in it. Filters are read when they are first asked. A point read is then a search of the index, one
 //! block, and one or two entries decoded. The filter is not asked here: the engine asks it before
 //! it comes, so that it can count.
 
@@ -18,7 +18,7 @@ use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, unseal};
 use crate::index::{Index, IndexTree};
 use crate::source::{ReadStats, Source};
-use crate::{BlockCache, Error, Filters, Properties, ScanOptions, TableCursor};
+use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
 
 /// What opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -58,6 +58,8 @@ pub struct TableConfig {
     /// How the file was opened. With [`Access::Mapped`] point reads look at the map and copy
     /// values out; with the others they read through the cache.
     pub access: Access,
+    /// Who allows filters their memory. Without one, filters stay once they are read.
+    pub filter_host: Option<Arc<dyn FilterHost>>,
 }
 
 /// The newest visible version of a key.
@@ -87,7 +89,7 @@ pub struct Request<'a> {
 pub struct TableMemory {
     /// The index, as far as it is loaded.
     pub index: usize,
-    /// The filter.
+    /// The filters, as far as they are pinned.
     pub filter: usize,
     /// All else.
     pub other: usize,
@@ -96,7 +98,7 @@ pub struct TableMemory {
 /// An open table.
 #[derive(Debug)]
 pub struct Table {
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
     pub(crate) index: IndexTree,
     pub(crate) footer: Footer,
     filters: Filters,
@@ -141,7 +143,9 @@ impl Table {
         source.data_bytes = footer.data_bytes;
         let index = open_index(&source, &footer, &tail)?;
         let properties = open_properties(&source, &footer, &tail)?;
-        let filters = Filters::open(&source, &footer, &properties, &tail);
+        let source = Arc::new(source);
+        let host = config.filter_host.clone();
+        let filters = Filters::open(&source, &footer, &properties, host);
         Ok(Self { source, index, footer, filters, properties })
     }
 
@@ -175,7 +179,7 @@ impl Table {
     pub fn memory_bytes(&self) -> TableMemory {
         TableMemory {
             index: self.index.memory_bytes(),
-            filter: self.filters.memory_bytes(),
+            filter: self.filters.pinned_bytes() as usize,
             other: size_of::<Self>() + self.properties.memory_bytes(),
         }
     }
@@ -255,6 +259,7 @@ impl Table {
 
     /// Takes the table's blocks out of the cache: for a table that will not be read again.
     pub fn evict(&self) {
+        self.filters.evict();
         let mut stats = ReadStats::default();
         for leaf in 0..self.index.leaf_count() {
             let Ok(index) = self.index.leaf(leaf, &self.source, &mut stats) else { continue };
@@ -345,11 +350,6 @@ impl Tail {
         let mut bytes = vec![0; (file_bytes - offset) as usize];
         source.read_into(offset, &mut bytes)?;
         Ok(Self { bytes, offset })
-    }
-
-    /// A stretch of the file that was read already.
-    pub(crate) fn of_region(offset: u64, bytes: Vec<u8>) -> Self {
-        Self { bytes, offset }
     }
 
     /// The stored bytes of a meta block: from here if they are here, else from the file.

@@ -16,7 +16,6 @@ use crate::compression::zeroed;
 use crate::filters::{FilterState, Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
-use crate::table::Tail;
 use crate::{Error, Properties, Table};
 
 /// What [`Table::verify`] read.
@@ -102,9 +101,9 @@ impl Table {
         // What cannot be read at all is no damage: said before the filters are looked at.
         let mut region = vec![0; footer.filter_bytes as usize];
         self.source.read_into(footer.filter_offset(), &mut region)?;
-        let tail = Tail::of_region(footer.filter_offset(), region);
-        let filters = Filters::open(&self.source, footer, properties, &tail);
-        match filters.state() {
+        drop(region);
+        let filters = Filters::open(&self.source, footer, properties, None);
+        match filters.check() {
             FilterState::Loaded | FilterState::Absent => Ok(filters),
             FilterState::Damaged(why) | FilterState::Unknown(why) => {
                 Err(Error::Corruption(trommel_base::Corruption::new(

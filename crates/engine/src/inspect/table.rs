@@ -193,7 +193,7 @@ impl Table {
     pub(super) fn reader(&self) -> Result<Arc<trommel_sstable::Table>> {
         let expected = Expected::of_file(&*self.file, &self.path)?;
         let cache = BlockCache::new(CACHE_BYTES);
-        let config = TableConfig { cache, access: Access::Buffered };
+        let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
         let file = Arc::clone(&self.file);
         Ok(Arc::new(trommel_sstable::Table::open(file, &self.path, expected, &config)?))
     }
@@ -203,7 +203,7 @@ impl FilterInfo {
     fn of(table: &trommel_sstable::Table) -> Self {
         let facts = table.filters().facts();
         Self {
-            state: table.filters().state().clone(),
+            state: table.filters().check().clone(),
             kind: facts.kind,
             bits_asked: facts.bits_asked,
             bits_stored: facts.bits_stored,

@@ -77,9 +77,10 @@ impl Engine {
             return Ok(());
         }
         let table = self.tables.reader(file)?;
+        let keys: Vec<&[u8]> = inside.iter().map(|at| batch.keys[*at]).collect();
         let hashes: Vec<u64> = inside.iter().map(|at| batch.hashes[*at]).collect();
         let mut answers = vec![true; hashes.len()];
-        let verdict = table.filters().ask_many(&hashes, &mut answers);
+        let verdict = table.filters().ask_many(&keys, &hashes, &mut answers);
         if let Some(verdict) = verdict {
             let asked = inside.len();
             let mut maybe = Vec::with_capacity(asked);

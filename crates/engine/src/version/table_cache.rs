@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::Guard;
-use trommel_sstable::{BlockCache, Expected, FilterState, Table, TableConfig};
+use trommel_sstable::{BlockCache, Expected, FilterHost, FilterState, Table, TableConfig};
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
 use super::TableFile;
@@ -44,8 +44,9 @@ pub(crate) struct OpenTable {
 
 impl OpenTable {
     fn new(table: Table, memory: &Arc<MemoryShares>) -> Self {
+        // Filters are counted as they come: see `TableHost`.
         let held = table.memory_bytes();
-        let bytes = (held.index + held.filter + held.other) as u64;
+        let bytes = (held.index + held.other) as u64;
         memory.add_table(bytes);
         Self { table: Arc::new(table), bytes, memory: Arc::clone(memory) }
     }
@@ -59,6 +60,35 @@ impl OpenTable {
 impl Drop for OpenTable {
     fn drop(&mut self) {
         self.memory.remove_table(self.bytes);
+    }
+}
+
+/// Filters found damaged or unknown so far: the number of the table, and why.
+type Unusable = Mutex<Vec<(u64, String)>>;
+
+/// Lets the filters of one table have memory, and hears of those that cannot be used.
+#[derive(Debug)]
+struct TableHost {
+    number: u64,
+    memory: Arc<MemoryShares>,
+    unusable: Arc<Unusable>,
+}
+
+impl FilterHost for TableHost {
+    fn pin(&self, bytes: u64) -> bool {
+        self.memory.pin_filter(bytes)
+    }
+
+    fn unpin(&self, bytes: u64) {
+        self.memory.unpin_filter(bytes);
+    }
+
+    fn unusable(&self, state: &FilterState) {
+        let (FilterState::Damaged(why) | FilterState::Unknown(why)) = state else { return };
+        let mut known = lock(&self.unusable);
+        if known.iter().all(|(other, _)| *other != self.number) {
+            known.push((self.number, why.clone()));
+        }
     }
 }
 
@@ -85,8 +115,7 @@ pub(crate) struct TableCache {
     /// The open tables. Held while a file is opened, so no table is opened twice.
     ring: Mutex<VecDeque<Weak<TableFile>>>,
     memory: Arc<MemoryShares>,
-    /// Filters found damaged or unknown so far, each a table that answers "maybe".
-    unusable_filters: Mutex<Vec<(u64, String)>>,
+    unusable_filters: Arc<Unusable>,
     closed: AtomicBool,
 }
 
@@ -107,7 +136,7 @@ impl TableCache {
             max_open: max_open.min(handle_share()),
             ring: Mutex::default(),
             memory,
-            unusable_filters: Mutex::default(),
+            unusable_filters: Arc::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -164,12 +193,6 @@ impl TableCache {
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
-        match table.filters().state() {
-            FilterState::Loaded | FilterState::Absent => {}
-            FilterState::Damaged(why) | FilterState::Unknown(why) => {
-                self.note_unusable(file.number, why);
-            }
-        }
         file.reader.store(Some(Arc::new(OpenTable::new(table, &self.memory))));
         ring.push_back(Arc::downgrade(file));
         Ok(Reader(file.reader.load()))
@@ -182,7 +205,16 @@ impl TableCache {
             .open(&path, self.access)
             .map_err(|source| Error::io(&path, "opening", source))?;
         let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
-        let config = TableConfig { cache: Arc::clone(&self.blocks), access: self.access };
+        let host = TableHost {
+            number: file.number,
+            memory: Arc::clone(&self.memory),
+            unusable: Arc::clone(&self.unusable_filters),
+        };
+        let config = TableConfig {
+            cache: Arc::clone(&self.blocks),
+            access: self.access,
+            filter_host: Some(Arc::new(host)),
+        };
         Ok(Table::open(handle, &path, expected, &config)?)
     }
 
@@ -210,13 +242,6 @@ impl TableCache {
             return true;
         }
         false
-    }
-
-    fn note_unusable(&self, number: u64, why: &str) {
-        let mut known = lock(&self.unusable_filters);
-        if known.iter().all(|(other, _)| *other != number) {
-            known.push((number, why.to_owned()));
-        }
     }
 
     /// Tables whose filter cannot be used, with the reason; each was met since the store opened.

@@ -5,36 +5,42 @@
 //! 2. A point lookup asks the whole keys' filter ([`Filters::ask`]); where a table has none, that
 //!    of the prefixes, if the key has one. A scan within one prefix asks that of the prefixes
 //!    ([`Filters::ask_prefix`]).
-//! 3. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
+//! 3. A part is one filter or is cut into pieces ([`part`]); a piece is read when it is first
+//!    asked, and held in the table or in the block cache ([`hold`]).
+//! 4. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
 //!    made by another extractor.
 //!
 //! Called by the engine before it touches a table's blocks, so that it can count.
 
 mod build;
 mod directory;
+mod hold;
+mod part;
 mod prefix;
 
 use std::sync::Arc;
 
-use trommel_filter::{DecodeError, Filter, FilterKind};
-use trommel_vfs::advise_huge_pages;
+use trommel_filter::FilterKind;
 
 pub use build::FilterPlan;
 pub(crate) use build::{BuiltPart, FiltersBuilder};
 pub(crate) use directory::encode as encode_directory;
 pub use directory::{FilterPart, FilterRole, FilterShape};
+pub use hold::FilterHost;
+use hold::Keeper;
+pub(crate) use hold::Piece;
+use part::Part;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
 
-use crate::format::{BlockKind, Footer};
+use crate::Properties;
+use crate::format::Footer;
 use crate::source::Source;
-use crate::table::Tail;
-use crate::{Error, Properties};
 
 /// Whether the table's filters can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterState {
-    /// They can.
+    /// They can, as far as they were read.
     Loaded,
     /// The table was built without any.
     Absent,
@@ -93,55 +99,58 @@ impl FilterFacts {
     };
 }
 
-/// One part that can be asked.
-#[derive(Debug)]
-struct Usable {
-    part: FilterPart,
-    filter: Filter,
-}
-
 /// The filters of one open table.
 #[derive(Debug)]
 pub struct Filters {
-    keys: Option<Usable>,
-    prefixes: Option<Usable>,
-    state: FilterState,
+    keeper: Keeper,
+    keys: Option<Part>,
+    prefixes: Option<Part>,
 }
 
 impl Filters {
-    /// Reads what the filter region holds. What cannot be used is no error: see
-    /// [`Filters::state`].
+    /// Reads from the properties what the filter region holds; of the region itself, nothing yet.
+    /// Without a host, whatever is read stays.
     pub(crate) fn open(
-        source: &Source,
+        source: &Arc<Source>,
         footer: &Footer,
         properties: &Properties,
-        tail: &Tail,
+        host: Option<Arc<dyn FilterHost>>,
     ) -> Self {
-        let mut filters = Self { keys: None, prefixes: None, state: FilterState::Absent };
-        let parts = match parts_of(footer, properties) {
-            Ok(parts) => parts,
-            Err(why) => return Self { state: FilterState::Damaged(why), ..filters },
-        };
+        let keeper = Keeper::new(Arc::clone(source), host);
+        let mut filters = Self { keeper, keys: None, prefixes: None };
+        let parts = parts_of(footer, properties).unwrap_or_else(|why| {
+            filters.keeper.note(FilterState::Damaged(why));
+            Vec::new()
+        });
         let mut offset = footer.filter_offset();
-        for part in parts {
-            let bytes = part.bytes;
-            let role = part.role;
-            match load(source, tail, offset, part) {
-                Ok(usable) if role == FilterRole::Keys => filters.keys = Some(usable),
-                Ok(usable) => filters.prefixes = Some(usable),
-                Err(why) => filters.state = why,
-            }
-            if filters.state == FilterState::Absent {
-                filters.state = FilterState::Loaded;
+        for said in parts {
+            let (bytes, role) = (said.bytes, said.role);
+            match Part::new(said, offset) {
+                Ok(part) if role == FilterRole::Keys => filters.keys = Some(part),
+                Ok(part) => filters.prefixes = Some(part),
+                Err(state) => filters.keeper.note(state),
             }
             offset += bytes;
         }
         filters
     }
 
-    /// Whether there are filters, and why not.
+    /// Whether there are filters, and why not, as far as they were read so far: each is read when
+    /// it is first asked. See [`check`](Self::check).
     pub fn state(&self) -> &FilterState {
-        &self.state
+        const READY: &FilterState = &FilterState::Loaded;
+        const ABSENT: &FilterState = &FilterState::Absent;
+        let parts = self.keys.is_some() || self.prefixes.is_some();
+        self.keeper.fault().unwrap_or(if parts { READY } else { ABSENT })
+    }
+
+    /// [`state`](Self::state), once everything has been read. Holds nothing in memory that was not
+    /// there.
+    pub fn check(&self) -> &FilterState {
+        for part in self.parts() {
+            part.check(&self.keeper);
+        }
+        self.state()
     }
 
     /// What the table says of the key whose [`trommel_filter::hash`] this is. `extractor` is the
@@ -153,78 +162,81 @@ impl Filters {
         hash: u64,
         extractor: Option<&Arc<dyn PrefixExtractor>>,
     ) -> Verdict {
-        if let Some(Usable { filter, .. }) = &self.keys {
-            return verdict(filter, hash);
+        if let Some(part) = &self.keys {
+            return part.ask(key, hash, &self.keeper);
         }
-        let Some(extractor) = extractor else { return Verdict::UNFILTERED };
+        let (Some(part), Some(extractor)) = (&self.prefixes, extractor) else {
+            return Verdict::UNFILTERED;
+        };
         match prefix_of(&**extractor, key) {
-            Some(prefix) => self.ask_prefix(prefix, trommel_filter::hash(prefix), extractor.name()),
-            None => Verdict::UNFILTERED,
-        }
-    }
-
-    /// [`ask`](Self::ask) for many keys: `answers[i]` becomes whether the table may hold the key
-    /// of `hashes[i]`. `None`, and no answer, if there is no filter of whole keys.
-    pub fn ask_many(&self, hashes: &[u64], answers: &mut [bool]) -> Option<Verdict> {
-        let Usable { filter, .. } = self.keys.as_ref()?;
-        filter.may_contain_many(hashes, answers);
-        Some(Verdict { maybe: true, kind: filter.kind(), expected: filter.expected_fpr() })
-    }
-
-    /// Whether the table may hold a key with this prefix, which the extractor of this name made.
-    pub fn ask_prefix(&self, _prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
-        match &self.prefixes {
-            Some(Usable { filter, part }) if part.extractor == extractor => verdict(filter, hash),
+            Some(prefix) if part.said.extractor == extractor.name() => {
+                part.ask(key, trommel_filter::hash(prefix), &self.keeper)
+            }
             _ => Verdict::UNFILTERED,
         }
     }
 
-    /// The part that was built of whole keys.
+    /// [`ask`](Self::ask) for many keys, cheapest if they are sorted: `answers[i]` becomes whether
+    /// the table may hold `keys[i]`, whose hash is `hashes[i]`. The verdict is that of all of them:
+    /// its rate is that of the whole table. `None`, and no answer, if no filter of whole keys can be
+    /// used.
+    pub fn ask_many(
+        &self,
+        keys: &[&[u8]],
+        hashes: &[u64],
+        answers: &mut [bool],
+    ) -> Option<Verdict> {
+        self.keys.as_ref()?.ask_many(keys, hashes, answers, &self.keeper)
+    }
+
+    /// Whether the table may hold a key with this prefix, which the extractor of this name made.
+    pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
+        match &self.prefixes {
+            Some(part) if part.said.extractor == extractor => {
+                part.ask_prefix(prefix, hash, &self.keeper)
+            }
+            _ => Verdict::UNFILTERED,
+        }
+    }
+
+    /// The part that was built of whole keys, as the table describes it.
     pub fn keys_part(&self) -> Option<&FilterPart> {
-        self.keys.as_ref().map(|usable| &usable.part)
+        self.keys.as_ref().map(|part| &part.said)
     }
 
-    /// The part that was built of prefixes.
+    /// The part that was built of prefixes, as the table describes it.
     pub fn prefixes_part(&self) -> Option<&FilterPart> {
-        self.prefixes.as_ref().map(|usable| &usable.part)
+        self.prefixes.as_ref().map(|part| &part.said)
     }
 
-    /// What the filter that point lookups ask is.
+    /// What the filter that point lookups ask is. Reads it where the table does not say.
     pub fn facts(&self) -> FilterFacts {
-        Self::facts_of(self.keys.as_ref().or(self.prefixes.as_ref()))
+        self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()))
     }
 
     /// What the filter of prefixes is; its `keys` are prefixes.
     pub fn prefix_facts(&self) -> FilterFacts {
-        Self::facts_of(self.prefixes.as_ref())
+        self.facts_of(self.prefixes.as_ref())
     }
 
-    fn facts_of(usable: Option<&Usable>) -> FilterFacts {
-        let Some(Usable { filter, .. }) = usable else { return FilterFacts::NONE };
-        FilterFacts {
-            kind: filter.kind(),
-            bits_asked: filter.requested_bits_per_key(),
-            bits_stored: filter.bits_per_key(),
-            keys: filter.keys(),
-            probes: filter.probes(),
-            expected: filter.expected_fpr(),
-            bytes: filter.memory_bytes() as u64,
+    fn facts_of(&self, part: Option<&Part>) -> FilterFacts {
+        part.and_then(|part| part.facts(&self.keeper)).unwrap_or(FilterFacts::NONE)
+    }
+
+    /// Bytes of memory that the filters have pinned; what lies in the block cache counts there.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.parts().map(Part::pinned_bytes).sum()
+    }
+
+    /// Takes the filters out of the block cache.
+    pub(crate) fn evict(&self) {
+        for part in self.parts() {
+            part.evict(&self.keeper);
         }
     }
 
-    /// Bytes of memory that all filters take now.
-    pub fn memory_bytes(&self) -> usize {
-        let of = |usable: &Usable| usable.filter.memory_bytes();
-        self.keys.as_ref().map_or(0, of) + self.prefixes.as_ref().map_or(0, of)
-    }
-}
-
-#[inline]
-fn verdict(filter: &Filter, hash: u64) -> Verdict {
-    Verdict {
-        maybe: filter.may_contain_hash(hash),
-        kind: filter.kind(),
-        expected: filter.expected_fpr(),
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.keys.iter().chain(&self.prefixes)
     }
 }
 
@@ -251,33 +263,4 @@ pub(crate) fn parts_of(
         policy: String::new(),
         extractor: String::new(),
     }])
-}
-
-fn load(
-    source: &Source,
-    tail: &Tail,
-    offset: u64,
-    part: FilterPart,
-) -> Result<Usable, FilterState> {
-    if part.shape != FilterShape::Whole {
-        return Err(FilterState::Unknown("it is cut in a way this version cannot read".into()));
-    }
-    if !part.policy.is_empty() {
-        let why = format!("it was made by the policy \"{}\", which is not here", part.policy);
-        return Err(FilterState::Unknown(why));
-    }
-    let stored = tail.block(source, offset, part.bytes);
-    let payload = stored
-        .as_ref()
-        .map_err(Error::clone)
-        .and_then(|stored| source.open_plain(stored, offset, BlockKind::Filter));
-    match payload.map(|payload| Filter::decode_into(payload, advise_huge_pages)) {
-        Ok(Ok(filter)) => Ok(Usable { part, filter }),
-        Ok(Err(error @ DecodeError::Unknown { .. })) => {
-            Err(FilterState::Unknown(error.to_string()))
-        }
-        Ok(Err(error)) => Err(FilterState::Damaged(error.to_string())),
-        Err(error @ Error::Unsupported { .. }) => Err(FilterState::Unknown(error.to_string())),
-        Err(error) => Err(FilterState::Damaged(error.to_string())),
-    }
 }

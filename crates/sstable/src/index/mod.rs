@@ -179,6 +179,19 @@ impl Index {
         })
     }
 
+    /// Whether separator `i` starts with `start`.
+    pub(crate) fn separator_starts_with(&self, i: usize, start: &[u8]) -> bool {
+        let (prefix, behind) = start.split_at(start.len().min(self.prefix.len()));
+        if !self.prefix.starts_with(prefix) {
+            return false;
+        }
+        let len = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
+        let word = self.words.get(i).copied().unwrap_or_default().swap_bytes().to_le_bytes();
+        let word = word.get(..len.min(8)).unwrap_or_default();
+        let (head, behind) = behind.split_at(behind.len().min(word.len()));
+        word.starts_with(head) && self.rest(i).starts_with(behind)
+    }
+
     /// Separator `i`, whole.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
         let len = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
@@ -326,6 +339,12 @@ mod tests {
             for (i, separator) in separators.iter().enumerate() {
                 assert_eq!(index.separator(i), *separator);
                 assert!(index.separator_is(i, separator));
+                for end in 0..=separator.len() {
+                    assert!(index.separator_starts_with(i, &separator[..end]));
+                }
+                let other = random_key(state);
+                let starts = separator.starts_with(&other);
+                assert_eq!(index.separator_starts_with(i, &other), starts);
                 let handle = Handle { offset: 10 * i as u64, bytes: 10 };
                 assert_eq!(index.handle(i), Some(handle));
             }

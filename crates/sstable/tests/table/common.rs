@@ -115,7 +115,7 @@ pub(crate) fn open(
 ) -> Result<Arc<Table>, Error> {
     let file = vfs.open(path, access).unwrap();
     let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
-    let config = TableConfig { cache: Arc::clone(cache), access };
+    let config = TableConfig { cache: Arc::clone(cache), access, filter_host: None };
     Table::open(file, path, expected, &config).map(Arc::new)
 }
 

@@ -225,7 +225,8 @@ fn open_file(
     cache: &Arc<BlockCache>,
 ) -> Result<Arc<Table>, Error> {
     let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
-    let config = TableConfig { cache: Arc::clone(cache), access: Access::Buffered };
+    let config =
+        TableConfig { cache: Arc::clone(cache), access: Access::Buffered, filter_host: None };
     Table::open(file, &table.path, expected, &config).map(Arc::new)
 }
 

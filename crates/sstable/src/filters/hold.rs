@@ -1,0 +1,253 @@
+//! Where the pieces of filters are held: in the table, or in the block cache.
+//!
+//! 1. A *piece* is what one block of the filter region decodes to. It is read when it is first
+//!    asked for, never when the table is opened.
+//! 2. The table's [`FilterHost`] says whether its bytes may be *pinned*: held as long as the table
+//!    is open, found by one load, without a lock. They are counted before they are allocated and
+//!    given back after they are freed.
+//! 3. Otherwise the piece lies in the block cache like any block, and is evicted like one. A piece
+//!    that the cache cannot keep is not read at all: reading it again for each question would cost
+//!    more than the block that it might save.
+//! 4. A piece that cannot be used is remembered as such: it answers "maybe", and the host is told
+//!    once a table.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use trommel_filter::{DecodeError, Filter};
+use trommel_vfs::advise_huge_pages;
+
+use super::{FilterState, Verdict};
+use crate::Error;
+use crate::cache::CachedPiece;
+use crate::format::{BlockKind, Handle};
+use crate::index::Index;
+use crate::source::Source;
+
+/// Who allows a table's filters their memory, and hears of those that cannot be used.
+pub trait FilterHost: Send + Sync + fmt::Debug {
+    /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
+    /// from now on.
+    fn pin(&self, bytes: u64) -> bool;
+
+    /// `bytes` that were pinned are held no longer.
+    fn unpin(&self, bytes: u64);
+
+    /// A filter of the table cannot be used; said once.
+    fn unusable(&self, state: &FilterState);
+}
+
+/// What one block of the filter region holds.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// A filter, of the whole table or of a range of its keys.
+    Filter(Filter),
+    /// Which piece is that of a key.
+    Top(Index),
+}
+
+impl Piece {
+    #[inline]
+    pub(super) fn verdict(&self, hash: u64) -> Verdict {
+        match self {
+            Self::Filter(filter) => Verdict {
+                maybe: filter.may_contain_hash(hash),
+                kind: filter.kind(),
+                expected: filter.expected_fpr(),
+            },
+            Self::Top(_) => Verdict::UNFILTERED,
+        }
+    }
+}
+
+/// What all pieces of a table share.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) source: Arc<Source>,
+    host: Option<Arc<dyn FilterHost>>,
+    /// The first thing found wrong.
+    fault: OnceLock<FilterState>,
+}
+
+impl Keeper {
+    /// Without a host everything is pinned.
+    pub(super) fn new(source: Arc<Source>, host: Option<Arc<dyn FilterHost>>) -> Self {
+        Self { source, host, fault: OnceLock::new() }
+    }
+
+    pub(super) fn fault(&self) -> Option<&FilterState> {
+        self.fault.get()
+    }
+
+    #[cold]
+    pub(super) fn note(&self, state: FilterState) {
+        if self.fault.set(state).is_ok()
+            && let (Some(host), Some(state)) = (&self.host, self.fault.get())
+        {
+            host.unusable(state);
+        }
+    }
+
+    fn charge(&self, bytes: u64) -> Option<Charge> {
+        let allowed = self.host.as_ref().is_none_or(|host| host.pin(bytes));
+        allowed.then(|| Charge { host: self.host.clone(), bytes })
+    }
+
+    /// Reads the piece at `handle` from the file.
+    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, FilterState> {
+        let kind = match form {
+            Form::Filter => BlockKind::Filter,
+            Form::Top { .. } => BlockKind::FilterTop,
+        };
+        let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
+            Error::Unsupported { .. } => FilterState::Unknown(error.to_string()),
+            error => FilterState::Damaged(error.to_string()),
+        })?;
+        match form {
+            Form::Filter => match Filter::decode_into(&payload, advise_huge_pages) {
+                Ok(filter) => Ok(Piece::Filter(filter)),
+                Err(error @ DecodeError::Unknown { .. }) => {
+                    Err(FilterState::Unknown(error.to_string()))
+                }
+                Err(error) => Err(FilterState::Damaged(error.to_string())),
+            },
+            Form::Top { first } => match Index::decode(&payload, handle.offset) {
+                Ok(index) if index.len() > 0 && index.range() == (first, handle.offset) => {
+                    Ok(Piece::Top(index))
+                }
+                Ok(_) => Err(FilterState::Damaged("its top does not cover its pieces".into())),
+                Err(fault) => {
+                    let error = fault.at(&self.source.path, handle.offset);
+                    Err(FilterState::Damaged(error.to_string()))
+                }
+            },
+        }
+    }
+}
+
+/// As what a block of the region is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Filter,
+    /// The top of the pieces that lie from `first` up to it.
+    Top {
+        first: u64,
+    },
+}
+
+/// Bytes that count as pinned; given back when dropped.
+#[derive(Debug)]
+struct Charge {
+    host: Option<Arc<dyn FilterHost>>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(host) = &self.host {
+            host.unpin(self.bytes);
+        }
+    }
+}
+
+/// A piece that stays as long as its table is open. (The piece is dropped before its charge.)
+#[derive(Debug)]
+pub(super) struct Pinned {
+    piece: Piece,
+    charge: Charge,
+}
+
+/// A piece to ask.
+pub(super) enum Got<'a> {
+    Pinned(&'a Piece),
+    Cached(Arc<CachedPiece>),
+}
+
+impl Deref for Got<'_> {
+    type Target = Piece;
+
+    #[inline]
+    fn deref(&self) -> &Piece {
+        match self {
+            Self::Pinned(piece) => piece,
+            Self::Cached(cached) => cached.piece(),
+        }
+    }
+}
+
+/// The place of one piece in the table's memory. `P` is [`Pinned`] itself where there is one cell,
+/// and a box around it where there are many.
+#[derive(Debug)]
+pub(super) struct Cell<P> {
+    pinned: OnceLock<P>,
+    useless: AtomicBool,
+}
+
+impl<P> Default for Cell<P> {
+    fn default() -> Self {
+        Self { pinned: OnceLock::new(), useless: AtomicBool::new(false) }
+    }
+}
+
+impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
+    /// The piece, from where it is held or from the file; `None` if it cannot be used or held.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        keeper: &Keeper,
+        form: Form,
+        handle: impl FnOnce() -> Option<Handle>,
+    ) -> Option<Got<'_>> {
+        match self.pinned.get() {
+            Some(pinned) => Some(Got::Pinned(&pinned.borrow().piece)),
+            None => self.fetch(keeper, form, handle()?),
+        }
+    }
+
+    #[cold]
+    fn fetch(&self, keeper: &Keeper, form: Form, handle: Handle) -> Option<Got<'_>> {
+        if self.useless.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Source { cache, number, .. } = &*keeper.source;
+        let bytes = weight(handle);
+        if let Some(charge) = keeper.charge(bytes) {
+            let piece = self.read(keeper, form, handle)?;
+            cache.remove(*number, handle.offset);
+            // Two readers may load the same piece; one of the two is kept.
+            let _ = self.pinned.set(Pinned { piece, charge }.into());
+            return self.pinned.get().map(|pinned| Got::Pinned(&pinned.borrow().piece));
+        }
+        if let Some(cached) = cache.piece(*number, handle.offset) {
+            return Some(Got::Cached(cached));
+        }
+        if !cache.can_keep(bytes) {
+            return None;
+        }
+        let piece = self.read(keeper, form, handle)?;
+        Some(Got::Cached(cache.insert_piece(*number, handle.offset, piece, bytes)))
+    }
+
+    fn read(&self, keeper: &Keeper, form: Form, handle: Handle) -> Option<Piece> {
+        let read = keeper.read(handle, form);
+        read.map_err(|state| {
+            self.useless.store(true, Ordering::Relaxed);
+            keeper.note(state);
+        })
+        .ok()
+    }
+
+    /// Bytes that it has pinned.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes)
+    }
+}
+
+/// What a piece takes in memory, at most: a filter no more than it takes in the file, and a decoded
+/// top, whose cells are counted with it, less than three times as much.
+fn weight(handle: Handle) -> u64 {
+    (handle.bytes + size_of::<Pinned>()) as u64
+}

@@ -1,0 +1,277 @@
+//! One part of the filter region: which of its pieces is asked.
+//!
+//! * A *whole* part is one piece.
+//! * A *cut* part is several, each for a range of keys that ends where a data block ends; behind
+//!   them lies their *top*, an index of separators like that of the data blocks. The piece of a
+//!   key is the first whose separator is not smaller.
+//!
+//! A key whose versions straddle two pieces is in the first of them, which is where a search for it
+//! arrives. A prefix is in every piece that holds a key with it; see [`Part::ask_prefix`].
+
+use std::sync::OnceLock;
+
+use trommel_filter::{FilterKind, FilterSpec, theory};
+
+use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned};
+use super::{FilterFacts, FilterPart, FilterShape, FilterState, Verdict};
+use crate::format::{FRAME_BYTES, Handle};
+use crate::index::Index;
+
+/// Pieces that a question about a prefix may visit before it gives up and says "maybe". In a sound
+/// table the second one settles it.
+const MOST_PIECES: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) said: FilterPart,
+    /// Kind of its filters.
+    kind: FilterKind,
+    /// Its first byte in the file.
+    offset: u64,
+    pieces: Pieces,
+}
+
+#[derive(Debug)]
+enum Pieces {
+    Whole(Cell<Pinned>),
+    Cut { top: Cell<Pinned>, cells: OnceLock<Box<[Cell<Box<Pinned>>]>> },
+}
+
+type Cells = [Cell<Box<Pinned>>];
+
+impl Part {
+    /// The part that is said to start at `offset`.
+    pub(super) fn new(said: FilterPart, offset: u64) -> Result<Self, FilterState> {
+        if !said.policy.is_empty() {
+            let why = format!("it was made by the policy \"{}\", which is not here", said.policy);
+            return Err(FilterState::Unknown(why));
+        }
+        let pieces = match said.shape {
+            FilterShape::Whole => Pieces::Whole(Cell::default()),
+            FilterShape::Partitioned => {
+                Pieces::Cut { top: Cell::default(), cells: OnceLock::new() }
+            }
+            FilterShape::PerBlock => {
+                let why = "it is cut in a way this version cannot read";
+                return Err(FilterState::Unknown(why.into()));
+            }
+        };
+        let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
+        Ok(Self { said, kind, offset, pieces })
+    }
+
+    /// Whether the table may hold `key`, whose hash this is.
+    #[inline]
+    pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
+        let piece = match &self.pieces {
+            Pieces::Whole(cell) => cell.get(keeper, Form::Filter, || Some(self.whole())),
+            Pieces::Cut { .. } => self.piece_of(key, keeper),
+        };
+        piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(hash))
+    }
+
+    /// Whether the table may hold a key with this prefix, whose hash this is.
+    ///
+    /// A search for the prefix itself arrives at the first piece that may hold such a key. If its
+    /// separator starts with the prefix, such keys may also begin in the next one.
+    pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
+        let Pieces::Cut { .. } = &self.pieces else { return self.ask(prefix, hash, keeper) };
+        let Some((top, cells)) = self.top(keeper) else { return Verdict::UNFILTERED };
+        let Some(top) = index_in(&top) else { return Verdict::UNFILTERED };
+        let first = top.find(prefix).min(top.len() - 1);
+        for i in first..first + MOST_PIECES {
+            let Some(piece) = piece_at(top, cells, i, keeper) else { return Verdict::UNFILTERED };
+            let verdict = piece.verdict(hash);
+            if verdict.maybe || i + 1 == top.len() || !top.separator_starts_with(i, prefix) {
+                return verdict;
+            }
+        }
+        Verdict::UNFILTERED
+    }
+
+    /// As [`ask`](Self::ask) for many keys; `None`, and no answer, where the part cannot be used.
+    pub(super) fn ask_many(
+        &self,
+        keys: &[&[u8]],
+        hashes: &[u64],
+        answers: &mut [bool],
+        keeper: &Keeper,
+    ) -> Option<Verdict> {
+        let mut verdict =
+            Verdict { maybe: true, kind: self.kind, expected: self.said.expected_fpr };
+        match &self.pieces {
+            Pieces::Whole(cell) => {
+                let piece = cell.get(keeper, Form::Filter, || Some(self.whole()))?;
+                let Piece::Filter(filter) = &*piece else { return None };
+                filter.may_contain_many(hashes, answers);
+                (verdict.kind, verdict.expected) = (filter.kind(), filter.expected_fpr());
+            }
+            Pieces::Cut { .. } => {
+                let (top, cells) = self.top(keeper)?;
+                let top = index_in(&top)?;
+                let place = |key: &[u8]| top.find(key).min(top.len() - 1);
+                let mut start = 0;
+                while let Some(first) = keys.get(start) {
+                    let i = place(first);
+                    // Neighbours of one piece are asked together.
+                    let rest = keys.get(start..).unwrap_or_default();
+                    let count = rest.iter().take_while(|key| place(key) == i).count();
+                    let range = start..start + count;
+                    start += count;
+                    let piece = piece_at(top, cells, i, keeper);
+                    let asked = hashes.get(range.clone()).zip(answers.get_mut(range));
+                    let Some((hashes, answers)) = asked else { break };
+                    match piece.as_deref() {
+                        Some(Piece::Filter(filter)) => filter.may_contain_many(hashes, answers),
+                        _ => answers.fill(true),
+                    }
+                }
+            }
+        }
+        Some(verdict)
+    }
+
+    /// What the part is; `None` if it cannot be used. Reads a whole filter; of a cut one the top,
+    /// the directory says the rest.
+    pub(super) fn facts(&self, keeper: &Keeper) -> Option<FilterFacts> {
+        match &self.pieces {
+            Pieces::Whole(cell) => {
+                let read;
+                let held = cell.get(keeper, Form::Filter, || Some(self.whole()));
+                let piece = match held.as_deref() {
+                    Some(piece) => piece,
+                    None => {
+                        read = keeper.read(self.whole(), Form::Filter).ok()?;
+                        &read
+                    }
+                };
+                let Piece::Filter(filter) = piece else { return None };
+                Some(FilterFacts {
+                    kind: filter.kind(),
+                    bits_asked: filter.requested_bits_per_key(),
+                    bits_stored: filter.bits_per_key(),
+                    keys: filter.keys(),
+                    probes: filter.probes(),
+                    expected: filter.expected_fpr(),
+                    bytes: filter.memory_bytes() as u64,
+                })
+            }
+            Pieces::Cut { .. } => {
+                keeper.read(self.top_place(), self.top_form()).ok()?;
+                let bits_asked = self.said.spec.parse::<FilterSpec>().ok()?.bits_per_key();
+                let bytes = self.said.bytes - self.said.top_bytes;
+                let keys = self.said.keys;
+                let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
+                let probes = match self.kind {
+                    FilterKind::Standard => theory::best_standard_probes(bits_asked),
+                    FilterKind::Blocked => theory::best_blocked_probes(bits_asked),
+                    FilterKind::Paired => theory::best_paired_probes(bits_asked),
+                    _ => 0,
+                };
+                Some(FilterFacts {
+                    kind: self.kind,
+                    bits_asked,
+                    bits_stored,
+                    keys,
+                    probes,
+                    expected: self.said.expected_fpr,
+                    bytes,
+                })
+            }
+        }
+    }
+
+    /// Reads every piece, so that what is wrong with any is noted.
+    pub(super) fn check(&self, keeper: &Keeper) {
+        let read = |handle, form| {
+            let read = keeper.read(handle, form);
+            read.map_err(|state| keeper.note(state)).ok()
+        };
+        match &self.pieces {
+            Pieces::Whole(_) => {
+                read(self.whole(), Form::Filter);
+            }
+            Pieces::Cut { .. } => {
+                let Some(Piece::Top(top)) = read(self.top_place(), self.top_form()) else { return };
+                for handle in (0..top.len()).map_while(|i| top.handle(i)) {
+                    read(handle, Form::Filter);
+                }
+            }
+        }
+    }
+
+    /// Takes its pieces out of the cache.
+    pub(super) fn evict(&self, keeper: &Keeper) {
+        let forget = |offset| keeper.source.cache.remove(keeper.source.number, offset);
+        match &self.pieces {
+            Pieces::Whole(_) => forget(self.offset),
+            Pieces::Cut { cells, .. } => {
+                // Nothing was read of a part whose top was not.
+                if cells.get().is_some()
+                    && let Some((top, _)) = self.top(keeper)
+                    && let Some(top) = index_in(&top)
+                {
+                    for handle in (0..top.len()).map_while(|i| top.handle(i)) {
+                        forget(handle.offset);
+                    }
+                }
+                forget(self.top_place().offset);
+            }
+        }
+    }
+
+    /// Bytes that it has pinned.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        match &self.pieces {
+            Pieces::Whole(cell) => cell.pinned_bytes(),
+            Pieces::Cut { top, cells } => {
+                let cells = cells.get().map_or(&[][..], |cells| cells);
+                top.pinned_bytes() + cells.iter().map(Cell::pinned_bytes).sum::<u64>()
+            }
+        }
+    }
+
+    fn whole(&self) -> Handle {
+        Handle { offset: self.offset, bytes: self.said.bytes as usize }
+    }
+
+    fn top_place(&self) -> Handle {
+        let before = self.said.bytes - self.said.top_bytes;
+        Handle { offset: self.offset + before, bytes: self.said.top_bytes as usize }
+    }
+
+    fn top_form(&self) -> Form {
+        Form::Top { first: self.offset }
+    }
+
+    /// The top, and a cell for each of its pieces.
+    #[inline]
+    fn top(&self, keeper: &Keeper) -> Option<(Got<'_>, &Cells)> {
+        let Pieces::Cut { top, cells } = &self.pieces else { return None };
+        let top = top.get(keeper, self.top_form(), || Some(self.top_place()))?;
+        let count = index_in(&top)?.len();
+        let fresh = || std::iter::repeat_with(Cell::default).take(count).collect();
+        Some((top, cells.get_or_init(fresh)))
+    }
+
+    /// The piece that a search for `key` arrives at.
+    fn piece_of(&self, key: &[u8], keeper: &Keeper) -> Option<Got<'_>> {
+        let (top, cells) = self.top(keeper)?;
+        let top = index_in(&top)?;
+        piece_at(top, cells, top.find(key).min(top.len() - 1), keeper)
+    }
+}
+
+#[inline]
+fn index_in(piece: &Piece) -> Option<&Index> {
+    match piece {
+        Piece::Top(index) => Some(index),
+        Piece::Filter(_) => None,
+    }
+}
+
+#[inline]
+fn piece_at<'a>(top: &Index, cells: &'a Cells, i: usize, keeper: &Keeper) -> Option<Got<'a>> {
+    let handle = || top.handle(i).filter(|handle| handle.bytes > FRAME_BYTES);
+    cells.get(i)?.get(keeper, Form::Filter, handle)
+}

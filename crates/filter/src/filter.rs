@@ -40,8 +40,8 @@ pub struct Filter {
 
 impl Filter {
     /// Checks and reads what [`FilterBuilder::finish`](crate::FilterBuilder::finish) wrote. The
-    /// bits are copied to memory aligned to cache lines; nothing is allocated for bytes that fail
-    /// the checks.
+    /// bits are copied to memory aligned to cache lines; no more is ever allocated than there are
+    /// bytes.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`] if the bytes are not those of a filter, [`DecodeError::Unknown`] if

@@ -62,6 +62,37 @@ fn no_key_is_ever_denied() {
     }
 }
 
+/// Every number of keys up to 2,000 at the usual size, and up to 500 in all.
+#[test]
+fn no_key_is_denied_at_any_small_number_of_keys() {
+    for spec in specs() {
+        let usual = (8.0..30.0).contains(&spec.bits_per_key());
+        for keys in 1..=if usual { 2_000 } else { 500 } {
+            let mut builder = spec.builder();
+            (0..keys).for_each(|n| builder.add_hash(hash(&key(n)) ^ keys));
+            let filter = decoded(&builder.finish());
+            for n in 0..keys {
+                let hash = hash(&key(n)) ^ keys;
+                assert!(filter.may_contain_hash(hash), "{spec}, {keys} keys: {n} is denied");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_key_is_denied_at_random_large_numbers_of_keys() {
+    for (nth, spec) in specs().enumerate() {
+        let keys = 100_000 + hash(&key(nth as u64)) % 900_000;
+        let hashes: Vec<u64> = (0..keys).map(|n| hash(&key(n))).collect();
+        let mut builder = spec.builder();
+        hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        let filter = decoded(&builder.finish());
+        let mut answers = vec![false; hashes.len()];
+        filter.may_contain_many(&hashes, &mut answers);
+        assert!(answers.iter().all(|&answer| answer), "{spec}, {keys} keys: one is denied");
+    }
+}
+
 fn assert_near(is: f64, should_be: f64, tolerance: f64) {
     assert!((is - should_be).abs() <= tolerance * should_be, "{is} instead of {should_be}");
 }

@@ -246,9 +246,10 @@ impl Parts<'_> {
         partner: impl Fn(&[Block], usize) -> usize,
     ) -> f64 {
         let trials = (2.0 / self.filter.expected_fpr().sqrt()).ceil() as u64;
-        let sampled = (SAMPLED_BLOCKS / u64::from(filters(self.cell.keys))).max(8);
-        // Blocks differ, where nothing pairs them.
-        let sampled = if self.cell.kind == FilterKind::Blocked { 10 * sampled } else { sampled };
+        // Blocks differ more where nothing pairs them.
+        let wanted = SAMPLED_BLOCKS * if self.cell.kind == FilterKind::Blocked { 10 } else { 1 };
+        let sampled = (wanted / u64::from(filters(self.cell.keys)))
+            .clamp(4, 4.max(2 * self.blocks.len() as u64));
         let kernel = Chosen::best();
         let mut sum = 0.0;
         for _ in 0..sampled {

@@ -1,0 +1,95 @@
+//! Memory: 12 bytes a key beyond the filter at most while it is built (29 for a ribbon), not more
+//! than the bytes when it is opened, none when it is asked.
+
+use trommel_filter::{Filter, FilterSpec, hash};
+
+use crate::allocator::most_held;
+
+const SPECS: [&str; 16] = [
+    "standard:4",
+    "standard:10",
+    "standard:23.4",
+    "standard:64",
+    "blocked:4",
+    "blocked:10",
+    "blocked:23.4",
+    "blocked:64",
+    "paired:4",
+    "paired:10",
+    "paired:23.4",
+    "paired:64",
+    "ribbon:4",
+    "ribbon:10",
+    "ribbon:23.4",
+    "ribbon:60",
+];
+
+/// Keys in any order.
+fn hashes(keys: u64) -> impl Iterator<Item = u64> {
+    (0..keys).map(|key| hash(&key.to_le_bytes()))
+}
+
+/// The finished filter, and the most memory that it took beyond itself, in bytes a key.
+fn built(spec: FilterSpec, keys: u64) -> (Vec<u8>, f64) {
+    // The tables of the theory last as long as the process, and belong to no filter.
+    spec.expected_fpr(keys);
+    let (bytes, most) = most_held(|| {
+        let mut builder = spec.builder();
+        hashes(keys).for_each(|hash| builder.add_hash(hash));
+        builder.finish()
+    });
+    let beyond = most.saturating_sub(bytes.len() as u64) as f64 / keys as f64;
+    (bytes, beyond)
+}
+
+#[test]
+fn building_takes_at_most_12_bytes_a_key_beyond_the_filter() {
+    for text in SPECS {
+        let spec: FilterSpec = text.parse().expect("a valid spec");
+        for keys in [300_000, 1_000_000] {
+            let (bytes, beyond) = built(spec, keys);
+            println!("{text}, {keys} keys: {} bytes and {beyond:.2} a key", bytes.len());
+            // A ribbon's columns are there three times, and grow.
+            let limit = if text.starts_with("ribbon") { 29.0 } else { 12.0 };
+            assert!(beyond <= limit, "{text}, {keys} keys: {beyond} bytes a key");
+        }
+        // Below, what is fixed counts: a chunk, a part, one shard's equations.
+        for keys in [1, 100, 10_000, 30_000] {
+            let (_, beyond) = built(spec, keys);
+            let beyond = beyond * keys as f64;
+            assert!(beyond <= 1_200_000.0, "{text}, {keys} keys: {beyond} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_builder_says_what_it_holds() {
+    let spec: FilterSpec = "paired:10".parse().expect("a valid spec");
+    for keys in [0, 1, 1000, 500_000] {
+        let (builder, most) = most_held(|| {
+            let mut builder = spec.builder();
+            hashes(keys).for_each(|hash| builder.add_hash(hash));
+            builder
+        });
+        let said = builder.memory_bytes() as u64;
+        assert!(said.abs_diff(most) <= 600_000.min(2 * said), "{keys} keys: {said}, held {most}");
+    }
+}
+
+#[test]
+fn opening_takes_the_filter_once_and_asking_takes_nothing() {
+    let hashes: Vec<u64> = hashes(10_000).collect();
+    let mut answers = vec![false; hashes.len()];
+    for text in SPECS {
+        let spec: FilterSpec = text.parse().expect("a valid spec");
+        let (bytes, _) = built(spec, 20_000);
+        let (filter, most) = most_held(|| Filter::decode(&bytes).expect("what a builder wrote"));
+        assert!(most <= bytes.len() as u64, "{text}: {most} bytes to open {}", bytes.len());
+        let (_, most) = most_held(|| {
+            assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
+            filter.may_contain_many(&hashes, &mut answers);
+            assert!(answers.iter().all(|&answer| answer));
+        });
+        assert_eq!(most, 0, "{text}: asking allocates");
+    }
+}

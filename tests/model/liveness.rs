@@ -143,6 +143,61 @@ fn memory_stays_under_its_ceiling() {
 }
 
 #[test]
+fn building_filters_stays_under_the_ceiling() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = 2 << 20;
+    let options = Options::default()
+        .memory_limit(limit)
+        .filters("paired:20".parse().unwrap())
+        .auto_compaction(false)
+        .write_buffer_bytes(1 << 20);
+    let db = Db::open(dir.path(), options).unwrap();
+    let mut most = 0;
+    let mut look = || {
+        let memory = db.stats().memory;
+        assert!(memory.total() <= limit, "{memory:?}");
+        most = memory.filter_construction.max(most);
+    };
+    for i in 0..200_000 {
+        db.put(scattered(i), [i as u8; 20]).unwrap();
+        if i % 100 == 0 {
+            look();
+        }
+    }
+    // From here on memtables need nothing, and the cache is full: what is built takes from it.
+    db.flush().unwrap();
+    db.set_options(|options| options.write_buffer_bytes(4 << 10)).unwrap();
+    for i in 0..200_000 {
+        db.get(scattered(i)).unwrap();
+    }
+    let memory = db.stats().memory;
+    assert!(memory.total() > limit - limit / 16, "{memory:?}");
+    // One merge of all keys: the hashes of a single table would be most of the ceiling.
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            db.compact_all().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        for i in 0.. {
+            if done.load(Ordering::Relaxed) {
+                break;
+            }
+            db.get(scattered(i % 200_000)).unwrap();
+            look();
+        }
+    });
+    assert!(most > 0, "what building takes was never seen");
+    assert!(most <= limit / 8 + (64 << 10), "{most} bytes to build filters");
+    assert_eq!(db.stats().memory.filter_construction, 0);
+    let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+    assert!(tables > 1, "tables end where their filters would not fit");
+    for i in 0..200_000 {
+        assert!(db.get(scattered(i)).unwrap().is_some());
+    }
+}
+
+#[test]
 fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
     let dir = tempfile::tempdir().unwrap();
     let open = || Db::open(dir.path(), Options::default().auto_compaction(false)).unwrap();

@@ -1,4 +1,5 @@
-//! One ceiling over all memory: the block cache gets what memtables, indexes and filters leave.
+//! One ceiling over all memory: the block cache gets what memtables, indexes, filters and the
+//! building of new filters leave.
 //!
 //! What will be held is noted before it is held, what is no longer held after it has gone, and the
 //! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One
@@ -10,6 +11,13 @@ use std::sync::{Arc, Mutex};
 use trommel_sstable::BlockCache;
 
 use crate::sync::lock;
+
+/// The part of the ceiling that filters may take while they are built: one in so many.
+const CONSTRUCTION_PART: u64 = 8;
+/// Steps in which that is noted: one in so many of the ceiling, within these bounds.
+const STEPS_OF_CEILING: u64 = 1024;
+const SMALLEST_STEP: u64 = 1 << 10;
+const LARGEST_STEP: u64 = 256 << 10;
 
 /// Who holds how much, and the limit over it.
 #[derive(Debug)]
@@ -27,6 +35,8 @@ pub(crate) struct MemoryShares {
     pinned_filters: AtomicU64,
     /// Most bytes that filters may pin.
     pinned_limit: AtomicU64,
+    /// Filters that are being built, with the hashes they are built from.
+    construction: AtomicU64,
     /// Held while a part changes and the cache's capacity with it: of two changes at a time the
     /// older share must not be the one that stays.
     changing: Mutex<()>,
@@ -43,6 +53,7 @@ impl MemoryShares {
             tables: AtomicU64::new(0),
             pinned_filters: AtomicU64::new(0),
             pinned_limit: AtomicU64::new(u64::MAX),
+            construction: AtomicU64::new(0),
             changing: Mutex::default(),
         };
         shares.set_limits(limit, cache_bytes);
@@ -120,6 +131,17 @@ impl MemoryShares {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
 
+    /// What filters that are being built take.
+    pub(crate) fn construction(&self) -> u64 {
+        self.construction.load(Relaxed)
+    }
+
+    /// What the filters of one table may take while they are built, where `jobs` build at once: an
+    /// eighth of the ceiling for all of them.
+    pub(crate) fn construction_share(&self, jobs: usize) -> u64 {
+        self.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
+    }
+
     /// Whether there is a ceiling at all.
     #[inline]
     pub(crate) fn has_ceiling(&self) -> bool {
@@ -132,7 +154,8 @@ impl MemoryShares {
     }
 
     fn cache_share(&self) -> u64 {
-        let taken = self.memtables.load(Relaxed).saturating_add(self.tables.load(Relaxed));
+        let parts = [&self.memtables, &self.tables, &self.construction];
+        let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
         let left = self.limit.load(Relaxed).saturating_sub(taken);
         left.min(self.cache_bytes.load(Relaxed))
     }
@@ -150,6 +173,44 @@ impl MemoryShares {
         if self.has_ceiling() {
             self.blocks.set_capacity(self.cache_share());
         }
+    }
+}
+
+/// Memory for the filters of one table that is being written, noted in steps.
+#[derive(Debug)]
+pub(crate) struct Construction {
+    shares: Arc<MemoryShares>,
+    noted: u64,
+}
+
+impl Construction {
+    pub(crate) fn new(shares: &Arc<MemoryShares>) -> Self {
+        Self { shares: Arc::clone(shares), noted: 0 }
+    }
+
+    /// Notes that `bytes` are held, or will be before the next call. They only grow.
+    pub(crate) fn grow_to(&mut self, bytes: u64) {
+        if bytes <= self.noted {
+            return;
+        }
+        // Under a low ceiling, whole steps would be most of it.
+        let ceiling = self.shares.limit.load(Relaxed);
+        let step = (ceiling / STEPS_OF_CEILING).clamp(SMALLEST_STEP, LARGEST_STEP);
+        let wanted = bytes.saturating_add(step - 1) / step * step;
+        let more = wanted - self.noted;
+        self.shares.change(|| {
+            self.shares.construction.fetch_add(more, Relaxed);
+        });
+        self.noted = wanted;
+    }
+}
+
+impl Drop for Construction {
+    fn drop(&mut self) {
+        let noted = self.noted;
+        self.shares.change(|| {
+            self.shares.construction.fetch_sub(noted, Relaxed);
+        });
     }
 }
 
@@ -193,6 +254,31 @@ mod tests {
         shares.unpin_filter(3_500);
         shares.remove_table(1_500);
         assert_eq!(blocks.stats().capacity_bytes, 10_000);
+    }
+
+    #[test]
+    fn the_cache_makes_room_for_filters_that_are_built() {
+        let blocks = BlockCache::new(1000);
+        let capacity = || blocks.stats().capacity_bytes;
+        let shares = MemoryShares::new(Arc::clone(&blocks), Some(1 << 20), 1 << 20);
+        let mut one = Construction::new(&shares);
+        one.grow_to(1);
+        assert_eq!(shares.construction(), 1 << 10, "a whole step");
+        one.grow_to(1 << 10);
+        assert_eq!(shares.construction(), 1 << 10);
+        one.grow_to(100 << 10);
+        let mut other = Construction::new(&shares);
+        other.grow_to(28 << 10);
+        assert_eq!(shares.construction(), 128 << 10);
+        assert_eq!(capacity(), (1 << 20) - (128 << 10));
+        drop(one);
+        drop(other);
+        assert_eq!((shares.construction(), capacity()), (0, 1 << 20));
+        assert_eq!(shares.construction_share(2), 64 << 10);
+        shares.set_limits(None, 500);
+        let mut free = Construction::new(&shares);
+        free.grow_to(1);
+        assert_eq!((shares.construction(), capacity()), (256 << 10, 500));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::env;
 use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::limiter::LimitedFile;
+use crate::memory::Construction;
 use crate::version::{LEVELS, TableMeta, Version};
 
 /// A table being written.
@@ -18,6 +19,25 @@ struct Open {
     number: u64,
     table_id: u64,
     builder: TableBuilder,
+    filter_memory: Construction,
+    /// Entries added, up to the next look at that memory.
+    unaccounted: u32,
+    /// Whether its filter takes all the memory that it may.
+    is_full: bool,
+}
+
+/// Entries after which the memory of the open table's filters is looked at.
+const ENTRIES_BETWEEN_LOOKS: u32 = 64;
+
+impl Open {
+    /// Notes what the filters take, and whether they may take more.
+    fn account(&mut self, engine: &Engine) {
+        self.unaccounted = 0;
+        let bytes = self.builder.filter_memory_bytes();
+        self.filter_memory.grow_to(bytes);
+        let jobs = engine.options.load().background_threads;
+        self.is_full = bytes >= engine.memory.construction_share(jobs);
+    }
 }
 
 /// Tables that a job writes. They are removed again unless the job is installed.
@@ -51,9 +71,14 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().and_then(|open| open.builder.last_key())
     }
 
-    /// Bytes of the open table so far.
+    /// Bytes of the open table so far; more than any table may have where its filter takes all the
+    /// memory that it may, so that the table ends.
     pub(crate) fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, |open| open.builder.estimated_bytes())
+        let bytes = |open: &Open| match open.is_full {
+            true => u64::MAX,
+            false => open.builder.estimated_bytes(),
+        };
+        self.open.as_ref().map_or(0, bytes)
     }
 
     /// Adds an entry to the open table, opening one if there is none.
@@ -66,13 +91,21 @@ impl<'a> Outputs<'a> {
                 none.insert(open)
             }
         };
-        Ok(open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?)
+        open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?;
+        open.unaccounted += 1;
+        if open.unaccounted == ENTRIES_BETWEEN_LOOKS {
+            open.account(self.engine);
+        }
+        Ok(())
     }
 
     /// Ends the open table; it is durable then, but for its directory entry.
     pub(crate) fn close_table(&mut self) -> Result<()> {
-        let Some(Open { number, table_id, builder }) = self.open.take() else { return Ok(()) };
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        open.account(self.engine);
+        let Open { number, table_id, builder, filter_memory, .. } = open;
         let built = builder.finish(&[])?;
+        drop(filter_memory);
         let (logical, _) = logical_level(&self.version, self.level);
         self.done.push(TableMeta {
             number,
@@ -152,5 +185,7 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
     };
     let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));
     let builder = TableBuilder::new(file, &path, table);
-    Ok((path, Open { number, table_id, builder }))
+    let filter_memory = Construction::new(&engine.memory);
+    let open = Open { number, table_id, builder, filter_memory, unaccounted: 0, is_full: false };
+    Ok((path, open))
 }

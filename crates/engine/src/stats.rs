@@ -103,6 +103,8 @@ pub struct MemoryStats {
     pub index: u64,
     /// What else open tables hold.
     pub other: u64,
+    /// Filters of tables that are being written, with the hashes they are built from.
+    pub filter_construction: u64,
 }
 
 impl MemoryStats {
@@ -114,6 +116,7 @@ impl MemoryStats {
             + self.filters
             + self.index
             + self.other
+            + self.filter_construction
     }
 }
 
@@ -237,6 +240,7 @@ impl Engine {
                 memtables: view.memtable_bytes() as u64,
                 idle_arenas: self.arenas.idle_bytes() as u64,
                 block_cache: cache.used_bytes,
+                filter_construction: self.memory.construction(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =
@@ -276,13 +280,14 @@ impl fmt::Display for Stats {
         writeln!(
             f,
             "memory MiB: {:.1} memtables, {:.1} kept for memtables, {:.1} block cache, \
-             {:.1} filters, {:.1} index, {:.1} other",
+             {:.1} filters, {:.1} index, {:.1} other, {:.1} building filters",
             mib(memory.memtables),
             mib(memory.idle_arenas),
             mib(memory.block_cache),
             mib(memory.filters),
             mib(memory.index),
-            mib(memory.other)
+            mib(memory.other),
+            mib(memory.filter_construction)
         )?;
         writeln!(
             f,

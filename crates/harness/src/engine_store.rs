@@ -194,6 +194,7 @@ impl Store for EngineStore {
             ("Filters", memory.filters),
             ("Index", memory.index),
             ("Other", memory.other),
+            ("Construction", memory.filter_construction),
             ("Total", memory.total()),
         ];
         parts.map(|(part, bytes)| format!("{part:<12} {:>12}\n", units::bytes(bytes))).concat()

@@ -255,6 +255,12 @@ impl TableBuilder {
         self.written + self.out.len() as u64 + meta
     }
 
+    /// Bytes of memory that its filters take until they are written: the keys' hashes, and the
+    /// filters beside them. Not quite as cheap to ask as the rest.
+    pub fn filter_memory_bytes(&self) -> u64 {
+        self.filters.memory_bytes()
+    }
+
     /// The key added last.
     pub fn last_key(&self) -> Option<&[u8]> {
         (self.properties.entries > 0).then_some(&self.last_key)

@@ -81,6 +81,7 @@ pub(crate) fn run_memory(
                 ("filters", Value::Size(memory.filters)),
                 ("index", Value::Size(memory.index)),
                 ("other", Value::Size(memory.other)),
+                ("construction", Value::Size(memory.filter_construction)),
                 ("total", Value::Size(memory.total())),
             ],
         )?;

@@ -186,6 +186,7 @@ fn memory(stats: &Stats) -> IndexMap<String, u64> {
         ("filters", memory.filters),
         ("index", memory.index),
         ("other", memory.other),
+        ("filter construction", memory.filter_construction),
     ]
     .map(|(part, bytes)| (part.to_owned(), bytes))
     .into_iter()

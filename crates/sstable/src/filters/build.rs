@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_filter::{Filter, FilterBuilder, FilterSpec};
+use trommel_filter::{Filter, FilterBuilder, FilterKind, FilterSpec};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::prefix::{PrefixExtractor, Watch};
@@ -72,10 +72,15 @@ impl FiltersBuilder {
 
     /// About how many bytes the parts would take if they were finished now.
     pub(crate) fn estimated_bytes(&self) -> u64 {
-        let of = |filter: &FilterBuilder| {
-            (filter.len() as f64 * filter.spec().bits_per_key() / 8.0) as u64
-        };
-        of(&self.keys) + self.prefixes.as_ref().map_or(0, |prefixes| of(&prefixes.filter))
+        finished_bytes(&self.keys)
+            + self.prefixes.as_ref().map_or(0, |prefixes| finished_bytes(&prefixes.filter))
+    }
+
+    /// Bytes of memory that building takes from here to its end, at most, were few keys to follow.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        // Parts are finished one after the other, but hold their hashes together.
+        building_bytes(&self.keys)
+            + self.prefixes.as_ref().map_or(0, |prefixes| building_bytes(&prefixes.filter))
     }
 
     /// Builds the parts one after the other and hands each to `write`.
@@ -94,6 +99,37 @@ impl FiltersBuilder {
         }
         Ok(())
     }
+}
+
+/// Most bytes that a list of hashes grows by, and that dealing them out holds twice.
+const GROWTH_BYTES: u64 = 256 << 10;
+/// Keys of the largest shard of a ribbon, and what solving takes for each.
+const SHARD_KEYS: u64 = 1 << 16;
+const SHARD_KEY_BYTES: u64 = 26;
+
+/// Bytes of memory that `filter` takes while it is built.
+///
+/// 1. Its hashes, and by how much their list may be about to grow. While they are dealt out, each
+///    list has one chunk that is not full: a sixteenth of them, at most.
+/// 2. The finished filter beside them; and beside itself, once they are gone and it is written out.
+/// 3. For a ribbon, the equations of one shard.
+fn building_bytes(filter: &FilterBuilder) -> u64 {
+    if filter.spec() == FilterSpec::NONE {
+        return 0;
+    }
+    let hashes = filter.memory_bytes() as u64;
+    let dealt = hashes + hashes.min(GROWTH_BYTES) + hashes / 16;
+    let finished = finished_bytes(filter) + (1 << 10);
+    let shard = match filter.spec().kind() {
+        FilterKind::Ribbon => filter.len().min(SHARD_KEYS) * SHARD_KEY_BYTES,
+        _ => 0,
+    };
+    dealt.max(finished) + finished + shard
+}
+
+/// About how many bytes the filter would take if it were finished now.
+fn finished_bytes(filter: &FilterBuilder) -> u64 {
+    (filter.len() as f64 * filter.spec().bits_per_key() / 8.0) as u64
 }
 
 /// One filter for the whole table; none where none was asked for.

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units;
+
 /// Where a measurement was made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
@@ -120,7 +122,35 @@ fn field_of(file: &str, name: &str) -> Option<String> {
     })
 }
 
-fn memory_bytes() -> Option<u64> {
+/// A cache for data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1 for the smallest.
+    pub level: u32,
+    /// How much it holds. Other cores may share it.
+    pub bytes: u64,
+}
+
+/// The caches for data of the first core, the smallest first; empty where the system does not say.
+pub fn data_caches() -> Vec<Cache> {
+    caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"))
+}
+
+fn caches_in(dir: &Path) -> Vec<Cache> {
+    let cache = |nth: u32| {
+        let line = |name: &str| line_of(dir.join(format!("index{nth}/{name}")).to_str()?);
+        let is_for_data = line("type")? != "Instruction";
+        let bytes = units::parse_bytes(&line("size")?).ok()?;
+        Some((is_for_data, Cache { level: line("level")?.parse().ok()?, bytes }))
+    };
+    let mut caches: Vec<Cache> =
+        (0..).map_while(cache).filter(|(wanted, _)| *wanted).map(|(_, cache)| cache).collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches
+}
+
+/// The machine's memory, if the system says.
+pub(crate) fn memory_bytes() -> Option<u64> {
     let text = field_of("/proc/meminfo", "MemTotal")?;
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
@@ -223,6 +253,23 @@ mod tests {
             assert!(here.memory_bytes > Some(1 << 20) && here.file_system.is_some(), "{here:?}");
             assert!(here.kernel.unwrap().starts_with("Linux "));
         }
+    }
+
+    #[test]
+    fn caches_for_data_are_read_in_their_order() {
+        let scratch = crate::ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let all = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("3", "Unified", "16384K")];
+        for (nth, (level, kind, size)) in all.into_iter().enumerate() {
+            let dir = scratch.path().join(format!("index{nth}"));
+            fs::create_dir(&dir).unwrap();
+            for (name, text) in [("level", level), ("type", kind), ("size", size)] {
+                fs::write(dir.join(name), format!("{text}\n")).unwrap();
+            }
+        }
+        let expected = [Cache { level: 1, bytes: 48 << 10 }, Cache { level: 3, bytes: 16 << 20 }];
+        assert_eq!(caches_in(scratch.path()), expected);
+        assert_eq!(caches_in(Path::new("/no/such/place")), []);
+        scratch.remove().unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!   of times nearly are. Its interval and its p are of one kind: they never contradict.
 //! * [`holm`]: what many tests at once make of their p.
 //!
-//! Called by [`compare`](crate::compare).
+//! Called by [`compare`](crate::compare) and [`filter_bench`](crate::filter_bench).
 
 /// Each p of several tests, raised so that the chance of any false alarm among all stays what it
 /// says: the smallest times their number, the next times one less, and so on, never falling
@@ -73,7 +73,7 @@ fn student_tails(t: f64, freedom: f64) -> f64 {
 }
 
 /// The t beyond which, on both sides, lies the share `tails`. Found by halving.
-fn student_quantile(tails: f64, freedom: f64) -> f64 {
+pub(crate) fn student_quantile(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..200 {
         let middle = (low + high) / 2.0;

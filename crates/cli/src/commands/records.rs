@@ -3,12 +3,20 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use trommel_harness::record::{Record, read_lines};
+use trommel_harness::record::{ReadError, Record, read_lines};
 
 use crate::failure::Failure;
 
-/// The records in `file`, or on standard input for `-`.
+/// The records of a bench in `file`, or on standard input for `-`.
 pub(crate) fn read(file: &Path) -> Result<Vec<Record>, Failure> {
+    read_with(file, read_lines)
+}
+
+/// What `parse` makes of the text in `file`, or on standard input for `-`.
+pub(crate) fn read_with<T>(
+    file: &Path,
+    parse: impl FnOnce(&str) -> Result<Vec<T>, ReadError>,
+) -> Result<Vec<T>, Failure> {
     let (name, text) = if file == Path::new("-") {
         let mut text = String::new();
         let read = std::io::stdin().lock().read_to_string(&mut text);
@@ -17,5 +25,5 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Record>, Failure> {
         (file.display().to_string(), std::fs::read_to_string(file))
     };
     let text = text.map_err(|error| Failure::Other(format!("reading {name} failed: {error}")))?;
-    read_lines(&text).map_err(|error| Failure::Other(format!("{name}: {error}")))
+    parse(&text).map_err(|error| Failure::Other(format!("{name}: {error}")))
 }

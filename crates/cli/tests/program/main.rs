@@ -13,6 +13,7 @@ mod comparing;
 mod data;
 mod demo_and_bench;
 mod files;
+mod filter_benching;
 mod load_and_dump;
 mod odd;
 mod reporting;

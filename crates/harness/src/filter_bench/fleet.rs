@@ -5,29 +5,44 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use trommel::filter::{Filter, FilterKind};
 
-use super::{Cell, MIN_KEY_BYTES, Plan, Rate, SCHEMA, Timing, nanoseconds};
+use super::{Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, nanoseconds};
 use crate::control::Control;
 use crate::error::Error;
+use crate::{machine, units};
 
 /// Number of the first key that no filter holds.
 const ABSENT: u64 = 1 << 63;
+/// By how much a size and an address vary at most: bytes that are written behind the shortest key.
+const SLACK: usize = 8;
 
 /// Makes keys: the number of a filter, that of the key, and zeros.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
+    shape: Shape,
     buffer: Vec<u8>,
 }
 
 impl Keys {
-    pub(super) fn new(bytes: usize) -> Self {
-        Self { buffer: vec![0; bytes] }
+    pub(super) fn new(shape: Shape) -> Self {
+        Self { shape, buffer: vec![0; shape.bytes + SLACK] }
     }
 
     #[inline]
     pub(super) fn key(&mut self, filter: usize, number: u64) -> &[u8] {
-        self.buffer[..4].copy_from_slice(&(filter as u32).to_le_bytes());
-        self.buffer[4..MIN_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
-        &self.buffer
+        let mut length = self.shape.bytes;
+        if self.shape.varies_in_size() {
+            let run = (number >> self.shape.vary_size_log2) as u32;
+            // A multiplication that spreads its argument over 32 bits, scaled to 0 to 4.
+            let step = (u64::from(run.wrapping_mul(1_234_567_891)) * 5) >> 32;
+            length = length + step as usize - 2;
+        }
+        let start = if self.shape.vary_alignment { (number % 4) as usize } else { 0 };
+        let key = &mut self.buffer[start..];
+        key[..4].copy_from_slice(&(filter as u32).to_le_bytes());
+        key[4..MIN_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
+        // What a key that began further on has left.
+        key[MIN_KEY_BYTES..MIN_KEY_BYTES + 3].fill(0);
+        &key[..length]
     }
 
     /// A key of filter number `filter` that it does not hold.
@@ -39,12 +54,12 @@ impl Keys {
 
 /// Filters of one kind.
 #[derive(Debug)]
-pub struct Fleet {
+pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
-    key_bytes: usize,
     build_time: Duration,
     build_bytes: u64,
-    pub(super) keys: u64,
+    memory_bytes: u64,
+    keys: u64,
 }
 
 /// One filter, which holds the keys below `keys`.
@@ -60,23 +75,28 @@ impl Fleet {
         let mut rng = Rng::with_seed(plan.seed);
         let mut fleet = Self {
             members: Vec::new(),
-            key_bytes: plan.key_bytes,
             build_time: Duration::ZERO,
             build_bytes: 0,
+            memory_bytes: 0,
             keys: 0,
         };
-        control.progress.begin("building", plan.memory_bytes);
-        let mut memory = 0;
-        while memory < plan.memory_bytes.max(1) {
+        let (Until::Bytes(all) | Until::Keys(all)) = plan.until;
+        control.progress.begin("building", all);
+        let mut done = 0;
+        while done < all.max(1) {
             if control.stop.is_set() {
                 control.progress.end();
                 return Err(Error::Interrupted);
             }
             let spread = 1.0 + plan.vary * (2.0 * rng.f64() - 1.0);
-            let keys = ((plan.keys as f64 * spread).round() as u64).max(1);
+            let mut keys = ((plan.keys as f64 * spread).round() as u64).max(1);
+            if let Until::Keys(most) = plan.until {
+                keys = keys.min(most.max(1) - done);
+            }
             let bytes = fleet.add(plan, keys)?;
-            memory += bytes;
-            control.progress.advance(bytes);
+            let step = if matches!(plan.until, Until::Keys(_)) { keys } else { bytes };
+            done += step;
+            control.progress.advance(step);
         }
         control.progress.end();
         Ok(fleet)
@@ -84,7 +104,7 @@ impl Fleet {
 
     /// Builds one more filter; returns its bytes in memory.
     fn add(&mut self, plan: &Plan, keys: u64) -> Result<u64, Error> {
-        let mut maker = Keys::new(self.key_bytes);
+        let mut maker = Keys::new(plan.shape);
         let number = self.members.len();
         let start = Instant::now();
         let mut builder = plan.spec.builder();
@@ -101,70 +121,119 @@ impl Fleet {
             None => filter,
         };
         let memory = filter.memory_bytes() as u64;
+        self.memory_bytes += memory;
         self.keys += keys;
         self.members.push(Member { filter, keys });
         Ok(memory)
     }
 
-    /// Whether every key that was added is found.
-    pub(super) fn verify(&self, control: Control<'_>) -> Result<(), Error> {
+    /// Whether every key that was added is found; false if that was stopped.
+    pub(super) fn verify(&self, plan: &Plan, control: Control<'_>) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys);
-        let mut maker = Keys::new(self.key_bytes);
+        let mut maker = Keys::new(plan.shape);
         for (number, member) in self.members.iter().enumerate() {
-            if control.stop.is_set() {
-                control.progress.end();
-                return Err(Error::Interrupted);
-            }
-            let denied = |key: &u64| !member.filter.may_contain(maker.key(number, *key));
-            if let Some(key) = (0..member.keys).find(denied) {
-                control.progress.end();
-                let text = format!("filter {number} denies key {key}, which was added to it");
-                return Err(Error::Store(text.into()));
+            for key in 0..member.keys {
+                if !member.filter.may_contain(maker.key(number, key)) {
+                    control.progress.end();
+                    let text = format!("filter {number} denies key {key}, which was added to it");
+                    return Err(Error::Store(text.into()));
+                }
+                if key % (1 << 20) == 0 && control.stop.is_set() {
+                    control.progress.end();
+                    return Ok(false);
+                }
             }
             control.progress.advance(member.keys);
         }
         control.progress.end();
-        Ok(())
+        Ok(true)
     }
 
-    pub(super) fn cell(&self, plan: &Plan, rate: Rate, timings: Vec<Timing>) -> Cell {
+    /// What is known of the filters without asking them.
+    pub(super) fn cell(&self, plan: &Plan) -> Cell {
         let filters = || self.members.iter().map(|member| &member.filter);
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
+        let first = &self.members[0].filter;
+        let has_kernels = matches!(plan.spec.kind(), FilterKind::Blocked | FilterKind::Paired);
         Cell {
-            schema: SCHEMA,
             spec: plan.spec.to_string(),
             kind: plan.spec.kind().to_string(),
             bits: plan.spec.bits_per_key(),
             average_keys: plan.keys,
-            kernel: self.members[0].filter.kernel().to_string(),
-            key_bytes: self.key_bytes,
+            kernel: has_kernels.then(|| first.kernel().to_string()),
+            key_bytes: plan.shape.bytes as u64,
+            batch: plan.batch as u64,
+            queries: plan.queries,
+            net_includes_hashing: plan.net_includes_hashing,
+            seed: plan.seed,
             filters: self.members.len() as u64,
             keys: self.keys,
-            memory_bytes: filters().map(|filter| filter.memory_bytes() as u64).sum(),
+            memory_bytes: self.memory_bytes,
+            single_bytes: first.memory_bytes() as u64,
             stored_bits: bits / self.keys as f64,
-            probes: self.members[0].filter.probes(),
+            probes: first.probes(),
             build_ns: nanoseconds(self.build_time, self.keys),
             build_bytes: self.build_bytes as f64 / self.keys as f64,
-            rate,
-            timings,
+            ..Cell::default()
         }
     }
 }
 
 /// Refuses what cannot be done, and says why.
 fn check(plan: &Plan) -> Result<(), Error> {
+    let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
+    let shortest = MIN_KEY_BYTES + varied;
     let what = if plan.keys == 0 {
         "a filter must have at least one key".into()
     } else if !(0.0..1.0).contains(&plan.vary) {
         format!("the number of keys can vary by a part from 0 to below 1, not by {}", plan.vary)
-    } else if plan.key_bytes < MIN_KEY_BYTES {
-        format!("a key must have at least {MIN_KEY_BYTES} bytes to be told from all others")
+    } else if plan.shape.bytes < shortest {
+        let hint = match varied {
+            0 => "",
+            _ => {
+                "; 2 fewer will do where their size does not vary (--vary-key-size-log2-interval=30)"
+            }
+        };
+        format!("a key must have at least {shortest} bytes to be told from all others{hint}")
+    } else if plan.shape.bytes > MAX_KEY_BYTES {
+        format!("a key can have at most {MAX_KEY_BYTES} bytes")
     } else if plan.spec.kind() == FilterKind::None {
         "there is nothing to measure of the filter `none`".into()
     } else if plan.batch == 0 {
         "a batch must hold at least one key".into()
+    } else if plan.batch > MAX_BATCH {
+        format!("a batch can hold at most {MAX_BATCH} keys")
+    } else if plan.queries == 0 || plan.rate_queries == 0 {
+        "at least one query must be made".into()
     } else {
-        return Ok(());
+        return check_memory(plan, machine::memory_bytes());
     };
     Err(Error::Usage(what))
+}
+
+/// Refuses what would not fit a machine with so much memory.
+pub(super) fn check_memory(plan: &Plan, machine: Option<u64>) -> Result<(), Error> {
+    let Some(machine) = machine else { return Ok(()) };
+    let most = (plan.keys as f64 * (1.0 + plan.vary)) as u64;
+    let bytes_per_key = plan.spec.bits_per_key() / 8.0;
+    // The hashes of the keys, the filter as it is written, and as it is read.
+    let one = (most as f64 * (8.0 + 2.0 * bytes_per_key)) as u64;
+    let all = match plan.until {
+        Until::Bytes(bytes) => bytes,
+        Until::Keys(keys) => (keys as f64 * bytes_per_key) as u64,
+    };
+    let (needs, what) = if one > machine {
+        (one, format!("to build {} of {most} keys", plan.spec))
+    } else {
+        (all.saturating_add(one), format!("for filters of {} together", units::bytes(all)))
+    };
+    if needs <= machine {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{what}, {} of memory would be needed, and this machine has {}: ask for fewer keys, fewer \
+         bits, or less --working-mem-size-mb",
+        units::bytes(needs),
+        units::bytes(machine)
+    )))
 }

@@ -7,25 +7,27 @@
 //!    filter of few keys differs from its expectation by some percent.
 //! 3. Each [`Pattern`] of queries is timed, then timed again with everything done but the question
 //!    itself (the *dry run*): the difference is the filter's own cost.
+//! 4. [`record`] is a measurement in a file; [`report`](crate::report) draws charts of many.
 //!
 //! The modes are those of RocksDB's `filter_bench`. Called by the program.
 
+mod cell;
 mod fleet;
 mod queries;
+mod rate;
+pub mod record;
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trommel::filter::{FilterSpec, Kernel};
-use trommel::wilson;
 
 use crate::control::Control;
 use crate::error::Error;
-pub use fleet::Fleet;
-
-/// Version of [`Cell`] as JSON.
-pub const SCHEMA: u32 = 1;
+pub use cell::{Cell, Timing};
+use fleet::Fleet;
+pub use rate::Rate;
 
 /// What is measured of one kind of filter.
 #[derive(Debug, Clone)]
@@ -36,11 +38,13 @@ pub struct Plan {
     pub keys: u64,
     /// By which part the number of keys varies up and down, 0 to 1 (exclusive).
     pub vary: f64,
-    /// Bytes of a key; at least [`MIN_KEY_BYTES`].
-    pub key_bytes: usize,
-    /// Bytes that all filters together take; at least one is built.
-    pub memory_bytes: u64,
-    /// Queries for the rate, and for each pattern that is timed.
+    /// How keys look.
+    pub shape: Shape,
+    /// How many filters are built; one at least.
+    pub until: Until,
+    /// Keys asked for that are not there, of all filters together, for the rate.
+    pub rate_queries: u64,
+    /// Queries of each pattern that is timed.
     pub queries: u64,
     /// Keys asked of one filter at once, in the batched patterns; at least 1.
     pub batch: usize,
@@ -54,8 +58,40 @@ pub struct Plan {
     pub patterns: Vec<Pattern>,
 }
 
+/// Where to end building filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When they take so many bytes of memory together.
+    Bytes(u64),
+    /// When they hold so many keys together.
+    Keys(u64),
+}
+
+/// How keys look. Each has the number of its filter, its own, and zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a key, on average; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], 2 more if it varies.
+    pub bytes: usize,
+    /// Whether keys begin at all addresses, or at multiples of 4 only.
+    pub vary_alignment: bool,
+    /// The size varies by up to 2 bytes, and changes after 2 to this number of keys; from 30 on it
+    /// never does.
+    pub vary_size_log2: u32,
+}
+
+impl Shape {
+    /// Whether keys differ in size.
+    pub fn varies_in_size(self) -> bool {
+        self.vary_size_log2 < 30
+    }
+}
+
 /// Shortest key: the number of its filter and its own.
 pub const MIN_KEY_BYTES: usize = 12;
+/// Longest key.
+pub const MAX_KEY_BYTES: usize = 1 << 16;
+/// Most keys in a batch.
+pub const MAX_BATCH: usize = 1 << 16;
 
 /// Which filters are asked, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,154 +188,63 @@ impl Pattern {
 }
 
 impl fmt::Display for Pattern {
+    /// In few words, for a progress bar.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.mix.name(), self.access.name())
-    }
-}
-
-/// How often filters erred.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Rate {
-    /// Keys asked for that are not there.
-    pub asked: u64,
-    /// Answers "maybe" to them.
-    pub false_positives: u64,
-    /// The rate.
-    pub measured: f64,
-    /// Wilson's interval at 95% of the count.
-    pub interval: (f64, f64),
-    /// One standard error, from the variance between filters (that of the count for one filter).
-    pub standard_error: f64,
-    /// Of the filter that errs most often.
-    pub worst: f64,
-    /// Of the filter that errs most rarely.
-    pub best: f64,
-    /// The exact rate that the filters announce, averaged over them.
-    pub expected: f64,
-}
-
-impl Rate {
-    /// Standard errors between the rate measured and the one expected. Where hardly a false positive
-    /// is expected, the error is that of the expected count.
-    pub fn deviation(&self) -> f64 {
-        let counted = (self.expected / self.asked.max(1) as f64).sqrt();
-        (self.measured - self.expected) / self.standard_error.max(counted).max(f64::MIN_POSITIVE)
-    }
-
-    /// Whether the rate measured is worse than the one expected by more than chance explains: by
-    /// four standard errors and by 2%.
-    pub fn is_bad(&self) -> bool {
-        self.deviation() > 4.0 && self.measured > 1.02 * self.expected
-    }
-
-    fn new(each: &[(u64, u64)], expected: f64) -> Self {
-        let asked: u64 = each.iter().map(|(asked, _)| asked).sum();
-        let hits: u64 = each.iter().map(|(_, hits)| hits).sum();
-        let rates = || each.iter().map(|&(asked, hits)| hits as f64 / asked.max(1) as f64);
-        let measured = hits as f64 / asked.max(1) as f64;
-        let n = each.len() as f64;
-        let between: f64 = rates().map(|rate| (rate - measured).powi(2)).sum();
-        let standard_error = if each.len() > 1 {
-            (between / (n - 1.0) / n).sqrt()
-        } else {
-            (measured * (1.0 - measured) / asked.max(1) as f64).sqrt()
+        let mix = match self.mix {
+            Mix::Mixed => "mixed",
+            Mix::Inside => "inside",
+            Mix::Outside => "outside",
         };
-        Self {
-            asked,
-            false_positives: hits,
-            measured,
-            interval: wilson(hits, asked),
-            standard_error,
-            worst: rates().fold(0.0, f64::max),
-            best: rates().fold(1.0, f64::min),
-            expected,
-        }
+        let access = match self.access {
+            Access::Single => "single",
+            Access::BatchedPrepared => "batched",
+            Access::BatchedUnprepared => "one by one",
+            Access::Random => "random",
+            Access::SkewedHalfInOne => "50% in 1%",
+            Access::SkewedEightyInTwenty => "80% in 20%",
+        };
+        write!(f, "{mix}, {access}")
     }
 }
 
-/// What a pattern cost, in nanoseconds a query.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Timing {
-    /// What was done.
-    #[serde(flatten)]
-    pub pattern: Pattern,
-    /// All of it.
-    pub gross_ns: f64,
-    /// Without asking the filter.
-    pub dry_ns: f64,
+/// What has just been measured.
+#[derive(Debug, Clone, Copy)]
+pub enum Told<'a> {
+    /// The filters are built.
+    Built(&'a Cell),
+    /// They deny no key of theirs, and how often they err is known.
+    Rated(&'a Cell, &'a Rate),
+    /// A pattern is timed.
+    Timed(&'a Timing),
 }
 
-impl Timing {
-    /// The filter's own cost.
-    pub fn net_ns(&self) -> f64 {
-        self.gross_ns - self.dry_ns
-    }
-}
-
-/// What was measured of one kind of filter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// The filter, as a spec.
-    pub spec: String,
-    /// Its kind.
-    pub kind: String,
-    /// Bits per key asked for.
-    pub bits: f64,
-    /// Keys of a filter asked for, on average.
-    pub average_keys: u64,
-    /// Instructions the filters were asked with.
-    pub kernel: String,
-    /// Bytes of a key.
-    pub key_bytes: usize,
-    /// Filters built.
-    pub filters: u64,
-    /// Their keys, all together.
-    pub keys: u64,
-    /// Their bytes in memory, all together.
-    pub memory_bytes: u64,
-    /// Bits per key as stored, without headers.
-    pub stored_bits: f64,
-    /// Bits that a positive answer looks at, in the first filter.
-    pub probes: u32,
-    /// Nanoseconds a key to build, hashing included.
-    pub build_ns: f64,
-    /// Bytes a key that a builder holds until the filter is written.
-    pub build_bytes: f64,
-    /// How often they err.
-    pub rate: Rate,
-    /// What they cost to ask.
-    pub timings: Vec<Timing>,
-}
-
-impl Cell {
-    /// Bits per key that the measured rate is worth: no filter can do with less.
-    pub fn best_possible_bits(&self) -> f64 {
-        -self.rate.measured.log2()
-    }
-
-    /// Net nanoseconds a query of a pattern, if it was timed.
-    pub fn net_ns(&self, access: Access, mix: Mix) -> Option<f64> {
-        let pattern = Pattern { access, mix };
-        self.timings.iter().find(|timing| timing.pattern == pattern).map(Timing::net_ns)
-    }
-}
-
-/// Builds filters as `plan` says and measures them.
+/// Builds filters as `plan` says and measures them; `tell` is told each part as it is known. If it is
+/// stopped once the filters are built, what is known until then is returned.
 ///
 /// # Errors
-/// [`Error::Usage`] if the plan cannot be done, [`Error::Interrupted`] if stopped, and
-/// [`Error::Store`] if a filter denies a key that was added to it.
-pub fn measure(plan: &Plan, control: Control<'_>) -> Result<Cell, Error> {
+/// [`Error::Usage`] if the plan cannot be done, [`Error::Interrupted`] if stopped while building,
+/// [`Error::Store`] if a filter denies a key that was added to it, and what `tell` returns.
+pub fn measure(
+    plan: &Plan,
+    control: Control<'_>,
+    tell: &mut dyn FnMut(Told<'_>) -> Result<(), Error>,
+) -> Result<Cell, Error> {
     let fleet = Fleet::build(plan, control)?;
-    fleet.verify(control)?;
-    let rate = queries::rate(&fleet, plan, control)?;
-    let mut timings = Vec::new();
-    for &pattern in &plan.patterns {
-        timings.push(queries::time(&fleet, plan, pattern, control)?);
+    let mut cell = fleet.cell(plan);
+    tell(Told::Built(&cell))?;
+    if fleet.verify(plan, control)? {
+        cell.rate = queries::rate(&fleet, plan, control);
+        if let Some(rate) = &cell.rate {
+            tell(Told::Rated(&cell, rate))?;
+        }
+        for &pattern in &plan.patterns {
+            let Some(timing) = queries::time(&fleet, plan, pattern, control) else { break };
+            tell(Told::Timed(&timing))?;
+            cell.timings.push(timing);
+        }
     }
-    Ok(fleet.cell(plan, rate, timings))
+    cell.interrupted = control.stop.is_set();
+    Ok(cell)
 }
 
 /// Nanoseconds an operation.
@@ -308,84 +253,6 @@ fn nanoseconds(time: Duration, operations: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::{Silent, Stop};
-
-    fn plan(spec: &str) -> Plan {
-        Plan {
-            spec: spec.parse().unwrap(),
-            keys: 2000,
-            vary: 0.4,
-            key_bytes: 24,
-            memory_bytes: 200_000,
-            queries: 400_000,
-            batch: 8,
-            seed: 42,
-            kernel: None,
-            net_includes_hashing: false,
-            patterns: Pattern::all(),
-        }
-    }
-
-    fn run(plan: &Plan) -> Result<Cell, Error> {
-        measure(plan, Control { stop: &Stop::new(), progress: &Silent })
-    }
-
-    #[test]
-    fn a_fleet_fills_its_memory_and_errs_as_it_says() {
-        for spec in ["standard:10", "blocked:10", "paired:10", "ribbon:8"] {
-            let cell = run(&plan(spec)).unwrap();
-            assert!((200_000..220_000).contains(&cell.memory_bytes), "{cell:?}");
-            let average = cell.keys as f64 / cell.filters as f64;
-            assert!((1600.0..2400.0).contains(&average), "{average} keys a filter");
-            assert!((cell.stored_bits / cell.bits - 1.0).abs() < 0.1, "{cell:?}");
-            assert!(cell.rate.asked >= 400_000 && cell.rate.false_positives > 1000);
-            assert!(cell.rate.deviation().abs() < 4.0, "{spec}: {:?}", cell.rate);
-            assert!(!cell.rate.is_bad());
-            assert!(cell.rate.best <= cell.rate.measured && cell.rate.measured <= cell.rate.worst);
-            assert_eq!(cell.timings.len(), 18);
-            assert!(cell.timings.iter().all(|timing| timing.gross_ns > 0.0));
-            let line = serde_json::to_string(&cell).unwrap();
-            assert_eq!(serde_json::from_str::<Cell>(&line).unwrap(), cell);
-        }
-    }
-
-    #[test]
-    fn one_filter_is_enough() {
-        let mut plan = plan("paired:16");
-        (plan.memory_bytes, plan.keys, plan.vary) = (1, 10, 0.0);
-        let cell = run(&plan).unwrap();
-        assert_eq!((cell.filters, cell.keys), (1, 10));
-    }
-
-    #[test]
-    fn a_rate_that_is_too_high_is_bad_and_one_by_chance_is_not() {
-        let each: Vec<(u64, u64)> = (0..40).map(|nth| (10_000, 95 + nth % 10)).collect();
-        let rate = Rate::new(&each, 0.009_95);
-        assert!((rate.measured - 0.009_95).abs() < 1e-9 && rate.deviation().abs() < 0.1);
-        assert!(!rate.is_bad() && Rate::new(&each, 0.009).is_bad());
-        assert!(!Rate::new(&[(1000, 1)], 1e-5).is_bad(), "one hit by chance");
-    }
-
-    #[test]
-    fn what_cannot_be_done_is_explained() {
-        let text = |change: fn(&mut Plan)| {
-            let mut plan = plan("paired:10");
-            change(&mut plan);
-            run(&plan).unwrap_err().to_string()
-        };
-        assert!(text(|plan| plan.keys = 0).contains("at least one key"));
-        assert!(text(|plan| plan.vary = 1.0).contains("below 1"));
-        assert!(text(|plan| plan.key_bytes = 11).contains("at least 12 bytes"));
-        assert!(text(|plan| plan.spec = FilterSpec::NONE).contains("none"));
-    }
-
-    #[test]
-    fn a_stop_ends_it() {
-        let stop = Stop::new();
-        stop.set();
-        let result = measure(&plan("paired:10"), Control { stop: &stop, progress: &Silent });
-        assert!(matches!(result, Err(Error::Interrupted)));
-    }
-}
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

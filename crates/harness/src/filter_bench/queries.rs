@@ -1,25 +1,25 @@
 //! Asking a fleet of filters: for the rate, and against the clock.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fastrand::Rng;
 
 use super::fleet::{Fleet, Keys};
 use super::{Access, Pattern, Plan, Rate, Timing, nanoseconds};
 use crate::control::Control;
-use crate::error::Error;
 
 /// Queries between two looks at the stop.
 const STRIDE: u64 = 1 << 16;
 
-/// Asks every filter for its share of keys that are not there.
-pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Result<Rate, Error> {
-    let share = plan.queries.div_ceil(fleet.members.len() as u64);
-    let mut keys = Keys::new(plan.key_bytes);
+/// Asks every filter for its share of keys that are not there. If it is stopped, the filters that
+/// were asked until then count; none if there are none.
+pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Option<Rate> {
+    let share = plan.rate_queries.div_ceil(fleet.members.len() as u64);
+    let mut keys = Keys::new(plan.shape);
     let mut each = Vec::with_capacity(fleet.members.len());
-    let mut expected = 0.0;
-    control.progress.begin("asking for absent keys", share * fleet.members.len() as u64);
+    let (mut expected, mut held) = (0.0, 0);
+    control.progress.begin("absent keys", share.saturating_mul(fleet.members.len() as u64));
     for (number, member) in fleet.members.iter().enumerate() {
         let (mut hits, mut asked) = (0, 0);
         while asked < share && !control.stop.is_set() {
@@ -30,33 +30,33 @@ pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Result<R
             control.progress.advance(end - asked);
             asked = end;
         }
-        if control.stop.is_set() {
-            control.progress.end();
-            return Err(Error::Interrupted);
+        if asked < share {
+            break;
         }
         each.push((share, hits));
         expected += member.filter.expected_fpr();
+        held += member.keys;
     }
     control.progress.end();
-    Ok(Rate::new(&each, expected / fleet.members.len() as f64))
+    let filters = each.len() as f64;
+    Rate::new(&each, expected / filters, plan.spec.bits_per_key(), held as f64 / filters)
 }
 
-/// Times `pattern`, with and without the filters.
+/// Times `pattern`, with and without the filters; none if that is stopped.
 pub(super) fn time(
     fleet: &Fleet,
     plan: &Plan,
     pattern: Pattern,
     control: Control<'_>,
-) -> Result<Timing, Error> {
-    control.progress.begin(&pattern.to_string(), 2 * plan.queries);
-    let dry = run(fleet, plan, pattern, Asked::Nothing, control);
-    let gross = run(fleet, plan, pattern, Asked::Filters, control);
+) -> Option<Timing> {
+    control.progress.begin(&pattern.to_string(), plan.queries.saturating_mul(2));
+    let dry_ns = run(fleet, plan, pattern, Asked::Nothing, control);
+    let gross_ns = run(fleet, plan, pattern, Asked::Filters, control);
     control.progress.end();
     if control.stop.is_set() {
-        return Err(Error::Interrupted);
+        return None;
     }
-    let (gross_ns, dry_ns) = (nanoseconds(gross, plan.queries), nanoseconds(dry, plan.queries));
-    Ok(Timing { pattern, gross_ns, dry_ns })
+    Some(Timing { pattern, gross_ns, dry_ns })
 }
 
 /// Whether the filters are asked, or all is done but that.
@@ -66,16 +66,11 @@ enum Asked {
     Nothing,
 }
 
-/// One pass over the queries of a pattern. The same keys and filters are drawn in a dry run.
-fn run(
-    fleet: &Fleet,
-    plan: &Plan,
-    pattern: Pattern,
-    asked: Asked,
-    control: Control<'_>,
-) -> Duration {
+/// Nanoseconds a query of one pass over those of a pattern. The same keys and filters are drawn in a
+/// dry run.
+fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
-    let mut keys = Keys::new(plan.key_bytes);
+    let mut keys = Keys::new(plan.shape);
     let at_once = match pattern.access {
         Access::BatchedPrepared | Access::BatchedUnprepared => plan.batch,
         _ => 1,
@@ -118,8 +113,9 @@ fn run(
             }
         }
     }
+    let elapsed = start.elapsed();
     black_box(sum);
-    start.elapsed()
+    nanoseconds(elapsed, done)
 }
 
 /// The filter to ask next.
@@ -127,7 +123,11 @@ fn run(
 fn choose(rng: &mut Rng, access: Access, filters: usize) -> usize {
     let skewed = |rng: &mut Rng, percent: u8, part: usize| {
         let some = filters.div_ceil(part);
-        if rng.u8(..100) < percent { rng.usize(..some) } else { rng.usize(..filters) }
+        if some == filters || rng.u8(..100) < percent {
+            rng.usize(..some)
+        } else {
+            rng.usize(some..filters)
+        }
     };
     match access {
         Access::Single => 0,

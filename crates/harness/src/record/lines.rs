@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::{Record, SCHEMA};
 
@@ -43,9 +44,32 @@ pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 /// # Errors
 /// The first line that is no record, or one of a newer schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
+    let records: Vec<Record> = read_each(text, "a bench", SCHEMA)?;
+    for (nth, record) in records.iter().enumerate() {
+        if let Some(Err(error)) = record.latency_ns.as_ref().map(super::Times::histogram) {
+            let what = format!("the histogram in latency_ns.hdr is damaged: {error}");
+            let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+            let line = lines.map(|(line, _)| line + 1).nth(nth).unwrap_or_default();
+            return Err(ReadError { line, what });
+        }
+    }
+    Ok(records)
+}
+
+/// Reads a file of records of `whose`, each a line, with a `schema` of up to `newest`. Empty lines are
+/// passed over.
+///
+/// # Errors
+/// As of [`read_lines`].
+pub(crate) fn read_each<T: DeserializeOwned>(
+    text: &str,
+    whose: &str,
+    newest: u32,
+) -> Result<Vec<T>, ReadError> {
     let mut records = Vec::new();
     for (nth, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        records.push(read_line(line).map_err(|what| ReadError { line: nth + 1, what })?);
+        let record = read_line(line, whose, newest);
+        records.push(record.map_err(|what| ReadError { line: nth + 1, what })?);
     }
     if records.is_empty() {
         return Err(ReadError { line: 0, what: "it holds no records".into() });
@@ -59,24 +83,20 @@ struct Head {
     schema: u32,
 }
 
-fn read_line(line: &str) -> Result<Record, String> {
+fn read_line<T: DeserializeOwned>(line: &str, whose: &str, newest: u32) -> Result<T, String> {
     let not_one = |error: serde_json::Error| {
         let at = error.column();
-        format!("this is no record of a bench: {} (column {at})", without_place(&error))
+        format!("this is no record of {whose}: {} (column {at})", without_place(&error))
     };
     let head: Head = serde_json::from_str(line).map_err(not_one)?;
-    if head.schema > SCHEMA {
+    if head.schema > newest {
         return Err(format!(
-            "the record has schema {}, this program reads schemas up to {SCHEMA}: use the program \
+            "the record has schema {}, this program reads schemas up to {newest}: use the program \
              that wrote it, or a newer one",
             head.schema
         ));
     }
-    let record: Record = serde_json::from_str(line).map_err(not_one)?;
-    match record.latency_ns.as_ref().map(super::Times::histogram) {
-        Some(Err(error)) => Err(format!("the histogram in latency_ns.hdr is damaged: {error}")),
-        _ => Ok(record),
-    }
+    serde_json::from_str(line).map_err(not_one)
 }
 
 /// serde_json's words without its line number, which is always 1 here.

@@ -33,7 +33,10 @@ use crate::measured::Measured;
 use crate::units;
 
 pub use csv::{write_csv, write_csv_header};
+pub(crate) use lines::read_each;
 pub use lines::{ReadError, read_lines, write_line};
+#[cfg(test)]
+pub(crate) use page_tests::{named_on, paths as paths_of};
 pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
 pub use times::Times;
 

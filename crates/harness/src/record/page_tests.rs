@@ -10,7 +10,7 @@ use super::{SCHEMA, testing};
 const PAGE: &str = include_str!("../../../../docs/format/bench-record.md");
 
 /// Paths of all values in a JSON object: `a.b`, and `a[].b` for those in a list.
-fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+pub(crate) fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     // Their names are those of options and parts of memory, not fields of the record.
     let is_open = ["settings", "memory"].contains(&at);
     match value {
@@ -31,9 +31,9 @@ fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The first cells of the page's tables that are set as code.
-fn named() -> BTreeSet<String> {
-    let cells = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+/// The first cells of a page's tables that are set as code.
+pub(crate) fn named_on(page: &str) -> BTreeSet<String> {
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
     cells.filter_map(|rest| rest.split_once('`')).map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -42,7 +42,7 @@ fn the_page_names_every_field() {
     let record = serde_json::to_value(testing::full()).unwrap();
     let mut fields = BTreeSet::new();
     paths(&record, "", &mut fields);
-    let named = named();
+    let named = named_on(PAGE);
     let missing: Vec<_> = fields.difference(&named).collect();
     let unknown: Vec<_> = named.difference(&fields).collect();
     assert!(

@@ -18,10 +18,10 @@ const NINES_MAX: f64 = 5.0;
 const CURVE_POINTS: usize = 120;
 
 /// A chart with its axes.
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+pub(super) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
 /// Begins a chart: grid and texts of both axes, with ticks where these say.
-fn frame<'a>(
+pub(super) fn frame<'a>(
     area: &Area<'a>,
     (x, show_x): (Axis, &dyn Fn(&f64) -> String),
     (y, show_y): (Axis, &dyn Fn(&f64) -> String),

@@ -10,6 +10,7 @@ use super::data::Data;
 use super::html::{Cell, count, details, digits, rate, sum, table};
 use super::svg::Role;
 use super::workloads::card;
+use crate::machine::Environment;
 use crate::record::{FilterRecord, Record, plain};
 use crate::units;
 
@@ -188,25 +189,29 @@ pub(super) fn settings(data: &Data<'_>) -> String {
 
 pub(super) fn environment(data: &Data<'_>) -> String {
     facts(data, |record| {
-        let Ok(Value::Object(fields)) = serde_json::to_value(&record.environment) else {
-            return IndexMap::new();
-        };
         let store = [
             ("store".to_owned(), format!("{} {}", record.store.name, record.store.version)),
             ("start".to_owned(), record.start.clone()),
         ];
-        let show = |name: &str, value: &Value| match value {
-            Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
-            Value::Number(bytes) if name == "memory_bytes" => {
-                let text = bytes.as_u64().map_or(String::new(), units::bytes);
-                format!("{text} ({bytes} bytes)")
-            }
-            Value::Bool(is) => if *is { "yes" } else { "no" }.into(),
-            other => plain(other),
-        };
-        let fields = fields.iter().map(|(name, value)| (name.replace('_', " "), show(name, value)));
-        store.into_iter().chain(fields).collect()
+        store.into_iter().chain(environment_facts(&record.environment)).collect()
     })
+}
+
+/// What there is to say of a machine and a build, by name.
+pub(super) fn environment_facts(environment: &Environment) -> IndexMap<String, String> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(environment) else {
+        return IndexMap::new();
+    };
+    let show = |name: &str, value: &Value| match value {
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Value::Number(bytes) if name == "memory_bytes" => {
+            let text = bytes.as_u64().map_or(String::new(), units::bytes);
+            format!("{text} ({bytes} bytes)")
+        }
+        Value::Bool(is) => if *is { "yes" } else { "no" }.into(),
+        other => plain(other),
+    };
+    fields.iter().map(|(name, value)| (name.replace('_', " "), show(name, value))).collect()
 }
 
 /// Every figure of every record, by its name in the record; but settings and machine, which stand
@@ -250,12 +255,20 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
 /// A word of warning for measurements that are worth little.
 pub(super) fn warnings(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
+    words_of_warning(
+        records().any(|record| record.environment.debug_assertions),
+        records().any(|record| record.interrupted),
+    )
+}
+
+/// The same, where that is known.
+pub(super) fn words_of_warning(debug_assertions: bool, interrupted: bool) -> String {
     let mut html = String::new();
-    if records().any(|record| record.environment.debug_assertions) {
+    if debug_assertions {
         html += "<p class=\"warning\">A build that checks its assertions was measured. Its times say \
                  nothing about a release build.</p>\n";
     }
-    if records().any(|record| record.interrupted) {
+    if interrupted {
         html += "<p class=\"warning\">A workload was interrupted before its end.</p>\n";
     }
     html

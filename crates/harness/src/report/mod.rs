@@ -6,6 +6,7 @@
 //!
 //! Invariants: nothing in a record is taken for markup; colours are variables of the style, so
 //! light and dark are one page; what a chart shows is in a table too.
+//! [`filters`] makes a page of what `trommel filter-bench` measured.
 //! Called by `trommel report`, `trommel bench --report` and the comparison with other stores.
 
 mod axis;
@@ -13,6 +14,7 @@ mod bars;
 mod charts;
 mod data;
 mod facts;
+pub mod filters;
 mod html;
 mod page;
 mod svg;

@@ -25,19 +25,28 @@ const ABOUT_FIGURES: &str = "By its name in the records. The histograms’ bytes
 pub fn page(title: &str, sources: &[Source]) -> String {
     let data = Data::new(sources);
     let sections = sections(&data);
-    let title = escaped(title);
-    let stores = data.variants.iter().map(|variant| escaped(&variant.label));
+    let stores = data.variants.iter().map(|variant| variant.label.as_str());
     let stores = stores.collect::<Vec<_>>().join(", ");
-    let (headline, warnings) = (escaped(&facts::headline(&data)), facts::warnings(&data));
+    document(title, &stores, &facts::headline(&data), &(facts::warnings(&data) + &sections))
+}
+
+/// A page under this title: what it is about, a line that stands for all, and its parts as HTML.
+pub(super) fn document(title: &str, about: &str, headline: &str, body: &str) -> String {
+    let [title, about, headline] = [title, about, headline].map(escaped);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n\
-         <p class=\"stores\">{stores}</p>\n<p class=\"lead\">{headline}</p>\n</header>\n<main>\n\
-         {warnings}{sections}</main>\n</body>\n</html>\n"
+         <p class=\"stores\">{about}</p>\n<p class=\"lead\">{headline}</p>\n</header>\n<main>\n\
+         {body}</main>\n</body>\n</html>\n"
     )
+}
+
+/// The colours of the page's style, for light and for dark.
+pub(super) fn colours() -> &'static str {
+    STYLE.split_once("* {").map_or("", |(colours, _)| colours)
 }
 
 /// All parts that there is something to say in.

@@ -13,6 +13,7 @@ use plotters::prelude::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, RGBC
 use plotters::style::{Color as _, IntoFont as _, ShapeStyle, TextStyle};
 
 use super::html::escaped;
+use super::page::colours;
 
 /// Units of a drawing for one of the page.
 pub(super) const SCALE: i32 = 4;
@@ -117,6 +118,48 @@ pub(super) fn chart(
         escaped(title),
         escaped(description)
     ))
+}
+
+/// A chart as a file of its own: with a heading, the key of its colours, and the colours themselves
+/// for light and dark.
+pub(super) fn standalone(title: &str, what: &str, key: &[(Role, &str)], chart: &str) -> String {
+    let (width, height) = (SIZE.0 * SCALE as u32, SIZE.1 * SCALE as u32);
+    let text = TEXT * f64::from(SCALE);
+    let head = (text * 4.6) as u32;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" width=\"{}\" \
+         height=\"{}\" font-family=\"system-ui, sans-serif\">\n<style>\n{}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--card)\"/>\n",
+        head + height,
+        2 * SIZE.0,
+        2 * (head + height) / SCALE as u32,
+        colours()
+    );
+    let (margin, baseline) = (text, text * 1.7);
+    svg += &format!(
+        "<text x=\"{margin}\" y=\"{baseline}\" font-size=\"{text}\" font-weight=\"600\" \
+         fill=\"var(--ink)\">{} <tspan font-weight=\"400\" fill=\"var(--muted)\">{}</tspan></text>\n",
+        escaped(title),
+        escaped(what)
+    );
+    let (mut x, y, side) = (margin, text * 3.4, text * 0.75);
+    for (role, name) in key {
+        svg += &format!(
+            "<rect x=\"{x}\" y=\"{}\" width=\"{side}\" height=\"{side}\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{y}\" font-size=\"{text}\" fill=\"var(--ink)\">{}</text>\n",
+            y - side,
+            role.variable(),
+            x + text * 1.2,
+            escaped(name)
+        );
+        x += text * (2.6 + 0.6 * name.chars().count() as f64);
+    }
+    let inner = chart.replacen(
+        "<svg ",
+        &format!("<svg y=\"{head}\" width=\"{width}\" height=\"{height}\" "),
+        1,
+    );
+    format!("{svg}{}\n</svg>\n", inner.trim_end())
 }
 
 #[cfg(test)]

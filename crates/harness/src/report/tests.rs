@@ -11,7 +11,7 @@ fn source(name: &str, records: Vec<Record>) -> Source {
 }
 
 /// Fails unless every tag that is opened is closed, in order.
-fn check_tags(html: &str) {
+pub(super) fn check_tags(html: &str) {
     let without_end = ["meta", "link", "circle", "line", "polyline", "rect", "polygon"];
     let mut open = Vec::new();
     let body = html.split_once("<!DOCTYPE html>").expect("it says what it is").1;
@@ -30,7 +30,7 @@ fn check_tags(html: &str) {
 }
 
 /// Fails if the page would ask anybody for anything, or run anything.
-fn check_alone(html: &str) {
+pub(super) fn check_alone(html: &str) {
     for part in ["http:", "https:", "//", "<script", "src=", "url(", "@import", "<iframe", "onload"]
     {
         let at = html.find(part);

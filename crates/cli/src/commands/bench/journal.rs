@@ -80,8 +80,8 @@ impl Files {
     }
 }
 
-/// What a file holds, in whole lines: nothing if it is not there, or is a pipe or a device.
-fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
+/// What a file of records holds, in whole lines: nothing if it is not there, or is a pipe or a device.
+pub(crate) fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
     if !file.is_file() {
         return Ok(Vec::new());
     }
@@ -96,7 +96,7 @@ fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), Error> {
     std::fs::write(file, bytes).map_err(|source| Error::Io {
         file: file.into(),
         doing: "writing",

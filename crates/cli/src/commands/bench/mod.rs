@@ -1,9 +1,9 @@
 //! `trommel bench`.
 
 pub(crate) mod args;
-mod filters;
+pub(crate) mod filters;
 pub(crate) mod foreign;
-mod journal;
+pub(crate) mod journal;
 mod reports;
 pub(crate) mod spelling;
 mod steps;

@@ -1,0 +1,205 @@
+//! Which filters a sweep goes over: lists of kinds and of bits.
+//!
+//! ```text
+//! filters = part { "," part }
+//! part    = kind ":" bits | kind ":fpr=" rate | bits        (bits alone: of the kind before)
+//! kind    = a kind of the specs, or "all": all four
+//! bits    = number | number ".." number [ "/" step ]        (both ends; the step is 4 if not given)
+//! ```
+//!
+//! `--impl` and `--bits-per-key` are filter_bench's: every kind of the one with all bits of the
+//! other.
+
+use trommel::filter::{FilterKind, FilterSpec};
+
+use crate::commands::bench::filters::ribbon_as_good_as;
+
+/// From one number of bits to the next, in a range that does not say.
+const STEP: f64 = 4.0;
+/// Most numbers in one range.
+const LONGEST: f64 = 1000.0;
+/// What `all` stands for.
+const KINDS: [FilterKind; 4] =
+    [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
+
+/// Numbers of bits per key, from a number or a range.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Bits(pub(super) Vec<f64>);
+
+pub(super) fn bits(text: &str) -> Result<Bits, String> {
+    let number = |text: &str| {
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            format!("`{text}` is no number of bits per key: write 10, or a range such as 8..40/2")
+        })
+    };
+    let Some((first, rest)) = text.split_once("..") else { return Ok(Bits(vec![number(text)?])) };
+    let (last, step) = rest.split_once('/').unwrap_or((rest, ""));
+    let step = if step.is_empty() { STEP } else { number(step)? };
+    let (first, last) = (number(first)?, number(last)?);
+    if !(first <= last && step > 0.0) {
+        return Err(format!("`{text}` is an empty range: write it upwards, as in 8..40/2"));
+    }
+    let steps = ((last - first) / step + 1e-9).floor();
+    if steps >= LONGEST {
+        return Err(format!("`{text}` has more than {LONGEST} numbers: take a larger step"));
+    }
+    // Rounded as specs are, so that 0.1 and 0.2 make 0.3.
+    let nth = |nth: u32| ((first + f64::from(nth) * step) * 1000.0).round() / 1000.0;
+    Ok(Bits((0..=steps as u32).map(nth).collect()))
+}
+
+/// Filters of one `--filters`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Specs(pub(super) Vec<FilterSpec>);
+
+pub(super) fn specs(text: &str) -> Result<Specs, String> {
+    let mut all = Vec::new();
+    let mut kind = "";
+    for part in text.split(',') {
+        let size = match part.split_once(':') {
+            Some((word, size)) => {
+                kind = word;
+                size
+            }
+            // Without a kind before it, it is one itself, or nothing: the spec says what is wrong.
+            None if kind.is_empty() => {
+                all.push(spec(part)?);
+                continue;
+            }
+            None => part,
+        };
+        let kinds: Vec<&str> = match kind {
+            "all" => KINDS.map(FilterKind::name).to_vec(),
+            one => vec![one],
+        };
+        for kind in kinds {
+            if size.contains("..") {
+                // An unknown kind is told before the range is looked at.
+                spec(&format!("{kind}:10"))?;
+                for bits in bits(size)?.0 {
+                    all.push(spec(&format!("{kind}:{bits}"))?);
+                }
+            } else {
+                all.push(spec(&format!("{kind}:{size}"))?);
+            }
+        }
+    }
+    Ok(Specs(all))
+}
+
+fn spec(text: &str) -> Result<FilterSpec, String> {
+    text.parse().map_err(|error: trommel::filter::ParseSpecError| error.to_string())
+}
+
+/// A value of `--impl`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Implementation {
+    /// Of --bits-per-key.
+    Kind(FilterKind),
+    /// RocksDB's number 2: the ribbon that is as good as a blocked filter of --bits-per-key.
+    RocksdbRibbon,
+    /// With bits of its own.
+    Spec(FilterSpec),
+}
+
+pub(super) fn implementation(text: &str) -> Result<Implementation, String> {
+    Ok(match text {
+        "0" => return Err("the legacy filter is not here; 1 is blocked, 2 is ribbon".into()),
+        "1" => Implementation::Kind(FilterKind::Blocked),
+        "2" | "rocksdb.RibbonFilter" => Implementation::RocksdbRibbon,
+        text if text.contains(':') => Implementation::Spec(spec(text)?),
+        text => match spec(&format!("{text}:10")) {
+            Ok(spec) => Implementation::Kind(spec.kind()),
+            Err(_) => {
+                return Err("write 1 or blocked, 2 or ribbon, standard, or paired".into());
+            }
+        },
+    })
+}
+
+impl Implementation {
+    /// The filters of so many bits.
+    pub(super) fn specs(self, bits: &[f64]) -> Result<Vec<FilterSpec>, String> {
+        let of = |bits: &f64| match self {
+            Self::Kind(kind) => FilterSpec::new(kind, *bits),
+            Self::RocksdbRibbon => ribbon_as_good_as(*bits),
+            Self::Spec(spec) => Ok(spec),
+        };
+        let bits = if matches!(self, Self::Spec(_)) { &bits[..1] } else { bits };
+        bits.iter().map(|bits| of(bits).map_err(|error| error.to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Result<String, String> {
+        let specs = specs(text)?.0;
+        Ok(specs.iter().map(FilterSpec::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn lists_and_ranges_are_understood() {
+        for (text, expected) in [
+            ("paired:23.4", "paired:23.4"),
+            (
+                "paired:8..40",
+                "paired:8 paired:12 paired:16 paired:20 paired:24 paired:28 paired:32 \
+              paired:36 paired:40",
+            ),
+            ("ribbon:1..2/0.5", "ribbon:1 ribbon:1.5 ribbon:2"),
+            ("standard:0.9..1.2/0.1", "standard:0.9 standard:1 standard:1.1 standard:1.2"),
+            (
+                "paired:8,10..12/2,blocked:fpr=1e-2,12",
+                "paired:8 paired:10 paired:12 \
+              blocked:fpr=1e-2 blocked:12",
+            ),
+            ("all:10", "standard:10 blocked:10 paired:10 ribbon:10"),
+            ("bloom:9..10", "blocked:9"),
+        ] {
+            assert_eq!(all(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, wants) in [
+            ("paired", "needs a number of bits"),
+            ("10", "`10`"),
+            ("cuckoo:8..10", "cuckoo"),
+            ("paired:40..8", "upwards"),
+            ("paired:8..40/0", "upwards"),
+            ("paired:8..40/-1", "upwards"),
+            ("paired:8..x", "`x` is no number"),
+            ("paired:8..NaN", "`NaN` is no number"),
+            ("paired:1..64/0.01", "more than 1000"),
+            ("paired:60..70/1", "out of range"),
+            ("paired:", "neither a number"),
+        ] {
+            let error = all(text).unwrap_err();
+            assert!(error.contains(wants), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn kinds_are_those_of_filter_bench_and_ours() {
+        let of = |text: &str, bits: &[f64]| {
+            let specs = implementation(text)?.specs(bits)?;
+            Ok::<_, String>(specs.iter().map(FilterSpec::to_string).collect::<Vec<_>>().join(" "))
+        };
+        for (text, expected) in [
+            ("1", "blocked:10 blocked:12"),
+            ("ribbon", "ribbon:10 ribbon:12"),
+            ("2", "ribbon:fpr=9.66e-3 ribbon:fpr=4.13e-3"),
+            ("speedb.PairedBloomFilter", "paired:10 paired:12"),
+            ("speedb.PairedBloomFilter:23.4", "paired:23.4"),
+        ] {
+            assert_eq!(of(text, &[10.0, 12.0]).as_deref(), Ok(expected), "{text}");
+        }
+        assert!(of("0", &[10.0]).unwrap_err().contains("legacy"));
+        assert!(of("3", &[10.0]).unwrap_err().contains("2 or ribbon"));
+        assert!(of("none", &[10.0]).is_err());
+        for bits in [f64::NAN, 0.0, 65.0, f64::INFINITY] {
+            assert!(of("paired", &[bits]).unwrap_err().contains("out of range"), "{bits}");
+            assert!(of("2", &[bits]).unwrap_err().contains("out of range"), "{bits}");
+        }
+    }
+}

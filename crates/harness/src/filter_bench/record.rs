@@ -1,0 +1,121 @@
+//! Measurements in files: one JSON object a line.
+//!
+//! `docs/format/filter-bench-record.md` is the page for readers of such files; a test holds it and
+//! these types together. A reader ignores fields that it does not know and refuses a schema newer
+//! than [`SCHEMA`].
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::Cell;
+use crate::machine::{self, Cache, Environment};
+use crate::record::{ReadError, read_each};
+use crate::units;
+
+/// Version of [`Record`] as JSON.
+pub const SCHEMA: u32 = 1;
+
+/// Where and when something was measured, which all cells of a run share.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// When the run began: UTC, as `2026-11-21T09:30:00Z`.
+    pub start: String,
+    /// The machine and the build.
+    pub environment: Environment,
+    /// The caches for data of the machine's first core, the smallest first.
+    pub caches: Vec<Cache>,
+}
+
+impl Place {
+    /// Here and now.
+    pub fn new() -> Self {
+        Self {
+            start: units::utc(SystemTime::now()),
+            environment: Environment::of(None),
+            caches: machine::data_caches(),
+        }
+    }
+}
+
+/// A cell, where it was measured.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Where and when.
+    #[serde(flatten)]
+    pub place: Place,
+    /// What.
+    #[serde(flatten)]
+    pub cell: Cell,
+}
+
+impl Record {
+    /// `cell`, as it was measured at `place`.
+    pub fn new(place: &Place, cell: Cell) -> Self {
+        Self { schema: SCHEMA, place: place.clone(), cell }
+    }
+}
+
+/// Writes `record` as one line.
+///
+/// # Errors
+/// What `out` reports.
+pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = serde_json::to_string(record)?;
+    line.push('\n');
+    out.write_all(line.as_bytes())
+}
+
+/// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
+/// ignored.
+///
+/// # Errors
+/// The first line that is no record, or one of a newer schema; a file without any record.
+pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
+    read_each(text, "a filter-bench", SCHEMA)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::filter_bench::testing;
+    use crate::record::{named_on, paths_of};
+
+    const PAGE: &str = include_str!("../../../../docs/format/filter-bench-record.md");
+
+    #[test]
+    fn records_survive_a_file() {
+        let records = [testing::record("paired", 10.0, 1000), testing::record("ribbon", 8.0, 10)];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(read_lines(&text).unwrap(), records);
+        let newer = text.replacen("\"schema\":1", "\"schema\":2", 1);
+        let error = read_lines(&newer).unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("schema 2"), "{error}");
+        let error = read_lines("{\"schema\":1}").unwrap_err().to_string();
+        assert!(error.contains("no record of a filter-bench"), "{error}");
+    }
+
+    #[test]
+    fn the_page_names_every_field() {
+        let record = serde_json::to_value(testing::record("paired", 10.0, 1000)).unwrap();
+        let (mut fields, mut named) = (BTreeSet::new(), named_on(PAGE));
+        paths_of(&record, "", &mut fields);
+        // Those of the machine are told on the page of the bench's records.
+        fields.retain(|field| !field.starts_with("environment."));
+        assert!(named.remove("environment"));
+        let missing: Vec<_> = fields.difference(&named).collect();
+        let unknown: Vec<_> = named.difference(&fields).collect();
+        assert!(
+            missing.is_empty() && unknown.is_empty(),
+            "not there: {missing:?}; no field: {unknown:?}"
+        );
+        assert!(PAGE.contains(&format!("schema {SCHEMA}")));
+    }
+}

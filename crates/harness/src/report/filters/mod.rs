@@ -1,0 +1,204 @@
+//! A page, and charts, about filters measured by themselves.
+//!
+//! 1. `charts` draws rates against bits with the curves of theory, times against the filter's size
+//!    with the processor's caches, and what building costs.
+//! 2. [`page`] sets them beside tables of every figure; [`plots`] gives each as a file of its own,
+//!    which has its colours and their key in itself.
+//!
+//! A kind has the same colour everywhere.
+//! Called by `trommel filter-bench`.
+
+mod charts;
+mod tables;
+
+use super::bars::key;
+use super::facts;
+use super::html::section;
+use super::page::document;
+use super::svg::{Role, standalone};
+use super::workloads::card;
+use crate::filter_bench::Cell;
+use crate::filter_bench::record::Record;
+use charts::Chart;
+
+const ABOUT_RATES: &str = "How often a filter says “maybe” to a key that is not in it. Lines are the \
+                           exact theory of each kind for many keys; dots are measured, with the 95% \
+                           interval from the variance between filters.";
+const ABOUT_TIMES: &str = "Net nanoseconds for a key asked of one filter, without making and hashing \
+                           the key; queries do not depend on each other. Upright lines are the \
+                           caches of this machine’s first core.";
+const ABOUT_BUILD: &str = "Nanoseconds for a key, hashing included; and what the builder holds for a \
+                           key until it writes the filter.";
+
+/// The kinds, in the order of their colours.
+const KINDS: [&str; 4] = ["paired", "blocked", "standard", "ribbon"];
+
+/// The colour of a kind.
+fn role(kind: &str) -> Role {
+    Role::Series(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()))
+}
+
+/// The kinds of some cells, each with its colour.
+fn kinds(records: &[Record]) -> Vec<(Role, &str)> {
+    let is_there = |kind: &&str| records.iter().any(|record| record.cell.kind == *kind);
+    KINDS.into_iter().filter(is_there).map(|kind| (role(kind), kind)).collect()
+}
+
+fn cells(records: &[Record]) -> Vec<&Cell> {
+    records.iter().map(|record| &record.cell).collect()
+}
+
+/// All charts that there is something to draw in.
+fn all_charts(records: &[Record]) -> Vec<Chart> {
+    let cells = cells(records);
+    let caches = records.first().map_or(&[][..], |record| &record.place.caches);
+    [charts::rates(&cells)]
+        .into_iter()
+        .chain(charts::times(&cells, caches))
+        .chain(charts::build(&cells))
+        .flatten()
+        .collect()
+}
+
+/// The charts as SVG files, each with its name. They suit light and dark.
+pub fn plots(records: &[Record]) -> Vec<(&'static str, String)> {
+    let kinds = kinds(records);
+    let file = |chart: Chart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
+    all_charts(records).into_iter().map(file).collect()
+}
+
+/// The page about these records, under this title. It needs no other file, no network and no
+/// script.
+pub fn page(title: &str, records: &[Record]) -> String {
+    let key = key(kinds(records).into_iter());
+    let charts = all_charts(records);
+    let grid = |wanted: &[&str]| {
+        let chosen = charts.iter().filter(|chart| wanted.contains(&chart.id));
+        let cards: String =
+            chosen.map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
+        match cards.is_empty() {
+            true => cards,
+            false => format!("{key}<div class=\"grid\">\n{cards}</div>\n"),
+        }
+    };
+    let cells = cells(records);
+    let environment = records.first().map(|record| &record.place.environment);
+    let sections = [
+        ("rates", "Rates", ABOUT_RATES, grid(&["rates"]) + &tables::rates(&cells)),
+        (
+            "times",
+            "Time of a query",
+            ABOUT_TIMES,
+            grid(&["absent-keys", "present-keys"]) + &tables::times(&cells),
+        ),
+        (
+            "build",
+            "Building",
+            ABOUT_BUILD,
+            grid(&["build-time", "build-memory"]) + &tables::build(&cells),
+        ),
+        (
+            "environment",
+            "Machine and build",
+            "",
+            environment.map_or(String::new(), tables::machine),
+        ),
+    ]
+    .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
+    .concat();
+    let warnings = facts::words_of_warning(
+        records.iter().any(|record| record.place.environment.debug_assertions),
+        records.iter().any(|record| record.cell.interrupted),
+    );
+    document(title, &tables::subtitle(records), &tables::headline(records), &(warnings + &sections))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter_bench::testing::record;
+    use crate::report::tests::{check_alone, check_tags};
+
+    fn many() -> Vec<Record> {
+        let mut records = Vec::new();
+        for kind in KINDS {
+            for bits in [8.0, 10.0, 16.0] {
+                for keys in [1000, 100_000, 100_000_000] {
+                    records.push(record(kind, bits, keys));
+                }
+            }
+        }
+        records
+    }
+
+    #[test]
+    fn the_page_is_whole_and_stands_alone() {
+        let html = page("Filters", &many());
+        check_tags(&html);
+        check_alone(&html);
+        assert_eq!(html.matches("<svg ").count(), 5, "rates, two of times, two of building");
+        for text in ["<h1>Filters</h1>", "paired:16", "ribbon:8", "L1 32 KiB", "L3 32 MiB"] {
+            assert!(html.contains(text), "{text}");
+        }
+        let empty = page("Nothing", &[]);
+        check_tags(&empty);
+        assert_eq!(empty.matches("<svg ").count(), 0);
+    }
+
+    #[test]
+    fn charts_are_files_of_their_own() {
+        let plots = plots(&many());
+        let names: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["rates", "absent-keys", "present-keys", "build-time", "build-memory"]);
+        for (name, svg) in &plots {
+            assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{name}");
+            assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
+            for kind in KINDS {
+                assert!(svg.contains(&format!(">{kind}</text>")), "{name} does not name {kind}");
+            }
+            assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_lies_on_the_curve_of_theory() {
+        let records = [record("paired", 10.0, 10_000_000), record("paired", 16.0, 10_000_000)];
+        let svg = &plots(&records)[0].1;
+        let numbers = |tag: &str, names: [&str; 2]| -> Vec<(f64, f64)> {
+            let tags = svg.split('<').filter(|piece| piece.starts_with(tag));
+            let number = |tag: &str, name: &str| {
+                let (_, rest) = tag.split_once(&format!(" {name}=\"")).unwrap();
+                rest.split('"').next().unwrap().parse::<f64>().unwrap()
+            };
+            tags.map(|tag| (number(tag, names[0]), number(tag, names[1]))).collect()
+        };
+        let dots = numbers("circle", ["cx", "cy"]);
+        assert_eq!(dots.len(), 2);
+        let line = svg.split("<polyline").filter_map(|piece| piece.split_once("points=\""));
+        let line = line.map(|(_, rest)| rest.split('"').next().unwrap());
+        let line = line.max_by_key(|points| points.len()).unwrap();
+        let curve: Vec<(f64, f64)> = line
+            .split_whitespace()
+            .map(|point| point.split_once(',').unwrap())
+            .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+            .collect();
+        for (x, y) in dots {
+            let after = curve.iter().position(|point| point.0 >= x).unwrap();
+            let (left, right) = (curve[after - 1], curve[after]);
+            let share = (x - left.0) / (right.0 - left.0);
+            let expected = left.1 + share * (right.1 - left.1);
+            assert!((y - expected).abs() < 12.0, "a dot at {y}, the curve at {expected}");
+        }
+    }
+
+    #[test]
+    fn one_cell_makes_a_page() {
+        let mut one = record("ribbon", 8.0, 1000);
+        one.cell.rate = None;
+        one.cell.timings.clear();
+        one.cell.interrupted = true;
+        let html = page("One", &[one]);
+        check_tags(&html);
+        assert!(html.contains("interrupted before its end"));
+    }
+}

@@ -297,6 +297,7 @@ fn layout_row(file: &Path, block: &BlockInfo, keys: KeyForm) -> Vec<Value> {
     let kind = match block.kind {
         BlockKind::Data => "data",
         BlockKind::Filter => "filter",
+        BlockKind::FilterTop => "filter index",
         BlockKind::IndexLeaf => "index leaf",
         BlockKind::IndexTop => "index",
         BlockKind::Properties => "properties",

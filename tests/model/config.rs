@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trommel::vfs::Vfs;
-use trommel::{Compression, Durability, Options, ReadMode};
+use trommel::{Compression, Durability, Options, Prefix, ReadMode};
 
 use crate::rng::Rng;
 
@@ -60,6 +60,26 @@ pub(crate) const FILTERS: [&str; 12] = [
     "L1-=paired:16",
 ];
 
+/// Extractors of every kind, and none. The keys are of random bytes and of digits, some begin with
+/// long runs that they share, some with 0xff.
+fn extractor(rng: &mut Rng) -> Option<Prefix> {
+    let text = match rng.below(8) {
+        0 | 1 => return None,
+        // The first byte says how long the prefix is: all of it that decides stands in it.
+        2 => {
+            let by_first = |key: &[u8]| Some(usize::from(key.first()? % 4) + 1);
+            let within = move |key: &[u8]| by_first(key).filter(|len| *len <= key.len());
+            return Some(Prefix::custom("by first", within));
+        }
+        3 => return Some(Prefix::custom("all alike", |_| Some(0))),
+        4 => "until:0",
+        5 => "until:0,2",
+        6 => "fixed:1",
+        _ => rng.pick(&["fixed:2", "fixed:3", "fixed:17", "until:\\xff"]),
+    };
+    Some(text.parse().expect("it is well formed"))
+}
+
 /// Options of a store that flushes and compacts all the time.
 pub(crate) fn options(rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options {
     let read_mode = if rng.once_in(4) {
@@ -88,7 +108,14 @@ pub(crate) fn options(rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options 
 pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let trigger = rng.within(1, 4);
     let slowdown = trigger + rng.within(1, 8);
+    let extractor = extractor(rng);
+    let has_extractor = extractor.is_some();
+    let prefix_filters =
+        rng.once_in(2).then(|| rng.pick(&FILTERS).parse().expect("the policies are well formed"));
     options
+        .prefix_extractor(extractor)
+        .prefix_filters(prefix_filters)
+        .whole_key_filters(!has_extractor || rng.once_in(2))
         .filters(rng.pick(&FILTERS).parse().expect("the policies are well formed"))
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.

@@ -3,6 +3,7 @@
 //! * [`sequences`]: random operations, compared one by one with a `BTreeMap`.
 //! * [`threads`]: what writers and readers on real threads may see of each other.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
+//! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
@@ -17,6 +18,7 @@
 mod config;
 mod keys;
 mod liveness;
+mod prefixes;
 mod regressions;
 mod report;
 mod rng;

@@ -42,6 +42,7 @@ fn play(share: usize) {
         all.add(&work);
     }
     println!("{}: {sequences} sequences: {all:?}", home.name());
+    assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }
 

@@ -41,6 +41,8 @@ forward! {
     range(bounds: KeyBounds) -> Range;
     prefix(prefix: &[u8]) -> Range;
     cursor() -> trommel::Result<DbCursor>;
+    cursor_in(bounds: KeyBounds) -> trommel::Result<DbCursor>;
+    prefix_cursor(prefix: &[u8]) -> trommel::Result<DbCursor>;
 }
 
 /// Says where and why the store refused.
@@ -123,9 +125,30 @@ pub(crate) struct CursorWalk {
 }
 
 impl CursorWalk {
-    pub(crate) fn begin(reader: Reader<'_>, model: &Rc<Model>) -> Check<Self> {
-        let real = ok("cursor", reader.cursor())?;
-        let walk = Self { real, model: Rc::clone(model), at: None };
+    /// A cursor over all, over a range or over a prefix.
+    pub(crate) fn begin(
+        reader: Reader<'_>,
+        model: &Rc<Model>,
+        keys: &KeySpace,
+        rng: &mut Rng,
+    ) -> Check<Self> {
+        let owned = |(key, value): (&Bytes, &Bytes)| (Rc::clone(key), Rc::clone(value));
+        let (real, model) = match rng.below(4) {
+            0 => {
+                let bounds = keys.bounds(rng);
+                let inside = (!is_empty(&bounds)).then(|| model.range(bounds.clone()));
+                let inside = inside.into_iter().flatten().map(owned).collect();
+                (reader.cursor_in(bounds), Rc::new(inside))
+            }
+            1 => {
+                let prefix = keys.prefix(rng);
+                let from = model.range((Included(Rc::clone(&prefix)), Unbounded));
+                let inside = from.take_while(|(key, _)| key.starts_with(&prefix));
+                (reader.prefix_cursor(&prefix), Rc::new(inside.map(owned).collect()))
+            }
+            _ => (reader.cursor(), Rc::clone(model)),
+        };
+        let walk = Self { real: ok("cursor", real)?, model, at: None };
         walk.look("a new cursor")?;
         Ok(walk)
     }

@@ -58,6 +58,8 @@ pub(crate) struct Work {
     pub(crate) moves: u64,
     pub(crate) reopens: u64,
     pub(crate) deepest: usize,
+    /// Tables that scans passed over, by the counts that were not reset.
+    pub(crate) passed_over: u64,
 }
 
 impl Work {
@@ -68,6 +70,7 @@ impl Work {
         self.moves += other.moves;
         self.reopens += other.reopens;
         self.deepest = self.deepest.max(other.deepest);
+        self.passed_over += other.passed_over;
     }
 }
 
@@ -150,7 +153,7 @@ impl World {
             }
             Kind::WalkCursor => {
                 let (reader, model) = self.reader(rng);
-                CursorWalk::begin(reader, model)?.walk(30, &self.keys, rng)
+                CursorWalk::begin(reader, model, &self.keys, rng)?.walk(30, &self.keys, rng)
             }
             Kind::HoldRange | Kind::HoldCursor => self.hold(kind, rng),
             Kind::WalkHeld => self.walk_held(rng),
@@ -344,7 +347,7 @@ impl World {
             walk.walk(steps, rng)?;
             Held::Range(Box::new(walk))
         } else {
-            let mut walk = CursorWalk::begin(reader, model)?;
+            let mut walk = CursorWalk::begin(reader, model, &self.keys, rng)?;
             let moves = rng.below(4);
             walk.walk(moves, &self.keys, rng)?;
             Held::Cursor(Box::new(walk))
@@ -432,6 +435,9 @@ impl World {
         }
         if !stats.unusable_filters.is_empty() {
             return Err(format!("unusable filters: {:?}", stats.unusable_filters));
+        }
+        if let Some(breach) = stats.prefix_breach {
+            return Err(format!("a good prefix extractor is distrusted: {breach}"));
         }
         if stats.to_string().is_empty() {
             return Err("stats print nothing".into());
@@ -582,6 +588,7 @@ impl World {
         self.work.flushes += stats.flushes;
         self.work.compactions += stats.compactions;
         self.work.moves += stats.trivial_moves;
+        self.work.passed_over += stats.prefix_useful;
         let deepest = stats.levels.last().map_or(0, |level| level.level);
         self.work.deepest = self.work.deepest.max(deepest);
     }

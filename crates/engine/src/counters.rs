@@ -80,6 +80,7 @@ macro_rules! shard {
         pub(crate) struct Shard {
             $($(#[$doc])* pub(crate) $name: Count,)*
             filters: [[FilterCell; KINDS.len()]; LEVELS],
+            prefixes: [[FilterCell; KINDS.len()]; LEVELS],
             in_use: AtomicBool,
         }
 
@@ -88,30 +89,31 @@ macro_rules! shard {
         pub(crate) struct Totals {
             $(pub(crate) $name: u64,)*
             pub(crate) filters: [[FilterTotals; KINDS.len()]; LEVELS],
+            pub(crate) prefixes: [[FilterTotals; KINDS.len()]; LEVELS],
         }
 
         impl Totals {
             fn add(&mut self, shard: &Shard) {
                 $(self.$name += shard.$name.get();)*
-                for (sums, cells) in self.filters.iter_mut().zip(&shard.filters) {
-                    for (sum, cell) in sums.iter_mut().zip(cells) {
-                        sum.negatives += cell.negatives.get();
-                        sum.false_positives += cell.false_positives.get();
-                        sum.true_positives += cell.true_positives.get();
-                        sum.expected += cell.expected.get();
-                    }
+                let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
+                let cells = shard.filters.iter().chain(&shard.prefixes).flatten();
+                for (sum, cell) in sums.zip(cells) {
+                    sum.negatives += cell.negatives.get();
+                    sum.false_positives += cell.false_positives.get();
+                    sum.true_positives += cell.true_positives.get();
+                    sum.expected += cell.expected.get();
                 }
             }
 
             fn subtract(&mut self, earlier: &Self) {
                 $(self.$name -= earlier.$name;)*
-                for (sums, bases) in self.filters.iter_mut().zip(&earlier.filters) {
-                    for (sum, base) in sums.iter_mut().zip(bases) {
-                        sum.negatives -= base.negatives;
-                        sum.false_positives -= base.false_positives;
-                        sum.true_positives -= base.true_positives;
-                        sum.expected -= base.expected;
-                    }
+                let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
+                let bases = earlier.filters.iter().chain(&earlier.prefixes).flatten();
+                for (sum, base) in sums.zip(bases) {
+                    sum.negatives -= base.negatives;
+                    sum.false_positives -= base.false_positives;
+                    sum.true_positives -= base.true_positives;
+                    sum.expected -= base.expected;
                 }
             }
         }
@@ -129,6 +131,12 @@ shard! {
     block_read_bytes,
     /// Data blocks found in the cache.
     cache_hits,
+    /// Data blocks that scans read from files.
+    scan_block_reads,
+    /// Data blocks that scans found in the cache.
+    scan_cache_hits,
+    /// Tables whose filter of prefixes could not be asked, as another extractor made it.
+    prefix_unused,
     /// Operations written by users.
     writes,
     /// Bytes of their keys and values.
@@ -145,6 +153,12 @@ impl Shard {
     #[inline]
     pub(crate) fn filter(&self, level: usize, kind: FilterKind) -> &FilterCell {
         &self.filters[level][kind_index(kind)]
+    }
+
+    /// What filters of prefixes said to scans.
+    #[inline]
+    pub(crate) fn prefix(&self, level: usize, kind: FilterKind) -> &FilterCell {
+        &self.prefixes[level][kind_index(kind)]
     }
 }
 

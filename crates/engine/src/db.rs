@@ -237,7 +237,34 @@ impl Db {
 
     /// A cursor over the entries as they are now, which can be moved anywhere.
     pub fn cursor(&self) -> Result<DbCursor> {
-        Ok(DbCursor::new(self.engine().cursor(None)?))
+        self.engine().cursor(Bounds::all(), None)
+    }
+
+    /// A cursor over the entries whose keys lie in `range`, as they are now: whatever it is told,
+    /// it stays within. Where the range lies within one prefix of
+    /// [`Options::prefix_extractor`], it passes over tables that do not hold the prefix; seeks of a
+    /// cursor over all entries never do.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor_in("b".."d")?;
+    /// cursor.seek("a")?;
+    /// assert_eq!(cursor.key(), Some(&b"b"[..]));
+    /// cursor.prev()?;
+    /// assert!(!cursor.valid());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
+        self.engine().cursor(Bounds::of(range), None)
+    }
+
+    /// As [`Db::cursor_in`], over the entries whose keys begin with `prefix`.
+    pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
+        self.engine().cursor(Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// Writes what is in memory out to tables, and waits until that is done.

@@ -51,3 +51,9 @@ pub(crate) fn opened(records: u64, dropped: usize) {
     tell!(info, records, dropped, "opened");
     let _ = (records, dropped);
 }
+
+/// A closure that makes prefixes broke its contract, and is asked no more.
+pub(crate) fn prefix_distrusted(name: &str, breach: &str) {
+    tell!(warn, name, breach, "a prefix extractor broke its contract, it is asked no more");
+    let _ = (name, breach);
+}

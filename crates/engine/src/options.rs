@@ -5,11 +5,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use trommel_filter::FilterSpec;
+use trommel_sstable::FilterPlan;
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::compaction::options::CompactionOptions;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
+use crate::prefix::Prefix;
 
 pub use trommel_sstable::Compression;
 
@@ -111,6 +114,9 @@ pub struct Options {
     pub(crate) filters: FilterPolicy,
     pub(crate) filter_residency: FilterResidency,
     pub(crate) pinned_filter_bytes: Option<u64>,
+    pub(crate) prefix_extractor: Option<Prefix>,
+    pub(crate) prefix_filters: Option<FilterPolicy>,
+    pub(crate) whole_key_filters: bool,
     pub(crate) read_mode: ReadMode,
     pub(crate) write_buffer_bytes: usize,
     pub(crate) max_frozen_memtables: usize,
@@ -144,6 +150,9 @@ impl Default for Options {
             filters: FilterPolicy::default(),
             filter_residency: FilterResidency::Pinned,
             pinned_filter_bytes: None,
+            prefix_extractor: None,
+            prefix_filters: None,
+            whole_key_filters: true,
             read_mode: ReadMode::Cached,
             write_buffer_bytes: 64 << 20,
             max_frozen_memtables: 4,
@@ -211,6 +220,10 @@ impl Options {
         /// [`memory_limit`](Self::memory_limit) pinned filters and indexes together take at most
         /// half of it.
         pinned_filter_bytes: Option<u64>;
+        /// Whether tables get filters of whole keys. Without them point lookups ask those of
+        /// prefixes, so there must be a [`prefix_extractor`](Options::prefix_extractor).
+        /// Default: true.
+        whole_key_filters: bool;
         /// How table blocks reach memory. Default: [`ReadMode::Cached`].
         read_mode: ReadMode;
         /// Bytes a memtable may hold before it is written out, 4 KiB to 4 GiB. Default: 64 MiB.
@@ -245,6 +258,28 @@ impl Options {
         auto_compaction: bool;
     }
 
+    /// What the prefix of a key is, or `None`. Tables get a filter of the prefixes of their keys
+    /// beside that of whole keys, and what reads within one prefix ([`Db::prefix`](crate::Db::prefix),
+    /// a range or a bounded cursor that lies within it) passes over tables that do not hold it. Keys
+    /// without a prefix are not in the filter, and nothing that could be looking for them asks it.
+    ///
+    /// Tables that exist keep the filters they have. Those that another extractor made are not
+    /// used, and counted ([`Stats::prefix_unused`](crate::Stats::prefix_unused)). Where none is
+    /// set, a table's own is used if it is one of the rules built in. Default: none.
+    #[must_use]
+    pub fn prefix_extractor(mut self, extractor: impl Into<Option<Prefix>>) -> Self {
+        self.prefix_extractor = extractor.into();
+        self
+    }
+
+    /// Which filter of prefixes the tables of which level get, bits being counted for each prefix.
+    /// Default, and with `None`: as [`filters`](Options::filters) says.
+    #[must_use]
+    pub fn prefix_filters(mut self, filters: impl Into<Option<FilterPolicy>>) -> Self {
+        self.prefix_filters = filters.into();
+        self
+    }
+
     /// Bytes of the block cache. Default: an eighth of the machine's memory, at most 1 GiB.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
@@ -276,6 +311,9 @@ impl Options {
     /// nothing was set and the machine decides, what it decides.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let or_none = |limit: Option<u64>| limit.map_or("none".into(), |bytes| bytes.to_string());
+        fn or_word(value: Option<&impl std::fmt::Display>, word: &str) -> String {
+            value.map_or_else(|| word.to_owned(), ToString::to_string)
+        }
         let lower = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
         vec![
             ("create_if_missing", self.create_if_missing.to_string()),
@@ -287,6 +325,9 @@ impl Options {
             ("filters", self.filters.to_string()),
             ("filter_residency", lower(&self.filter_residency)),
             ("pinned_filter_bytes", or_none(self.pinned_filter_bytes)),
+            ("prefix_extractor", or_word(self.prefix_extractor.as_ref(), "none")),
+            ("prefix_filters", or_word(self.prefix_filters.as_ref(), "as filters")),
+            ("whole_key_filters", self.whole_key_filters.to_string()),
             ("read_mode", lower(&self.read_mode)),
             ("write_buffer_bytes", self.write_buffer_bytes.to_string()),
             ("max_frozen_memtables", self.max_frozen_memtables.to_string()),
@@ -333,6 +374,19 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
+    /// The filters of a table built for `level`: see [`FilterPolicy::for_level`].
+    pub(crate) fn filter_plan(&self, level: usize, is_last: bool) -> FilterPlan {
+        let keys = self.filters.for_level(level, is_last);
+        let prefixes = self.prefix_filters.as_ref();
+        let prefixes = prefixes.map_or(keys, |filters| filters.for_level(level, is_last));
+        let extractor = self.prefix_extractor.as_ref().filter(|prefix| prefix.breach().is_none());
+        FilterPlan {
+            keys: if self.whole_key_filters { keys } else { FilterSpec::NONE },
+            prefixes: extractor.map(|prefix| (prefixes, prefix.extractor())),
+            ..FilterPlan::default()
+        }
+    }
+
     /// What the compaction planner needs to know.
     pub(crate) fn compaction(&self) -> CompactionOptions {
         CompactionOptions {
@@ -372,6 +426,14 @@ impl Options {
         within("memory_limit", self.memory_limit.unwrap_or(u64::MAX), 64 << 10, u64::MAX)?;
         let rate = self.background_bytes_per_second.unwrap_or(u64::MAX);
         within("background_bytes_per_second", rate, 4 << 10, u64::MAX)?;
+        if let Some(prefix) = &self.prefix_extractor {
+            prefix.check()?;
+        } else if !self.whole_key_filters {
+            return Err(Error::option(
+                "whole_key_filters is false, and there is no prefix_extractor: set one, or set \
+                 filters to none if there are to be no filters",
+            ));
+        }
         Ok(())
     }
 }

@@ -180,7 +180,7 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
     let table = TableOptions {
         block_bytes: options.block_bytes,
         compression: options.compression,
-        filters: options.filters.for_level(logical, is_last).into(),
+        filters: options.filter_plan(logical, is_last),
         ..TableOptions::new(table_id)
     };
     let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterFacts;
@@ -13,6 +14,7 @@ use trommel_sstable::FilterFacts;
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
+use crate::prefix::Prefix;
 use crate::version::TableFile;
 
 /// The filters of one kind on one level.
@@ -57,6 +59,13 @@ pub struct FilterLevel {
 pub struct FilterReport {
     /// By level, then by kind.
     pub levels: Vec<FilterLevel>,
+    /// What filters of prefixes did in scans and seeks, by level, then by kind, where there are
+    /// any: `keys` are prefixes, a probe is a table asked in one scan, a "no" is a table that the
+    /// scan passed over, and a false positive a table in which it then found nothing of its range.
+    pub prefixes: Vec<FilterLevel>,
+    /// Tables whose filter of prefixes is not used: it was made by an extractor that is not the
+    /// one in force.
+    pub unused_prefix_filters: u64,
     /// Data blocks that a lookup of a missing key, anywhere in the range of the keys, is expected
     /// to read in vain, by theory, for the tree as it is now.
     pub expected_wasted_reads_per_miss: f64,
@@ -68,46 +77,67 @@ impl Engine {
     pub(crate) fn filter_report(&self) -> FilterReport {
         let version = self.version();
         let totals = self.counters.totals();
-        let mut rows: BTreeMap<(usize, usize), Row> = BTreeMap::new();
+        let extractor = self.options.load().prefix_extractor.clone();
+        let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let mut met = Vec::new();
-        for (physical, cells) in totals.filters.iter().enumerate() {
-            let held: Vec<Held> = version.levels[physical].iter().map(|t| self.held(t)).collect();
-            for (file, held) in version.levels[physical].iter().zip(&held) {
-                let reach = self.reach(&version, file);
-                met.push(trommel_tuning::Table { reach, fpr: held.rate });
-            }
+        let (mut filter_bytes, mut unused) = (0, 0);
+        for (physical, run) in version.levels.iter().enumerate() {
             // A level that has lost its data shares its number with the one that took its place,
             // so what was counted for it joins that one's row.
             let level = logical_level(&version, physical).0;
-            for held in held {
-                rows.entry((level, kind_index(held.kind))).or_default().held.push(held);
+            for file in run {
+                let open = Opened::of(self, file, extractor.as_ref());
+                let reach = self.reach(&version, file);
+                met.push(trommel_tuning::Table { reach, fpr: open.keys.expected });
+                filter_bytes += open.bytes;
+                keys.hold(level, Held::new(open.keys, file.keys));
+                if open.prefixes.kind != FilterKind::None {
+                    prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys));
+                    unused += u64::from(!open.prefixes_are_used);
+                }
             }
-            for (kind, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.probes() > 0) {
-                rows.entry((level, kind)).or_default().totals.add(cell);
-            }
+            keys.count(level, &totals.filters[physical]);
+            prefixes.count(level, &totals.prefixes[physical]);
         }
-        let levels: Vec<FilterLevel> =
-            rows.iter().map(|((level, kind), row)| row.report(*level, KINDS[*kind])).collect();
+        let (levels, prefixes) = (keys.report(), prefixes.report());
         FilterReport {
-            filter_bytes: levels.iter().map(|level| level.filter_bytes).sum(),
+            filter_bytes,
             levels,
+            prefixes,
+            unused_prefix_filters: unused,
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
         }
     }
+}
 
-    /// What a table's filter is. Opens the table; one that cannot be opened counts as unfiltered.
-    fn held(&self, file: &std::sync::Arc<TableFile>) -> Held {
-        let facts = match self.tables.reader(file) {
-            Ok(table) => table.filters().facts(),
-            Err(_) => FilterFacts::NONE,
+/// What the filters of a table are.
+struct Opened {
+    keys: FilterFacts,
+    prefixes: FilterFacts,
+    prefixes_are_used: bool,
+    /// Bytes of all of them, were they loaded.
+    bytes: u64,
+}
+
+impl Opened {
+    /// Opens the table; one that cannot be opened counts as unfiltered.
+    fn of(engine: &Engine, file: &Arc<TableFile>, extractor: Option<&Prefix>) -> Self {
+        let Ok(table) = engine.tables.reader(file) else {
+            let none = FilterFacts::NONE;
+            return Self { keys: none, prefixes: none, prefixes_are_used: false, bytes: 0 };
         };
-        Held {
-            kind: facts.kind,
-            keys: file.keys,
-            bits_asked: facts.bits_asked,
-            bits_stored: facts.bits_stored,
-            bytes: facts.bytes,
-            rate: facts.expected,
+        let filters = table.filters();
+        let name = filters.prefixes_part().map(|part| part.extractor.as_str());
+        let in_force = extractor.or(table.stored_prefix());
+        let believed = in_force.filter(|prefix| prefix.breach().is_none());
+        let (keys, prefixes) = (filters.facts(), filters.prefix_facts());
+        // Without a filter of whole keys, that of prefixes stands in for it.
+        let keys_bytes = if filters.keys_part().is_some() { keys.bytes } else { 0 };
+        Self {
+            keys,
+            prefixes,
+            bytes: keys_bytes + prefixes.bytes,
+            prefixes_are_used: name.is_some() && name == believed.map(Prefix::name),
         }
     }
 }
@@ -119,7 +149,38 @@ struct Held {
     bits_asked: f64,
     bits_stored: f64,
     bytes: u64,
-    rate: f64,
+}
+
+impl Held {
+    fn new(facts: FilterFacts, keys: u64) -> Self {
+        Self {
+            kind: facts.kind,
+            keys,
+            bits_asked: facts.bits_asked,
+            bits_stored: facts.bits_stored,
+            bytes: facts.bytes,
+        }
+    }
+}
+
+/// Rows by level and kind.
+#[derive(Default)]
+struct Rows(BTreeMap<(usize, usize), Row>);
+
+impl Rows {
+    fn hold(&mut self, level: usize, held: Held) {
+        self.0.entry((level, kind_index(held.kind))).or_default().held.push(held);
+    }
+
+    fn count(&mut self, level: usize, cells: &[FilterTotals]) {
+        for (kind, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.probes() > 0) {
+            self.0.entry((level, kind)).or_default().totals.add(cell);
+        }
+    }
+
+    fn report(&self) -> Vec<FilterLevel> {
+        self.0.iter().map(|((level, kind), row)| row.report(*level, KINDS[*kind])).collect()
+    }
 }
 
 /// One row of the report: the tables of one kind on one level, and what their filters did.
@@ -196,35 +257,51 @@ impl fmt::Display for FilterReport {
             "95% interval",
             "expected"
         )?;
-        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3e}"));
         for level in &self.levels {
-            let interval = level
-                .interval
-                .map_or("-".to_owned(), |(low, high)| format!("{low:.3e} - {high:.3e}"));
-            writeln!(
-                f,
-                "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7.2} {:>10.1} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",
-                format!("L{}", level.level),
-                level.tables,
-                level.keys,
-                level.kind.name(),
-                level.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
-                level.bits_stored,
-                level.filter_bytes as f64 / 1024.0,
-                level.probes,
-                level.negatives,
-                level.false_positives,
-                level.true_positives,
-                rate(level.measured_rate),
-                interval,
-                rate(level.expected_rate)
-            )?;
+            level.fmt(f)?;
+        }
+        if !self.prefixes.is_empty() {
+            writeln!(f, "filters of prefixes, asked by scans:")?;
+            for level in &self.prefixes {
+                level.fmt(f)?;
+            }
+        }
+        if self.unused_prefix_filters > 0 {
+            let tables = self.unused_prefix_filters;
+            writeln!(f, "not used: the prefix filters of {tables} tables, which another made")?;
         }
         write!(
             f,
             "filters take {:.1} KiB; a missing key is expected to waste {:.3e} reads",
             self.filter_bytes as f64 / 1024.0,
             self.expected_wasted_reads_per_miss
+        )
+    }
+}
+
+impl fmt::Display for FilterLevel {
+    /// A line of the report's table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3e}"));
+        let interval =
+            self.interval.map_or("-".to_owned(), |(low, high)| format!("{low:.3e} - {high:.3e}"));
+        writeln!(
+            f,
+            "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7.2} {:>10.1} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",
+            format!("L{}", self.level),
+            self.tables,
+            self.keys,
+            self.kind.name(),
+            self.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
+            self.bits_stored,
+            self.filter_bytes as f64 / 1024.0,
+            self.probes,
+            self.negatives,
+            self.false_positives,
+            self.true_positives,
+            rate(self.measured_rate),
+            interval,
+            rate(self.expected_rate)
         )
     }
 }

@@ -70,7 +70,17 @@ impl Snapshot {
 
     /// A cursor that can be moved anywhere.
     pub fn cursor(&self) -> Result<DbCursor> {
-        Ok(DbCursor::new(self.engine.cursor(Some(self.seqno))?))
+        self.engine.cursor(Bounds::all(), Some(self.seqno))
+    }
+
+    /// A cursor that stays within `range`; see [`Db::cursor_in`](crate::Db::cursor_in).
+    pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
+        self.engine.cursor(Bounds::of(range), Some(self.seqno))
+    }
+
+    /// A cursor that stays among the keys that begin with `prefix`.
+    pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
+        self.engine.cursor(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
+use crate::counters::FilterTotals;
 use crate::engine::Engine;
 use crate::output::logical_level;
+use crate::prefix::Prefix;
 use crate::version::LEVELS;
 
 /// Background work and waiting writers, counted.
@@ -139,6 +141,20 @@ pub struct Stats {
     pub block_read_bytes: u64,
     /// Data blocks that point lookups found in the cache since the reset.
     pub cache_hits: u64,
+    /// Data blocks that scans read from files since the reset; each scan is counted at its end.
+    pub scan_block_reads: u64,
+    /// Data blocks that scans found in the cache since the reset.
+    pub scan_cache_hits: u64,
+    /// Filters of prefixes that scans and seeks asked since the reset, where it is known by now
+    /// whether they were right.
+    pub prefix_checked: u64,
+    /// Tables that were passed over since the reset because of what these said.
+    pub prefix_useful: u64,
+    /// Tables since the reset whose filter of prefixes could not be asked, because another
+    /// extractor made it.
+    pub prefix_unused: u64,
+    /// How the prefix extractor was seen to break its contract, if it was: it is asked no more.
+    pub prefix_breach: Option<&'static str>,
     /// Operations written since the reset.
     pub writes: u64,
     /// Bytes of keys and values written since the reset.
@@ -190,6 +206,12 @@ impl Engine {
             block_reads: totals.block_reads,
             block_read_bytes: totals.block_read_bytes,
             cache_hits: totals.cache_hits,
+            scan_block_reads: totals.scan_block_reads,
+            scan_cache_hits: totals.scan_cache_hits,
+            prefix_checked: totals.prefixes.iter().flatten().map(FilterTotals::probes).sum(),
+            prefix_useful: totals.prefixes.iter().flatten().map(|cell| cell.negatives).sum(),
+            prefix_unused: totals.prefix_unused,
+            prefix_breach: self.options.load().prefix_extractor.as_ref().and_then(Prefix::breach),
             writes: totals.writes,
             user_bytes: totals.user_bytes,
             commits: totals.commits,
@@ -307,6 +329,13 @@ impl fmt::Display for Stats {
             "read: {} lookups, {} found, {} blocks from files, {} from the cache",
             self.gets, self.found, self.block_reads, self.cache_hits
         )?;
+        if self.prefix_checked + self.prefix_unused > 0 {
+            writeln!(
+                f,
+                "scans: {} filters of prefixes asked, {} tables passed over, {} not used",
+                self.prefix_checked, self.prefix_useful, self.prefix_unused
+            )?;
+        }
         write!(
             f,
             "stalls: {:?} for memtables, {:?} for level 0, {:?} for compaction debt",

@@ -1,7 +1,8 @@
 //! Reading every byte of every file of a store.
 //!
 //! 1. Each table: every block's checksum, the order of its entries, its properties against the
-//!    manifest, and each of its keys against its filter.
+//!    manifest, and each of its keys against its filter, as each key's prefix against that of
+//!    prefixes, if who made them is known.
 //! 2. `CURRENT`, the manifest, and the logs that are still needed: every record. On a live store
 //!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
 //!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
@@ -84,8 +85,15 @@ impl Engine {
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
         let path = table_path(&self.dir, file.number);
-        let table = Arc::clone(&*self.tables.reader(file)?);
-        let verified = table.verify()?;
+        let (table, stored) = {
+            let reader = self.tables.reader(file)?;
+            (Arc::clone(&*reader), reader.stored_prefix().cloned())
+        };
+        // The one that is set may be a closure of the name that the table bears.
+        let maker = table.filters().prefixes_part().map(|part| part.extractor.as_str());
+        let set = self.options.load().prefix_extractor.clone();
+        let set = set.filter(|prefix| maker == Some(prefix.name()));
+        let verified = table.verify_with(set.or(stored).map(|prefix| prefix.extractor()))?;
         let said = table.properties();
         let agrees = said.entries == file.entries
             && said.keys == file.keys

@@ -30,6 +30,16 @@ pub struct ReadStats {
     pub index_reads: u64,
 }
 
+impl ReadStats {
+    /// Adds what was read elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.block_reads += other.block_reads;
+        self.block_bytes += other.block_bytes;
+        self.cache_hits += other.cache_hits;
+        self.index_reads += other.index_reads;
+    }
+}
+
 /// An open table file and where its blocks go.
 #[derive(Debug)]
 pub(crate) struct Source {

@@ -39,7 +39,9 @@ pub use log::{
 };
 pub use manifest::{Edit, ListedTable, Manifest, ManifestCheck, ManifestInfo, Moment};
 pub use properties::{StoreProperties, TableProperties, properties};
-pub use table::{BlockSums, Entry, FilterInfo, Table, TableCheck, TableInfo, TableScan};
+pub use table::{
+    BlockSums, Entry, FilterInfo, PrefixFilterInfo, Table, TableCheck, TableInfo, TableScan,
+};
 pub use trommel_base::{EntryKind, SeqNo};
 pub use trommel_sstable::format::{BlockKind, Footer};
 pub use trommel_sstable::{BlockContent, BlockInfo, FilterState, Properties};

@@ -16,6 +16,7 @@ use trommel_vfs::{Access, ReadFile, Vfs};
 use super::files::Role;
 use super::manifest::{ListedTable, Manifest, listed};
 use crate::error::Result;
+use crate::prefix::Prefix;
 
 /// Bytes of blocks that one inspected table keeps: looking at a file is not worth more.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -62,6 +63,26 @@ pub struct FilterInfo {
     /// Bits that a positive answer looks at.
     pub probes: u32,
     /// The rate of false positives that theory predicts; 1 where it cannot be asked.
+    pub expected_rate: f64,
+    /// The filter of prefixes, if there is one that can be asked.
+    pub prefixes: Option<PrefixFilterInfo>,
+}
+
+/// A table's filter of prefixes.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PrefixFilterInfo {
+    /// The name of the extractor that made the prefixes; see [`Prefix`].
+    pub extractor: String,
+    /// Its kind.
+    pub kind: FilterKind,
+    /// Bits per prefix asked for.
+    pub bits_asked: f64,
+    /// Prefixes in it.
+    pub prefixes: u64,
+    /// Its stored bytes.
+    pub bytes: u64,
+    /// The rate of false positives that theory predicts.
     pub expected_rate: f64,
 }
 
@@ -150,7 +171,10 @@ impl Table {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<TableCheck> {
-        let verified = self.reader()?.verify()?;
+        let table = self.reader()?;
+        let prefixes = table.filters().prefixes_part();
+        let prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
+        let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         Ok(TableCheck { bytes: verified.bytes, entries: verified.entries, keys: verified.keys })
     }
 
@@ -210,6 +234,17 @@ impl FilterInfo {
             keys: facts.keys,
             probes: facts.probes,
             expected_rate: facts.expected,
+            prefixes: table.filters().prefixes_part().map(|part| {
+                let facts = table.filters().prefix_facts();
+                PrefixFilterInfo {
+                    extractor: part.extractor.clone(),
+                    kind: facts.kind,
+                    bits_asked: facts.bits_asked,
+                    prefixes: facts.keys,
+                    bytes: part.bytes,
+                    expected_rate: facts.expected,
+                }
+            }),
         }
     }
 }

@@ -1,18 +1,30 @@
-//! A walk over one sorted level: its tables one after the other, each opened when it is reached.
+//! A walk over one sorted level: its tables one after the other, each opened when it is reached,
+//! and passed over where a gate knows that it holds nothing of the range walked.
 
 use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryRef, SeqNo, Slice};
-use trommel_sstable::{ScanOptions, TableCursor};
+use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
+use super::gate::TableGate;
 use crate::error::{Error, Result};
 use crate::version::{TableCache, TableFile};
+
+/// Where to look for a table in place of one that is passed over.
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Forward,
+    Backward,
+}
 
 /// A cursor over tables that do not overlap, in key order.
 pub(crate) struct LevelCursor {
     tables: Vec<Arc<TableFile>>,
     cache: Arc<TableCache>,
     scan: ScanOptions,
+    gate: Option<TableGate>,
+    /// What was read of the tables that were left again.
+    read: ReadStats,
     /// Index of the table that `cursor` walks.
     at: usize,
     cursor: Option<TableCursor>,
@@ -25,27 +37,67 @@ impl LevelCursor {
         cache: Arc<TableCache>,
         scan: ScanOptions,
     ) -> Self {
-        Self { tables, cache, scan, at: 0, cursor: None }
+        Self { tables, cache, scan, gate: None, read: ReadStats::default(), at: 0, cursor: None }
     }
 
-    /// Makes `cursor` walk table `at`, or nothing if there is no such table.
-    fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
-        if self.cursor.is_none() || self.at != at {
-            self.cursor = None;
+    /// The same, passing over tables that `gate` does not admit.
+    pub(crate) fn with_gate(mut self, gate: TableGate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// What was read so far.
+    pub(crate) fn read_stats(&self) -> ReadStats {
+        let mut read = self.read;
+        if let Some(cursor) = &self.cursor {
+            read.add(&cursor.stats());
+        }
+        read
+    }
+
+    fn leave(&mut self) {
+        self.read = self.read_stats();
+        self.cursor = None;
+    }
+
+    /// Makes `cursor` walk table `at`, or the next in this direction that the gate admits; nothing
+    /// if there is no such table.
+    fn open(&mut self, mut at: usize, direction: Direction) -> Result<Option<&mut TableCursor>> {
+        while self.cursor.is_none() || self.at != at {
+            self.leave();
             let Some(file) = self.tables.get(at) else { return Ok(None) };
-            self.cursor = Some(self.cache.reader(file)?.cursor(self.scan));
-            self.at = at;
+            if !self.gate.as_ref().is_some_and(|gate| gate.has_refused(at)) {
+                let table = self.cache.reader(file)?;
+                if self.gate.as_mut().is_none_or(|gate| gate.admits(at, &table)) {
+                    self.cursor = Some(table.cursor(self.scan));
+                    self.at = at;
+                    break;
+                }
+            }
+            at = match direction {
+                Direction::Forward => at + 1,
+                Direction::Backward if at == 0 => return Ok(None),
+                Direction::Backward => at - 1,
+            };
         }
         Ok(self.cursor.as_mut())
+    }
+
+    /// Tells the gate where the cursor has come to.
+    fn tell_gate(&mut self, tell: impl FnOnce(&mut TableGate, usize, Option<&[u8]>)) {
+        if let (Some(gate), Some(cursor)) = (&mut self.gate, &self.cursor) {
+            tell(gate, self.at, cursor.entry().map(|entry| entry.key));
+        }
     }
 
     /// Moves on to the first entry of the next table that has one, if the current one is at its
     /// end.
     fn skip_ends_forward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| cursor.entry().is_none()) {
-            if let Some(cursor) = self.open(self.at + 1)? {
+            if let Some(cursor) = self.open(self.at + 1, Direction::Forward)? {
                 cursor.seek_to_first()?;
             }
+            self.tell_gate(TableGate::passed);
         }
         Ok(())
     }
@@ -53,12 +105,13 @@ impl LevelCursor {
     fn skip_ends_backward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| cursor.entry().is_none()) {
             let Some(before) = self.at.checked_sub(1) else {
-                self.cursor = None;
+                self.leave();
                 return Ok(());
             };
-            if let Some(cursor) = self.open(before)? {
+            if let Some(cursor) = self.open(before, Direction::Backward)? {
                 cursor.seek_to_last()?;
             }
+            self.tell_gate(TableGate::passed);
         }
         Ok(())
     }
@@ -67,7 +120,7 @@ impl LevelCursor {
     fn guarded(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let outcome = movement(self);
         if outcome.is_err() {
-            self.cursor = None;
+            self.leave();
         }
         outcome
     }
@@ -78,9 +131,10 @@ impl Cursor for LevelCursor {
 
     fn seek_to_first(&mut self) -> Result<()> {
         self.guarded(|this| {
-            if let Some(cursor) = this.open(0)? {
+            if let Some(cursor) = this.open(0, Direction::Forward)? {
                 cursor.seek_to_first()?;
             }
+            this.tell_gate(TableGate::passed);
             this.skip_ends_forward()
         })
     }
@@ -88,9 +142,10 @@ impl Cursor for LevelCursor {
     fn seek_to_last(&mut self) -> Result<()> {
         self.guarded(|this| {
             let Some(last) = this.tables.len().checked_sub(1) else { return Ok(()) };
-            if let Some(cursor) = this.open(last)? {
+            if let Some(cursor) = this.open(last, Direction::Backward)? {
                 cursor.seek_to_last()?;
             }
+            this.tell_gate(TableGate::passed);
             this.skip_ends_backward()
         })
     }
@@ -98,9 +153,11 @@ impl Cursor for LevelCursor {
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
         self.guarded(|this| {
             let at = this.tables.partition_point(|table| *table.largest < *key);
-            if let Some(cursor) = this.open(at)? {
+            if let Some(cursor) = this.open(at, Direction::Forward)? {
                 cursor.seek(key, seqno)?;
             }
+            let skipped = this.tables.get(this.at).is_some_and(|table| table.max_seqno > seqno);
+            this.tell_gate(|gate, at, found| gate.found_from(at, key, skipped, found));
             this.skip_ends_forward()
         })
     }
@@ -109,12 +166,13 @@ impl Cursor for LevelCursor {
         self.guarded(|this| {
             let behind = this.tables.partition_point(|table| *table.smallest < *key);
             let Some(at) = behind.checked_sub(1) else {
-                this.cursor = None;
+                this.leave();
                 return Ok(());
             };
-            if let Some(cursor) = this.open(at)? {
+            if let Some(cursor) = this.open(at, Direction::Backward)? {
                 cursor.seek_before(key)?;
             }
+            this.tell_gate(|gate, at, found| gate.found_before(at, key, found));
             this.skip_ends_backward()
         })
     }

@@ -71,6 +71,11 @@ where
         Self { sources, heads, tree, direction: Direction::Forward, failed: None }
     }
 
+    /// What is merged.
+    pub(crate) fn sources(&self) -> &[C] {
+        &self.sources
+    }
+
     /// The source that stands on the current entry.
     fn winner(&self) -> Option<usize> {
         let winner = *self.tree.first()?;

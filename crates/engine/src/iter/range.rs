@@ -109,8 +109,14 @@ impl Bounds {
         Self { from: prefix.to_vec(), to }
     }
 
-    fn ends_before(&self, key: &[u8]) -> bool {
+    /// Whether `key` lies at the end or behind it.
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_some_and(|to| **to <= *key)
+    }
+
+    /// Whether `key` lies within.
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        *self.from <= *key && !self.ends_before(key)
     }
 }
 
@@ -231,7 +237,8 @@ impl std::fmt::Debug for Range {
 /// A position among the entries of the store at one moment, which can be moved anywhere.
 ///
 /// A fresh cursor stands off the end, where [`DbCursor::key`] is `None`. A movement that fails
-/// leaves it there.
+/// leaves it there, and so does one that leaves the range of a cursor that was made for one
+/// ([`Db::cursor_in`](crate::Db::cursor_in)).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -246,57 +253,81 @@ impl std::fmt::Debug for Range {
 /// assert_eq!(cursor.key(), Some(&b"a"[..]));
 /// # Ok::<(), trommel::Error>(())
 /// ```
-pub struct DbCursor(VisibleCursor);
+pub struct DbCursor {
+    cursor: VisibleCursor,
+    bounds: Bounds,
+}
 
 impl DbCursor {
-    pub(crate) fn new(cursor: VisibleCursor) -> Self {
-        Self(cursor)
+    /// A cursor within `bounds`, outside which `cursor` may not have all entries.
+    pub(crate) fn new(cursor: VisibleCursor, bounds: Bounds) -> Self {
+        Self { cursor, bounds }
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.0.seek_to_first()
+        self.cursor.seek(&self.bounds.from)?;
+        self.stay_within()
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.0.seek_to_last()
+        match &self.bounds.to {
+            Some(to) => self.cursor.seek_before(to)?,
+            None => self.cursor.seek_to_last()?,
+        }
+        self.stay_within()
     }
 
     /// Moves to the first entry whose key is `key` or larger.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.0.seek(key.as_ref())
+        self.cursor.seek(key.as_ref().max(&*self.bounds.from))?;
+        self.stay_within()
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.0.seek_before(&successor(key.as_ref()))
+        let end = successor(key.as_ref());
+        if self.bounds.ends_before(&end) {
+            return self.seek_to_last();
+        }
+        self.cursor.seek_before(&end)?;
+        self.stay_within()
     }
 
     /// Moves to the next entry; off the end it does nothing.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     pub fn next(&mut self) -> Result<()> {
-        self.0.next()
+        self.cursor.next()?;
+        self.stay_within()
     }
 
     /// Moves to the previous entry; off the end it does nothing.
     pub fn prev(&mut self) -> Result<()> {
-        self.0.prev()
+        self.cursor.prev()?;
+        self.stay_within()
+    }
+
+    fn stay_within(&mut self) -> Result<()> {
+        if self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
+            self.cursor.leave();
+        }
+        Ok(())
     }
 
     /// Whether the cursor stands on an entry.
     pub fn valid(&self) -> bool {
-        self.0.key().is_some()
+        self.cursor.key().is_some()
     }
 
     /// The key the cursor stands on.
     pub fn key(&self) -> Option<&[u8]> {
-        self.0.key()
+        self.cursor.key()
     }
 
     /// The value of that key.
     pub fn value(&self) -> Option<Slice> {
-        self.valid().then(|| self.0.value())
+        self.valid().then(|| self.cursor.value())
     }
 }
 

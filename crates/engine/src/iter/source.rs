@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryRef, SeqNo, Slice};
 use trommel_memtable::MemtableCursor;
-use trommel_sstable::TableCursor;
+use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
 use crate::error::{Error, Result};
@@ -66,6 +66,15 @@ impl Cursor for Source {
 }
 
 impl Source {
+    /// What was read of tables so far.
+    pub(crate) fn read_stats(&self) -> ReadStats {
+        match self {
+            Self::Memtable(_) => ReadStats::default(),
+            Self::Table(cursor) => cursor.stats(),
+            Self::Level(cursor) => cursor.read_stats(),
+        }
+    }
+
     /// A source over one memtable.
     pub(crate) fn memtable(memtable: &Arc<trommel_memtable::Memtable>) -> Self {
         Self::Memtable(memtable.cursor())

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryKind, SeqNo, Slice};
+use trommel_sstable::ReadStats;
 
 use super::merge::MergeCursor;
 use super::source::Source;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::view::View;
 
@@ -35,10 +37,29 @@ pub(crate) struct VisibleCursor {
     /// Going backward: the current value.
     value: Slice,
     _view: Arc<View>,
+    engine: Arc<Engine>,
+}
+
+impl Drop for VisibleCursor {
+    fn drop(&mut self) {
+        let mut read = ReadStats::default();
+        for source in self.merge.sources() {
+            read.add(&source.read_stats());
+        }
+        self.engine.counters.with(|shard| {
+            shard.scan_block_reads.add(read.block_reads);
+            shard.scan_cache_hits.add(read.cache_hits);
+        });
+    }
 }
 
 impl VisibleCursor {
-    pub(crate) fn new(sources: Vec<Source>, seqno: SeqNo, view: Arc<View>) -> Self {
+    pub(crate) fn new(
+        sources: Vec<Source>,
+        seqno: SeqNo,
+        view: Arc<View>,
+        engine: Arc<Engine>,
+    ) -> Self {
         Self {
             merge: MergeCursor::new(sources),
             seqno,
@@ -46,6 +67,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             _view: view,
+            engine,
         }
     }
 
@@ -69,10 +91,9 @@ impl VisibleCursor {
         }
     }
 
-    pub(crate) fn seek_to_first(&mut self) -> Result<()> {
+    /// Moves off the end.
+    pub(crate) fn leave(&mut self) {
         self.stand = Stand::Nowhere;
-        self.merge.seek_to_first()?;
-        self.settle_forward(false)
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {

@@ -9,7 +9,7 @@ use trommel_sstable::{Found, ReadStats, Request, Verdict};
 use super::probe::is_decided;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{LEVELS, TableFile, Version};
+use crate::version::{LEVELS, Reader, TableFile, Version};
 
 /// Keys still looked for, and what was found.
 struct Batch<'a> {
@@ -90,7 +90,10 @@ impl Engine {
             self.count_negatives(level, verdict, (asked - maybe.len()) as u64);
             inside = maybe;
         }
-        let verdict = verdict.unwrap_or(Verdict::UNFILTERED);
+        let mut verdicts = vec![verdict.unwrap_or(Verdict::UNFILTERED); inside.len()];
+        if verdict.is_none() && table.filters().prefixes_part().is_some() {
+            (inside, verdicts) = self.ask_prefixes(level, &table, inside, batch);
+        }
         let request = |at: &usize| Request {
             key: batch.keys[*at],
             hash: batch.hashes[*at],
@@ -100,7 +103,7 @@ impl Engine {
         let mut stats = ReadStats::default();
         let answers = table.get_many(&requests, &mut stats)?;
         self.count_reads(&stats);
-        for (at, answer) in inside.into_iter().zip(answers) {
+        for ((at, verdict), answer) in inside.into_iter().zip(verdicts).zip(answers) {
             if is_decided(file, answer.is_some(), batch.seqno) {
                 self.count_maybe(level, verdict, answer.is_some());
             }
@@ -108,6 +111,31 @@ impl Engine {
         }
         batch.sort_pending();
         Ok(())
+    }
+}
+
+impl Engine {
+    /// Of the keys at the indexes `inside`, those that a table without a filter of whole keys may
+    /// hold by its filter of prefixes, with what it said of each; the others become pending again.
+    fn ask_prefixes(
+        &self,
+        level: usize,
+        table: &Reader,
+        inside: Vec<usize>,
+        batch: &mut Batch<'_>,
+    ) -> (Vec<usize>, Vec<Verdict>) {
+        let mut maybe = (Vec::new(), Vec::new());
+        for at in inside {
+            let verdict = self.ask_prefix(table, batch.keys[at]);
+            if verdict.maybe {
+                maybe.0.push(at);
+                maybe.1.push(verdict);
+            } else {
+                self.count_negatives(level, verdict, 1);
+                batch.pending.push(at);
+            }
+        }
+        maybe
     }
 }
 

@@ -7,7 +7,7 @@ use trommel_sstable::{Found, ReadStats, Verdict};
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::TableFile;
+use crate::version::{Reader, TableFile};
 
 /// A key on its way through the tables, hashed once.
 pub(super) struct Lookup<'a> {
@@ -25,7 +25,10 @@ impl<'a> Lookup<'a> {
     /// The newest visible version of the key in `file`, which lies in `level`.
     pub(super) fn probe(&self, level: usize, file: &Arc<TableFile>) -> Result<Option<Found>> {
         let table = self.engine.tables.reader(file)?;
-        let verdict = table.filters().ask(self.key, self.hash, None);
+        let mut verdict = table.filters().ask(self.key, self.hash, None);
+        if verdict == Verdict::UNFILTERED {
+            verdict = self.engine.ask_prefix(&table, self.key);
+        }
         if !verdict.maybe {
             self.engine.count_negatives(level, verdict, 1);
             return Ok(None);
@@ -47,6 +50,22 @@ pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
 }
 
 impl Engine {
+    /// What a table without a filter of whole keys says of `key` by its filter of prefixes. Where
+    /// the prefix is there and the key is not, that counts as a false positive.
+    pub(super) fn ask_prefix(&self, table: &Reader, key: &[u8]) -> Verdict {
+        let Some(part) = table.filters().prefixes_part() else { return Verdict::UNFILTERED };
+        let options = self.options.load();
+        let Some(extractor) = options.prefix_extractor.as_ref().or(table.stored_prefix()) else {
+            return Verdict::UNFILTERED;
+        };
+        let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
+        if part.extractor != extractor.name() {
+            self.counters.with(|shard| shard.prefix_unused.add(1));
+            return Verdict::UNFILTERED;
+        }
+        table.filters().ask_prefix(prefix, trommel_filter::hash(prefix), extractor.name())
+    }
+
     /// Counts keys that a filter turned away.
     pub(super) fn count_negatives(&self, level: usize, verdict: Verdict, keys: u64) {
         self.counters.with(|shard| {

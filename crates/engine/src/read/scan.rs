@@ -7,25 +7,28 @@ use trommel_sstable::ScanOptions;
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::LevelCursor;
-use crate::iter::range::{Bounds, Range};
+use crate::iter::range::{Bounds, DbCursor, Range};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
+use crate::version::TableFile;
 use crate::view::View;
 
 impl Engine {
-    /// A cursor over everything at the moment `at`, or now.
-    pub(crate) fn cursor(&self, at: Option<SeqNo>) -> Result<VisibleCursor> {
+    /// A cursor over the entries within `bounds` at the moment `at`, or now.
+    pub(crate) fn cursor(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Result<DbCursor> {
         let (view, seqno) = self.pin(at)?;
-        self.cursor_over(&view, seqno)
+        Ok(DbCursor::new(self.cursor_over(&view, seqno, &bounds)?, bounds))
     }
 
     /// The entries within `bounds` at the moment `at`, or now.
     pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Range {
         let engine = Arc::clone(self);
+        let within = bounds.clone();
         match self.pin(at) {
             Ok((view, seqno)) => {
-                Range::new(bounds, Box::new(move || engine.cursor_over(&view, seqno)))
+                Range::new(bounds, Box::new(move || engine.cursor_over(&view, seqno, &within)))
             }
             Err(error) => Range::new(bounds, Box::new(move || Err(error.clone()))),
         }
@@ -38,18 +41,45 @@ impl Engine {
         Ok((view, seqno))
     }
 
-    /// Memtables, each run of level 0, each deeper level: newest first.
-    fn cursor_over(&self, view: &Arc<View>, seqno: SeqNo) -> Result<VisibleCursor> {
+    /// Memtables, each run of level 0, each deeper level: newest first. Without the tables that
+    /// hold nothing of `bounds`, so what it yields of keys outside is not to be believed.
+    fn cursor_over(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        seqno: SeqNo,
+        bounds: &Bounds,
+    ) -> Result<VisibleCursor> {
         let scan = ScanOptions::default();
+        let gate = RangeGate::new(self, bounds);
+        let level_cursor = |level: usize, tables: Vec<Arc<TableFile>>| {
+            let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
+            let cursor = LevelCursor::new(tables, Arc::clone(&self.tables), scan);
+            Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
+        };
         let mut sources: Vec<Source> =
             view.memtables().map(|logged| Source::memtable(&logged.memtable)).collect();
-        for table in &view.version.levels[0] {
-            sources.push(Source::Table(self.tables.reader(table)?.cursor(scan)));
+        for table in view.version.levels[0].iter().filter(|table| table.meets(bounds)) {
+            let reader = self.tables.reader(table)?;
+            let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
+            sources.push(match gated {
+                true => level_cursor(0, vec![Arc::clone(table)]),
+                false => Source::Table(reader.cursor(scan)),
+            });
         }
-        for run in view.version.levels[1..].iter().filter(|run| !run.is_empty()) {
-            let level = LevelCursor::new(run.clone(), Arc::clone(&self.tables), scan);
-            sources.push(Source::Level(level));
+        for (level, run) in view.version.levels.iter().enumerate().skip(1) {
+            let start = run.partition_point(|table| *table.largest < *bounds.from);
+            let end = run.partition_point(|table| !bounds.ends_before(&table.smallest));
+            if start < end {
+                sources.push(level_cursor(level, run[start..end].to_vec()));
+            }
         }
-        Ok(VisibleCursor::new(sources, seqno, Arc::clone(view)))
+        Ok(VisibleCursor::new(sources, seqno, Arc::clone(view), Arc::clone(self)))
+    }
+}
+
+impl TableFile {
+    /// Whether the table's key range meets `bounds`.
+    fn meets(&self, bounds: &Bounds) -> bool {
+        *self.largest >= *bounds.from && !bounds.ends_before(&self.smallest)
     }
 }

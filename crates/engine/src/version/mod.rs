@@ -12,7 +12,7 @@ mod table_file;
 
 use std::sync::Arc;
 
-pub(crate) use table_cache::TableCache;
+pub(crate) use table_cache::{Reader, TableCache};
 pub(crate) use table_file::TableFile;
 pub use table_file::TableMeta;
 

@@ -20,10 +20,18 @@ use super::TableFile;
 use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::memory::MemoryShares;
+use crate::prefix::Prefix;
 use crate::sync::lock;
 
 /// A reader for the time of one call.
 pub(crate) struct Reader(Guard<Option<Arc<OpenTable>>>);
+
+impl Reader {
+    /// The rule that made the prefixes in the table's filter, if the table says all of it.
+    pub(crate) fn stored_prefix(&self) -> Option<&Prefix> {
+        self.0.as_ref()?.stored_prefix.as_ref()
+    }
+}
 
 impl Deref for Reader {
     type Target = Arc<Table>;
@@ -38,6 +46,7 @@ impl Deref for Reader {
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     table: Arc<Table>,
+    stored_prefix: Option<Prefix>,
     bytes: u64,
     memory: Arc<MemoryShares>,
 }
@@ -48,7 +57,9 @@ impl OpenTable {
         let held = table.memory_bytes();
         let bytes = (held.index + held.other) as u64;
         memory.add_table(bytes);
-        Self { table: Arc::new(table), bytes, memory: Arc::clone(memory) }
+        let prefixes = table.filters().prefixes_part();
+        let stored_prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
+        Self { table: Arc::new(table), stored_prefix, bytes, memory: Arc::clone(memory) }
     }
 
     /// The table's reader.

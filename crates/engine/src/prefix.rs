@@ -1,0 +1,386 @@
+//! What the first part of a key is: for filters that hold these parts beside whole keys, or in
+//! their place.
+//!
+//! A [`Prefix`] is known by its name, which is stored with every table whose filter it made. The
+//! names of the rules that are built in say all of them, so such a rule can be had back from a
+//! table; a closure cannot, and is only believed about tables that bear its name.
+//!
+//! ```text
+//! fixed:8        the first 8 bytes; shorter keys have none
+//! until:/        all up to the first "/", itself included; keys without one have none
+//! until:\x00,2   all up to the second zero byte (a comma is \x2c, a backslash \\)
+//! custom:NAME    what a closure says
+//! ```
+//!
+//! Why the delimiter belongs to the prefix: see the third clause of
+//! [`PrefixExtractor`]'s contract. After `ab/`, whatever follows, the prefix stays `ab/`; after
+//! `ab` it might not be `ab` yet.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use trommel_base::MAX_KEY_BYTES;
+use trommel_sstable::{PrefixExtractor, prefix_of};
+
+use crate::error::{Error, Result};
+
+/// Longest delimiter and longest name of a closure, in bytes.
+const MAX_TEXT_BYTES: usize = 255;
+
+/// Says which first bytes of a key are its prefix: see
+/// [`Options::prefix_extractor`](crate::Options::prefix_extractor).
+///
+/// ```
+/// use trommel::Prefix;
+/// assert_eq!(Prefix::fixed(2).of(b"abc"), Some(&b"ab"[..]));
+/// assert_eq!(Prefix::until("/").of(b"user/7"), Some(&b"user/"[..]));
+/// assert_eq!(Prefix::until("/").of(b"user"), None);
+/// assert_eq!("until:/,2".parse::<Prefix>()?.of(b"a/b/c"), Some(&b"a/b/"[..]));
+/// assert_eq!(Prefix::until_nth("/", 2).name(), "until:/,2");
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Prefix(Arc<Maker>);
+
+struct Maker {
+    name: String,
+    rule: Rule,
+    /// How it was seen to break its contract, if it was.
+    breach: OnceLock<&'static str>,
+}
+
+enum Rule {
+    Fixed(usize),
+    Until { delimiter: Vec<u8>, nth: usize },
+    Custom(Box<Closure>),
+}
+
+type Closure = dyn Fn(&[u8]) -> Option<usize> + Send + Sync;
+
+impl Prefix {
+    /// The first `bytes` bytes, 1 to 65,535; a shorter key has no prefix.
+    pub fn fixed(bytes: usize) -> Self {
+        Self::new(format!("fixed:{bytes}"), Rule::Fixed(bytes))
+    }
+
+    /// All up to the first `delimiter` (1 to 255 bytes), itself included; a key without it has no
+    /// prefix.
+    pub fn until(delimiter: impl AsRef<[u8]>) -> Self {
+        Self::until_nth(delimiter, 1)
+    }
+
+    /// All up to the `nth` `delimiter`, from 1; occurrences do not overlap.
+    pub fn until_nth(delimiter: impl AsRef<[u8]>, nth: usize) -> Self {
+        let delimiter = delimiter.as_ref().to_vec();
+        let mut name = format!("until:{}", escape(&delimiter));
+        if nth != 1 {
+            name.push_str(&format!(",{nth}"));
+        }
+        Self::new(name, Rule::Until { delimiter, nth })
+    }
+
+    /// What `prefix_len` says: how many of a key's first bytes are its prefix, or none. Tables
+    /// remember `name` (1 to 255 bytes).
+    ///
+    /// # Contract
+    /// The same key always has the same prefix, in every process that gives this name; and if the
+    /// prefix of some key is `p`, then `p` is the prefix of every key that begins with `p`, of `p`
+    /// itself among them. Another rule must have another name.
+    ///
+    /// A closure that breaks this makes scans pass over entries. Where that is seen (while tables
+    /// are built, in scans, by [`Db::verify`](crate::Db::verify)), or where it panics, it is asked
+    /// no more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and the table being
+    /// built gets no filter of prefixes. A closure that has changed under the same name is seen by
+    /// `verify` alone.
+    pub fn custom(
+        name: impl AsRef<str>,
+        prefix_len: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(format!("custom:{}", name.as_ref()), Rule::Custom(Box::new(prefix_len)))
+    }
+
+    fn new(name: String, rule: Rule) -> Self {
+        Self(Arc::new(Maker { name, rule, breach: OnceLock::new() }))
+    }
+
+    /// Its name, as tables remember it.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The prefix of `key`, if it has one.
+    pub fn of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        prefix_of(&*self.0, key)
+    }
+
+    /// How it was seen to break its contract, if it was.
+    pub(crate) fn breach(&self) -> Option<&'static str> {
+        self.0.breach.get().copied()
+    }
+
+    /// The prefix of `key` where it may be believed: no breach was seen, and it says the same of
+    /// the prefix itself.
+    pub(crate) fn believed<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let prefix = self.of(key)?;
+        if matches!(self.0.rule, Rule::Custom(_)) {
+            if self.breach().is_some() {
+                return None;
+            }
+            if self.0.prefix_len(prefix) != Some(prefix.len()) {
+                self.0.distrust("a prefix is not the prefix of itself");
+                return None;
+            }
+        }
+        Some(prefix)
+    }
+
+    /// As tables are built with it.
+    pub(crate) fn extractor(&self) -> Arc<dyn PrefixExtractor> {
+        Arc::<Maker>::clone(&self.0)
+    }
+
+    /// The rule that a table's stored name says; none for a closure's.
+    pub(crate) fn stored(name: &str) -> Option<Self> {
+        name.parse().ok().filter(|prefix: &Self| prefix.name() == name)
+    }
+
+    /// Checks the bounds that the constructors state.
+    pub(crate) fn check(&self) -> Result<()> {
+        let name = self.name();
+        let within = |what: &str, value: usize, most: usize| {
+            if (1..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::option(format!(
+                "the prefix \"{name}\": {what} is {value}, it must be 1 to {most}"
+            )))
+        };
+        match &self.0.rule {
+            Rule::Fixed(bytes) => within("its length", *bytes, MAX_KEY_BYTES),
+            Rule::Until { delimiter, nth } => {
+                within("the length of its delimiter", delimiter.len(), MAX_TEXT_BYTES)?;
+                within("the number of the delimiter", *nth, MAX_KEY_BYTES)
+            }
+            Rule::Custom(_) => {
+                within("the length of its name", name.len() - "custom:".len(), MAX_TEXT_BYTES)
+            }
+        }
+    }
+}
+
+impl PrefixExtractor for Maker {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[inline]
+    fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+        match &self.rule {
+            Rule::Fixed(bytes) => (key.len() >= *bytes).then_some(*bytes),
+            Rule::Until { delimiter, nth } => until(key, delimiter, *nth),
+            Rule::Custom(closure) => match catch_unwind(AssertUnwindSafe(|| closure(key))) {
+                Ok(len) => len,
+                Err(_) => {
+                    self.distrust("it panicked");
+                    // Longer than any key: a breach, for whoever asks.
+                    Some(usize::MAX)
+                }
+            },
+        }
+    }
+
+    fn distrust(&self, breach: &'static str) {
+        if self.breach.set(breach).is_ok() {
+            crate::events::prefix_distrusted(&self.name, breach);
+        }
+    }
+}
+
+/// Where the `nth` delimiter ends.
+fn until(key: &[u8], delimiter: &[u8], nth: usize) -> Option<usize> {
+    let mut end = 0;
+    for _ in 0..nth {
+        let rest = key.get(end..)?;
+        let at = match delimiter {
+            [byte] => rest.iter().position(|other| other == byte)?,
+            [] => return None,
+            _ => rest.windows(delimiter.len()).position(|window| window == delimiter)?,
+        };
+        end += at + delimiter.len();
+    }
+    Some(end)
+}
+
+/// Bytes as text without commas: what is not plain is `\xNN`, a backslash is doubled.
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            b',' => text.push_str("\\x2c"),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        let (kind, behind) = rest.split_first()?;
+        rest = behind;
+        bytes.push(match kind {
+            b'\\' => b'\\',
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b'x' => {
+                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+                rest = &rest[2..];
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            _ => return None,
+        });
+    }
+    Some(bytes)
+}
+
+const EXAMPLE: &str = "write fixed:8 for the first 8 bytes, until:/ for all up to the first \"/\", \
+                       until:\\x00,2 for all up to the second zero byte";
+
+impl FromStr for Prefix {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let fault = |what: &str| Error::option(format!("the prefix \"{text}\" {what}: {EXAMPLE}"));
+        let number = |digits: &str| {
+            digits.parse().map_err(|_| fault(&format!("has \"{digits}\" where a number belongs")))
+        };
+        let prefix = match text.split_once(':') {
+            Some(("fixed", digits)) => Self::fixed(number(digits)?),
+            Some(("until", rest)) => {
+                let (delimiter, nth) = rest.split_once(',').unwrap_or((rest, "1"));
+                let delimiter = unescape(delimiter)
+                    .ok_or_else(|| fault("has a backslash that starts nothing known"))?;
+                Self::until_nth(delimiter, number(nth)?)
+            }
+            Some(("custom", _)) => {
+                return Err(fault("is a closure of another program, which is not here"));
+            }
+            _ => return Err(fault("is of no kind there is")),
+        };
+        prefix.check()?;
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prefix({})", self.name())
+    }
+}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_all_of_the_rules_built_in() {
+        for (prefix, name) in [
+            (Prefix::fixed(8), "fixed:8"),
+            (Prefix::until("/"), "until:/"),
+            (Prefix::until_nth("::", 3), "until:::,3"),
+            (Prefix::until(b"\x00,\\\xff"), "until:\\x00\\x2c\\\\\\xff"),
+        ] {
+            assert_eq!(prefix.to_string(), name);
+            let again = Prefix::stored(name).unwrap();
+            for key in [&b"12345678"[..], b"a/b", b"a::b::c::d", b"x\x00,\\\xffy", b""] {
+                assert_eq!(again.of(key), prefix.of(key), "{name} of {key:?}");
+            }
+        }
+        assert!(Prefix::stored("custom:mine").is_none());
+        assert!(Prefix::stored("fixed:08").is_none(), "a name has one spelling");
+    }
+
+    #[test]
+    fn a_prefix_is_that_of_all_that_begin_with_it() {
+        let rules = [
+            Prefix::fixed(2),
+            Prefix::until("/"),
+            Prefix::until("aa"),
+            Prefix::until("aba"),
+            Prefix::until_nth("/", 2),
+            Prefix::until_nth("aa", 2),
+        ];
+        // All words of up to 7 of three letters.
+        let mut words = vec![Vec::new()];
+        let mut at = 0;
+        while let Some(word) = words.get(at).cloned().filter(|word: &Vec<u8>| word.len() < 7) {
+            words.extend(b"ab/".map(|letter| [&word[..], &[letter]].concat()));
+            at += 1;
+        }
+        for rule in &rules {
+            for word in &words {
+                let Some(prefix) = rule.of(word) else { continue };
+                for len in prefix.len()..=word.len() {
+                    assert_eq!(rule.of(&word[..len]), Some(prefix), "{rule} of {word:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (text, part) in [
+            ("", "no kind"),
+            ("8", "no kind"),
+            ("fixed:", "a number"),
+            ("fixed:0", "1 to 65535"),
+            ("fixed:65536", "1 to 65535"),
+            ("until:", "1 to 255"),
+            ("until:/,0", "1 to 65535"),
+            ("until:/,x", "a number"),
+            ("until:\\q", "backslash"),
+            ("until:\\x4", "backslash"),
+            ("custom:mine", "not here"),
+        ] {
+            let error = text.parse::<Prefix>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(Prefix::custom("", |_| None).check().is_err());
+        assert!(Prefix::custom("mine", |_| None).check().is_ok());
+    }
+
+    #[test]
+    fn a_closure_is_believed_until_it_breaks_its_word() {
+        let panics = Prefix::custom("panics", |key| if key == b"x" { panic!() } else { Some(0) });
+        assert_eq!(panics.believed(b"y"), Some(&b""[..]));
+        assert_eq!(panics.believed(b"x"), None);
+        assert_eq!(panics.breach(), Some("it panicked"));
+        assert_eq!(panics.believed(b"y"), None);
+        let open = Prefix::custom("open", |key| key.iter().position(|byte| *byte == b'/'));
+        assert_eq!(open.believed(b"a/b"), None);
+        assert_eq!(open.breach(), Some("a prefix is not the prefix of itself"));
+    }
+}

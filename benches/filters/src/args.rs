@@ -76,15 +76,16 @@ impl Args {
             rounds: self.rounds,
             queries,
             dependent: queries.div_ceil(4),
-            builds: Duration::from_secs(6),
+            builds: Duration::from_secs(3),
             false_positives: 2000,
             rate_cap: 130_000_000,
+            rated: keys[2],
             large: LARGE,
         };
         if self.quick {
             let quick =
-                Extent { rounds: 2, queries: 2000, dependent: 500, rate_cap: 200_000, ..extent };
-            return (Extent { large: 8192, ..quick }, QUICK);
+                Extent { rounds: 2, queries: 2000, dependent: 500, rate_cap: 600_000, ..extent };
+            return (Extent { large: 8192, rated: QUICK[2], ..quick }, QUICK);
         }
         (extent, keys)
     }

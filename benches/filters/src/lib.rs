@@ -12,6 +12,7 @@
 //! same questions by the same loops, compiled anew for each of them; a filter that denies a key it
 //! was given is an error, not a figure. Called by this package's program, test and benches.
 
+pub mod barrier;
 pub mod cell;
 pub mod contestant;
 pub mod goals;

@@ -2,9 +2,9 @@
 //!
 //! * [`Pattern::Independent`]: one question after the other; none waits for an answer, so a
 //!   processor has several under way. Throughput.
-//! * [`Pattern::Dependent`]: no memory is read for a question before the one before is answered: a
-//!   fence stands between, and the next key is computed with the answer. Latency. (Without the fence
-//!   a processor guesses the answer and goes on.)
+//! * [`Pattern::Dependent`]: no question begins before the one before is answered: an instruction that
+//!   waits stands between, and the next key is computed with the answer. Latency. (Without waiting, a
+//!   processor guesses the answer and goes on.)
 //! * [`Pattern::Batched`]: [`BATCH`] questions at once, for filters that have an entry for it; the
 //!   others are asked one after the other.
 //!
@@ -12,8 +12,9 @@
 
 use std::fmt;
 use std::hint::black_box;
-use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
+
+use crate::barrier::wait;
 
 /// Questions of a batch.
 pub const BATCH: usize = 32;
@@ -136,7 +137,7 @@ fn dependent<Q: Queried>(filter: &Q, hashes: &[u64]) -> u64 {
     for &hash in hashes {
         last = u64::from(filter.holds(hash ^ last & nought));
         hits += last;
-        fence(Ordering::SeqCst);
+        wait();
     }
     hits
 }

@@ -21,6 +21,8 @@ use crate::plan::Group;
 
 /// Bytes from which filters are measured on huge pages too: 50 MiB.
 pub const LARGE: u64 = 50 << 20;
+/// Builds of a contestant, unless one takes too long.
+const BUILDS: usize = 5;
 /// Keys that are looked for in each filter, at most.
 const CHECKED: usize = 1_000_000;
 /// Bytes below which a filter is brought into the caches before it is timed.
@@ -35,12 +37,15 @@ pub struct Extent {
     pub queries: usize,
     /// Questions of a round that wait for each other.
     pub dependent: usize,
-    /// Time for the builds of one contestant; one is made whatever it takes.
+    /// Time for the builds of one contestant; one is made whatever it takes, and [`BUILDS`] of those
+    /// that take less than that.
     pub builds: Duration,
     /// False positives after which the rate is known.
     pub false_positives: u64,
-    /// Questions for the rate, at most; a thirtieth of it for filters of more than two million keys.
+    /// Questions for the rate, at most; a thirtieth of it for filters of other than `rated` keys.
     pub rate_cap: u64,
+    /// Keys of the filters whose rates are measured well.
+    pub rated: u64,
     /// Bytes from which filters are measured on huge pages too.
     pub large: u64,
 }
@@ -101,7 +106,9 @@ fn build_all(group: &Group, extent: &Extent, hashes: &[u64]) -> Result<Vec<Kept>
             let Kept { contestant, cell, .. } = &mut kept[at];
             let spent = cell.build_ns.iter().sum::<f64>() * group.keys as f64 / 1e9;
             let mean = spent / cell.build_ns.len() as f64;
-            if spent + mean <= extent.builds.as_secs_f64() {
+            let limit = extent.builds.as_secs_f64();
+            let is_quick = cell.build_ns.len() < BUILDS && mean < limit;
+            if is_quick || spent + mean <= limit {
                 let (time, built) = timed(|| contestant.build(cell.asked_bits, hashes));
                 drop(built?);
                 cell.build_ns.push(per(time, group.keys));
@@ -166,7 +173,7 @@ fn check(entry: &mut Entry, extent: &Extent, hashes: &[u64]) -> Result<(), Strin
     }
     cell.bits = ready.bits() as f64 / cell.keys as f64;
     let expected = ready.expected_rate(cell.keys);
-    let cap = if cell.keys > 2_000_000 { extent.rate_cap / 30 } else { extent.rate_cap };
+    let cap = if cell.keys == extent.rated { extent.rate_cap } else { extent.rate_cap / 30 };
     // Where next to nothing is expected, more questions show no more.
     let cap = if expected * (cap as f64) < 10.0 { cap / 10 } else { cap };
     let (asked, false_positives) =

@@ -66,7 +66,8 @@ pub fn page(results: &Results, plots: &[(&str, String)]) -> String {
 }
 
 fn introduction(machine: &Machine) -> String {
-    let Machine { command, rounds, queries, dependent_queries, .. } = machine;
+    let Machine { command, rounds, queries, dependent_queries, keys, .. } = machine;
+    let rated = keys.get(2).copied().map_or(String::new(), grouped);
     format!(
         "\
 # Filters beside other crates' filters
@@ -87,9 +88,10 @@ the same order and asked the same questions by the same loops, compiled for each
 
 * Rounds: {rounds}, the contestants in turn, each round with other keys. Figures are medians.
 * Times are net of the same loop without a filter. *Independent*: no question waits for an answer,
-  {queries} questions a round. *Dependent*: a memory fence stands between two questions and the next
-  key is computed with the last answer, {dependent_queries} questions a round. *Batched*: {BATCH} at once by
-  `may_contain_many`; crates without such an entry are asked one after the other.
+  {queries} questions a round. *Dependent*: between two questions stands an instruction that waits for
+  all before it (`lfence`), and the next key is computed with the last answer; {dependent_queries} questions a
+  round. *Batched*: {BATCH} at once by `may_contain_many`; crates without such an entry are asked one
+  after the other.
 * Build times of Trommel's filters hold what a table needs: the bytes to be stored, with their
   checksum. *Decode* makes a filter to be asked of them. The others are ready when built. fastbloom and
   sbbf-rs must be told the number of keys beforehand; xorf wants all hashes at once, 8 bytes a key
@@ -97,9 +99,9 @@ the same order and asked the same questions by the same loops, compiled for each
   that is counted. Builds that take long have fewer rounds.
 * *Bytes* are those taken at once at most during a build, the filter among them, by an allocator that
   counts.
-* *Rate* is measured until 2,000 false positives or a limit of questions (130 million; of filters of
-  more than two million keys a thirtieth of that); the number seen stands beside it. One filter's own
-  luck is in it: 3.5% at 1,000 keys and 10 bits.
+* *Rate* is measured until 2,000 false positives or a limit of questions (130 million at {rated} keys, a
+  thirtieth of that at others); the number seen stands beside it. One filter's own luck is in it: 3.5%
+  at 1,000 keys and 10 bits.
 * Filters lie on the pages that the system gives unasked; *huge* ones were asked for huge pages, as the
   store does.
 

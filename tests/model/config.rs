@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trommel::vfs::Vfs;
-use trommel::{Compression, Durability, Options, Prefix, ReadMode};
+use trommel::{Compression, Durability, FilterResidency, FilterShape, Options, Prefix, ReadMode};
 
 use crate::rng::Rng;
 
@@ -117,6 +117,15 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         .prefix_filters(prefix_filters)
         .whole_key_filters(!has_extractor || rng.once_in(2))
         .filters(rng.pick(&FILTERS).parse().expect("the policies are well formed"))
+        .filter_shape(*rng.pick(&[
+            FilterShape::Whole,
+            FilterShape::Whole,
+            FilterShape::Partitioned,
+            FilterShape::PerBlock,
+        ]))
+        .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
+        .filter_residency(*rng.pick(&[FilterResidency::Pinned, FilterResidency::Cached]))
+        .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.
         .write_buffer_bytes(*rng.pick(&[4, 6, 8, 8, 10, 12, 16, 24]) << 10)

@@ -76,7 +76,9 @@ pub use destroy::DestroyReport;
 pub use error::{Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use iter::range::{DbCursor, KeyRange, Range};
-pub use options::{Compression, Durability, FilterResidency, Options, ReadMode, WriteOptions};
+pub use options::{
+    Compression, Durability, FilterResidency, FilterShape, Options, ReadMode, WriteOptions,
+};
 pub use prefix::Prefix;
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};

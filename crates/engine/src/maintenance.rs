@@ -153,6 +153,7 @@ impl Engine {
         };
         options.check()?;
         self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
+        self.memory.set_pinned_limit(options.pinned_limit());
         let version = self.version();
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
         self.arenas.set_limit(options.memtable_limit() as usize);

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::prefix::Prefix;
 
-pub use trommel_sstable::Compression;
+pub use trommel_sstable::{Compression, FilterShape};
 
 /// Largest default size of the block cache, in bytes.
 const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
@@ -112,6 +112,8 @@ pub struct Options {
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) filters: FilterPolicy,
+    pub(crate) filter_shape: FilterShape,
+    pub(crate) filter_piece_bytes: usize,
     pub(crate) filter_residency: FilterResidency,
     pub(crate) pinned_filter_bytes: Option<u64>,
     pub(crate) prefix_extractor: Option<Prefix>,
@@ -148,6 +150,8 @@ impl Default for Options {
             log: true,
             durability: Durability::Os,
             filters: FilterPolicy::default(),
+            filter_shape: FilterShape::Whole,
+            filter_piece_bytes: 32 << 10,
             filter_residency: FilterResidency::Pinned,
             pinned_filter_bytes: None,
             prefix_extractor: None,
@@ -213,6 +217,15 @@ impl Options {
         durability: Durability;
         /// Which filter the tables of which level get. Default: `L0=paired:16,L1-=paired:12`.
         filters: FilterPolicy;
+        /// How the filters of new tables are cut. [`FilterShape::Partitioned`]: into one for each
+        /// range of keys, so that only those in use need memory. [`FilterShape::PerBlock`]: into
+        /// small ones, one for each data block and kept in groups, each a standard filter with the
+        /// bits per key that [`filters`](Self::filters) asks for, whatever the kind; the index is
+        /// searched before the filter is asked. Default: [`FilterShape::Whole`].
+        filter_shape: FilterShape;
+        /// About how many bytes a piece of a filter that is cut has, 256 B to 16 MiB; it ends where
+        /// a data block ends. Default: 32 KiB.
+        filter_piece_bytes: usize;
         /// Where filters are in memory. Default: [`FilterResidency::Pinned`].
         filter_residency: FilterResidency;
         /// Most bytes of filters that are pinned, where they are pinned at all. Filters that are
@@ -323,6 +336,8 @@ impl Options {
             ("log", self.log.to_string()),
             ("durability", lower(&self.durability)),
             ("filters", self.filters.to_string()),
+            ("filter_shape", self.filter_shape.to_string()),
+            ("filter_piece_bytes", self.filter_piece_bytes.to_string()),
             ("filter_residency", lower(&self.filter_residency)),
             ("pinned_filter_bytes", or_none(self.pinned_filter_bytes)),
             ("prefix_extractor", or_word(self.prefix_extractor.as_ref(), "none")),
@@ -383,7 +398,8 @@ impl Options {
         FilterPlan {
             keys: if self.whole_key_filters { keys } else { FilterSpec::NONE },
             prefixes: extractor.map(|prefix| (prefixes, prefix.extractor())),
-            ..FilterPlan::default()
+            shape: self.filter_shape,
+            piece_bytes: self.filter_piece_bytes,
         }
     }
 
@@ -414,6 +430,7 @@ impl Options {
         within("write_buffer_bytes", self.write_buffer_bytes as u64, 4 << 10, 4 << 30)?;
         within("max_frozen_memtables", self.max_frozen_memtables as u64, 1, 64)?;
         within("block_bytes", self.block_bytes as u64, 64, 1 << 20)?;
+        within("filter_piece_bytes", self.filter_piece_bytes as u64, 256, 16 << 20)?;
         within("max_open_files", self.max_open_files as u64, 16, u64::MAX)?;
         within("table_bytes", self.table_bytes, 1 << 10, 1 << 40)?;
         within("base_level_bytes", self.base_level_bytes, 1 << 10, 1 << 50)?;

@@ -105,6 +105,7 @@ mod partition;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
+mod small;
 mod spec;
 mod standard;
 pub mod theory;
@@ -114,6 +115,7 @@ pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel};
+pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterKind, FilterSpec, ParseSpecError};
 
 /// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the format:

@@ -45,20 +45,20 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
 }
 
 /// The positions of a key's probes.
-struct Walk {
+pub(crate) struct Walk {
     place: u64,
     stride: u64,
 }
 
 impl Walk {
     #[inline]
-    fn new(hash: u64) -> Self {
+    pub(crate) fn new(hash: u64) -> Self {
         let place = remix(hash);
         Self { place, stride: remix(place) | 1 }
     }
 
     #[inline]
-    fn next(&mut self, bits: u64) -> u64 {
+    pub(crate) fn next(&mut self, bits: u64) -> u64 {
         let position = scale(self.place, bits);
         self.place = self.place.wrapping_add(self.stride);
         self.stride = self.stride.wrapping_mul(STRIDE_FACTOR);

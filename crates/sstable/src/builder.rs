@@ -224,6 +224,7 @@ impl TableBuilder {
         separator(&self.last_key, next, &mut self.separator);
         // A block is at most its limit or one entry long: far below 4 GiB.
         self.index.push(&self.separator, (self.out.len() - start) as u32);
+        self.filters.end_block(offset, self.written + self.out.len() as u64, &self.separator);
         self.properties.blocks += 1;
         if self.out.len() >= WRITE_BYTES {
             self.flush()?;
@@ -302,13 +303,22 @@ impl TableBuilder {
         self.flush()?;
         let start = self.written;
         let mut parts = Vec::new();
-        filters.finish(|BuiltPart { mut part, payload }| {
-            let mut block = payload;
-            seal(&mut block, 0, self.options.table_id, self.written, BlockKind::Filter, 0);
-            part.bytes = block.len() as u64;
+        filters.finish(|BuiltPart { mut part, pieces, top }| {
+            let first = self.written;
+            let id = self.options.table_id;
+            for mut block in pieces {
+                seal(&mut block, 0, id, self.written, BlockKind::Filter, 0);
+                self.out = block;
+                self.flush()?;
+            }
+            if let Some(top) = top {
+                part.top_bytes =
+                    top.finish_one(&mut self.out, id, first, self.written, BlockKind::FilterTop);
+                self.flush()?;
+            }
+            part.bytes = self.written - first;
             parts.push(part);
-            self.out = block;
-            self.flush()
+            Ok(())
         })?;
         self.properties.filters = filters::encode_directory(&parts);
         Ok(self.written - start)

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_filter::Filter;
+use trommel_filter::{Filter, SmallFilters};
 use trommel_vfs::ReadFile;
 
 use crate::block::Block;
@@ -22,7 +22,7 @@ use crate::format::{BlockKind, FOOTER_BYTES, FRAME_BYTES, Fault, Footer, Handle}
 use crate::index::{Index, IndexTree};
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{BlockCache, Error, Properties};
+use crate::{BlockCache, Error, FilterPart, FilterShape, Properties};
 
 /// One stretch of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
@@ -211,7 +211,7 @@ impl Walk {
         summed.map_err(|fault| fault.at(&self.source.path, handle.offset))
     }
 
-    /// One block a part; `properties` are empty where they cannot be read.
+    /// One block a whole part, several a part that is cut; `properties` are empty where they cannot be read.
     fn filters(&self, properties: &Properties) -> Result<Vec<BlockInfo>, Error> {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
@@ -225,18 +225,72 @@ impl Walk {
         let mut blocks = Vec::new();
         let mut offset = region.0;
         for part in parts {
-            let handle = Handle { offset, bytes: part.bytes as usize };
-            let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
-            let content = payload.and_then(|payload| match Filter::decode(&payload) {
-                Ok(filter) => {
-                    Ok(BlockContent { items: filter.keys(), ..plain(payload.len() as u64) })
-                }
-                Err(error) => Err(format!("the filter cannot be used: {error}")),
-            });
-            blocks.push(BlockInfo { offset, bytes: part.bytes, kind: BlockKind::Filter, content });
+            if part.shape == FilterShape::Whole {
+                let handle = Handle { offset, bytes: part.bytes as usize };
+                blocks.push(self.filter(handle, part.shape)?);
+            } else {
+                self.pieces(&part, offset, &mut blocks)?;
+            }
             offset += part.bytes;
         }
         Ok(blocks)
+    }
+
+    /// The pieces of a part that starts at `offset`, and their top.
+    fn pieces(
+        &self,
+        part: &FilterPart,
+        offset: u64,
+        blocks: &mut Vec<BlockInfo>,
+    ) -> Result<(), Error> {
+        let handle =
+            Handle { offset: offset + part.bytes - part.top_bytes, bytes: part.top_bytes as usize };
+        let top = self.source.read_plain(handle, BlockKind::FilterTop).and_then(|payload| {
+            Index::decode(&payload, handle.offset)
+                .and_then(|top| match top.range() == (offset, handle.offset) {
+                    true => Ok(top),
+                    false => Err(Fault::Damaged("the top does not cover its pieces")),
+                })
+                .map_err(|fault| fault.at(&self.source.path, handle.offset))
+        });
+        let top = of_bytes(top)?;
+        match &top {
+            Ok(top) => {
+                for piece in (0..top.len()).map_while(|i| top.handle(i)) {
+                    blocks.push(self.filter(piece, part.shape)?);
+                }
+            }
+            Err(_) => blocks.push(BlockInfo {
+                offset,
+                bytes: handle.offset - offset,
+                kind: BlockKind::Filter,
+                content: Err(unlisted()),
+            }),
+        }
+        blocks.push(BlockInfo {
+            offset: handle.offset,
+            bytes: part.top_bytes,
+            kind: BlockKind::FilterTop,
+            content: top.map(|top| content_of(&top, handle)),
+        });
+        Ok(())
+    }
+
+    /// One block of the filter region.
+    fn filter(&self, handle: Handle, shape: FilterShape) -> Result<BlockInfo, Error> {
+        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
+        let content = payload.and_then(|payload| {
+            let keys = match shape {
+                FilterShape::PerBlock => SmallFilters::decode(&payload).map(|group| group.keys()),
+                _ => Filter::decode(&payload).map(|filter| filter.keys()),
+            };
+            match keys {
+                Ok(items) => Ok(BlockContent { items, ..plain(payload.len() as u64) }),
+                Err(error) => Err(format!("the filter cannot be used: {error}")),
+            }
+        });
+        let (offset, bytes) = (handle.offset, handle.bytes as u64);
+        Ok(BlockInfo { offset, bytes, kind: BlockKind::Filter, content })
     }
 
     fn properties(&self) -> Result<(BlockInfo, Option<Properties>), Error> {

@@ -99,7 +99,7 @@ pub struct TableMemory {
 #[derive(Debug)]
 pub struct Table {
     pub(crate) source: Arc<Source>,
-    pub(crate) index: IndexTree,
+    pub(crate) index: Arc<IndexTree>,
     pub(crate) footer: Footer,
     filters: Filters,
     properties: Properties,
@@ -143,9 +143,9 @@ impl Table {
         source.data_bytes = footer.data_bytes;
         let index = open_index(&source, &footer, &tail)?;
         let properties = open_properties(&source, &footer, &tail)?;
-        let source = Arc::new(source);
+        let (source, index) = (Arc::new(source), Arc::new(index));
         let host = config.filter_host.clone();
-        let filters = Filters::open(&source, &footer, &properties, host);
+        let filters = Filters::open(&source, &index, &footer, &properties, host);
         Ok(Self { source, index, footer, filters, properties })
     }
 

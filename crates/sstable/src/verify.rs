@@ -102,7 +102,7 @@ impl Table {
         let mut region = vec![0; footer.filter_bytes as usize];
         self.source.read_into(footer.filter_offset(), &mut region)?;
         drop(region);
-        let filters = Filters::open(&self.source, footer, properties, None);
+        let filters = Filters::open(&self.source, &self.index, footer, properties, None);
         match filters.check() {
             FilterState::Loaded | FilterState::Absent => Ok(filters),
             FilterState::Damaged(why) | FilterState::Unknown(why) => {

@@ -11,6 +11,9 @@
 //! (v: a varint.) What is not known to a reader is not an error: it does without that part, and
 //! every key is a "maybe".
 
+use std::fmt;
+use std::str::FromStr;
+
 use trommel_base::Decoder;
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 
@@ -39,6 +42,35 @@ pub enum FilterShape {
     Partitioned = 1,
     /// A small one for each data block.
     PerBlock = 2,
+}
+
+impl FilterShape {
+    const ALL: [Self; 3] = [Self::Whole, Self::Partitioned, Self::PerBlock];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Partitioned => "partitioned",
+            Self::PerBlock => "per-block",
+        }
+    }
+}
+
+impl fmt::Display for FilterShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for FilterShape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|shape| shape.name() == text);
+        named.ok_or_else(|| {
+            format!("\"{text}\" is no shape of filters: give whole, partitioned or per-block")
+        })
+    }
 }
 
 /// One part of the filter region.

@@ -17,14 +17,14 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use trommel_filter::{DecodeError, Filter};
+use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
 use super::{FilterState, Verdict};
 use crate::Error;
 use crate::cache::CachedPiece;
 use crate::format::{BlockKind, Handle};
-use crate::index::Index;
+use crate::index::{Index, IndexTree};
 use crate::source::Source;
 
 /// Who allows a table's filters their memory, and hears of those that cannot be used.
@@ -45,11 +45,14 @@ pub trait FilterHost: Send + Sync + fmt::Debug {
 pub(crate) enum Piece {
     /// A filter, of the whole table or of a range of its keys.
     Filter(Filter),
+    /// A filter for each data block of a range of keys.
+    Small(SmallFilters),
     /// Which piece is that of a key.
     Top(Index),
 }
 
 impl Piece {
+    /// What the filter says of the key whose hash this is.
     #[inline]
     pub(super) fn verdict(&self, hash: u64) -> Verdict {
         match self {
@@ -58,8 +61,17 @@ impl Piece {
                 kind: filter.kind(),
                 expected: filter.expected_fpr(),
             },
-            Self::Top(_) => Verdict::UNFILTERED,
+            Self::Small(_) | Self::Top(_) => Verdict::UNFILTERED,
         }
+    }
+}
+
+impl Piece {
+    /// What the filter of the data block at `offset` says; `None` if it is not here.
+    pub(super) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
+        let Self::Small(filters) = self else { return None };
+        let maybe = filters.may_contain_hash(offset, hash)?;
+        Some(Verdict { maybe, kind: filters.kind(), expected: filters.expected_fpr() })
     }
 }
 
@@ -67,6 +79,7 @@ impl Piece {
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) source: Arc<Source>,
+    pub(super) index: Arc<IndexTree>,
     host: Option<Arc<dyn FilterHost>>,
     /// The first thing found wrong.
     fault: OnceLock<FilterState>,
@@ -74,8 +87,12 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Without a host everything is pinned.
-    pub(super) fn new(source: Arc<Source>, host: Option<Arc<dyn FilterHost>>) -> Self {
-        Self { source, host, fault: OnceLock::new() }
+    pub(super) fn new(
+        source: Arc<Source>,
+        index: Arc<IndexTree>,
+        host: Option<Arc<dyn FilterHost>>,
+    ) -> Self {
+        Self { source, index, host, fault: OnceLock::new() }
     }
 
     pub(super) fn fault(&self) -> Option<&FilterState> {
@@ -99,7 +116,7 @@ impl Keeper {
     /// Reads the piece at `handle` from the file.
     pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, FilterState> {
         let kind = match form {
-            Form::Filter => BlockKind::Filter,
+            Form::Filter | Form::Small => BlockKind::Filter,
             Form::Top { .. } => BlockKind::FilterTop,
         };
         let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
@@ -107,13 +124,12 @@ impl Keeper {
             error => FilterState::Damaged(error.to_string()),
         })?;
         match form {
-            Form::Filter => match Filter::decode_into(&payload, advise_huge_pages) {
-                Ok(filter) => Ok(Piece::Filter(filter)),
-                Err(error @ DecodeError::Unknown { .. }) => {
-                    Err(FilterState::Unknown(error.to_string()))
-                }
-                Err(error) => Err(FilterState::Damaged(error.to_string())),
-            },
+            Form::Filter => Filter::decode_into(&payload, advise_huge_pages)
+                .map(Piece::Filter)
+                .map_err(|error| refused(&error)),
+            Form::Small => {
+                SmallFilters::decode(&payload).map(Piece::Small).map_err(|error| refused(&error))
+            }
             Form::Top { first } => match Index::decode(&payload, handle.offset) {
                 Ok(index) if index.len() > 0 && index.range() == (first, handle.offset) => {
                     Ok(Piece::Top(index))
@@ -128,10 +144,19 @@ impl Keeper {
     }
 }
 
+fn refused(error: &DecodeError) -> FilterState {
+    match error {
+        DecodeError::Unknown { .. } => FilterState::Unknown(error.to_string()),
+        _ => FilterState::Damaged(error.to_string()),
+    }
+}
+
 /// As what a block of the region is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     Filter,
+    /// Small filters, one a data block.
+    Small,
     /// The top of the pieces that lie from `first` up to it.
     Top {
         first: u64,

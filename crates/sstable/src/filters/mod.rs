@@ -16,6 +16,7 @@ mod build;
 mod directory;
 mod hold;
 mod part;
+mod pieces;
 mod prefix;
 
 use std::sync::Arc;
@@ -23,18 +24,20 @@ use std::sync::Arc;
 use trommel_filter::FilterKind;
 
 pub use build::FilterPlan;
-pub(crate) use build::{BuiltPart, FiltersBuilder};
+pub(crate) use build::FiltersBuilder;
 pub(crate) use directory::encode as encode_directory;
 pub use directory::{FilterPart, FilterRole, FilterShape};
 pub use hold::FilterHost;
 use hold::Keeper;
 pub(crate) use hold::Piece;
 use part::Part;
+pub(crate) use pieces::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
 
 use crate::Properties;
 use crate::format::Footer;
+use crate::index::IndexTree;
 use crate::source::Source;
 
 /// Whether the table's filters can be asked.
@@ -112,11 +115,12 @@ impl Filters {
     /// Without a host, whatever is read stays.
     pub(crate) fn open(
         source: &Arc<Source>,
+        index: &Arc<IndexTree>,
         footer: &Footer,
         properties: &Properties,
         host: Option<Arc<dyn FilterHost>>,
     ) -> Self {
-        let keeper = Keeper::new(Arc::clone(source), host);
+        let keeper = Keeper::new(Arc::clone(source), Arc::clone(index), host);
         let mut filters = Self { keeper, keys: None, prefixes: None };
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
             filters.keeper.note(FilterState::Damaged(why));

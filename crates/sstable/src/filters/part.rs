@@ -4,6 +4,8 @@
 //! * A *cut* part is several, each for a range of keys that ends where a data block ends; behind
 //!   them lies their *top*, an index of separators like that of the data blocks. The piece of a
 //!   key is the first whose separator is not smaller.
+//! * Where there is a filter for each data block, a piece is a group of them. The index of the data
+//!   blocks is searched first, then the top, and the filter of the one block is asked.
 //!
 //! A key whose versions straddle two pieces is in the first of them, which is where a search for it
 //! arrives. A prefix is in every piece that holds a key with it; see [`Part::ask_prefix`].
@@ -14,8 +16,9 @@ use trommel_filter::{FilterKind, FilterSpec, theory};
 
 use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned};
 use super::{FilterFacts, FilterPart, FilterShape, FilterState, Verdict};
-use crate::format::{FRAME_BYTES, Handle};
+use crate::format::Handle;
 use crate::index::Index;
+use crate::source::ReadStats;
 
 /// Pieces that a question about a prefix may visit before it gives up and says "maybe". In a sound
 /// table the second one settles it.
@@ -48,12 +51,8 @@ impl Part {
         }
         let pieces = match said.shape {
             FilterShape::Whole => Pieces::Whole(Cell::default()),
-            FilterShape::Partitioned => {
+            FilterShape::Partitioned | FilterShape::PerBlock => {
                 Pieces::Cut { top: Cell::default(), cells: OnceLock::new() }
-            }
-            FilterShape::PerBlock => {
-                let why = "it is cut in a way this version cannot read";
-                return Err(FilterState::Unknown(why.into()));
             }
         };
         let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
@@ -65,6 +64,9 @@ impl Part {
     pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
         let piece = match &self.pieces {
             Pieces::Whole(cell) => cell.get(keeper, Form::Filter, || Some(self.whole())),
+            Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
+                return self.ask_block(key, hash, keeper).unwrap_or(Verdict::UNFILTERED);
+            }
             Pieces::Cut { .. } => self.piece_of(key, keeper),
         };
         piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(hash))
@@ -72,21 +74,67 @@ impl Part {
 
     /// Whether the table may hold a key with this prefix, whose hash this is.
     ///
-    /// A search for the prefix itself arrives at the first piece that may hold such a key. If its
-    /// separator starts with the prefix, such keys may also begin in the next one.
+    /// A search for the prefix itself arrives at the first piece (or block) that may hold such a
+    /// key. If its separator starts with the prefix, such keys may also begin in the next one.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        let Pieces::Cut { .. } = &self.pieces else { return self.ask(prefix, hash, keeper) };
+        match self.said.shape {
+            FilterShape::Whole => self.ask(prefix, hash, keeper),
+            FilterShape::Partitioned => self.ask_prefix_of_pieces(prefix, hash, keeper),
+            FilterShape::PerBlock => {
+                self.ask_prefix_of_blocks(prefix, hash, keeper).unwrap_or(Verdict::UNFILTERED)
+            }
+        }
+    }
+
+    fn ask_prefix_of_pieces(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
         let Some((top, cells)) = self.top(keeper) else { return Verdict::UNFILTERED };
         let Some(top) = index_in(&top) else { return Verdict::UNFILTERED };
         let first = top.find(prefix).min(top.len() - 1);
         for i in first..first + MOST_PIECES {
-            let Some(piece) = piece_at(top, cells, i, keeper) else { return Verdict::UNFILTERED };
+            let Some(piece) = self.piece_at(top, cells, i, keeper) else {
+                return Verdict::UNFILTERED;
+            };
             let verdict = piece.verdict(hash);
             if verdict.maybe || i + 1 == top.len() || !top.separator_starts_with(i, prefix) {
                 return verdict;
             }
         }
         Verdict::UNFILTERED
+    }
+
+    fn ask_prefix_of_blocks(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Option<Verdict> {
+        let (top, cells) = self.top(keeper)?;
+        let top = index_in(&top)?;
+        let mut i = top.find(prefix).min(top.len() - 1);
+        let mut stats = ReadStats::default();
+        let mut place = keeper.index.find(prefix, &keeper.source, &mut stats).ok()?;
+        for _ in 0..MOST_PIECES {
+            let (leaf, at) = place?;
+            let offset = leaf.handle(at.slot)?.offset;
+            let mut verdict = self.piece_at(top, cells, i, keeper)?.verdict_of_block(offset, hash);
+            if verdict.is_none() {
+                // The block is the first of the next piece.
+                i += 1;
+                verdict = self.piece_at(top, cells, i, keeper)?.verdict_of_block(offset, hash);
+            }
+            let verdict = verdict?;
+            if verdict.maybe || !leaf.separator_starts_with(at.slot, prefix) {
+                return Some(verdict);
+            }
+            place = keeper.index.next(at, &keeper.source, &mut stats).ok()?;
+            if place.is_none() {
+                return Some(verdict);
+            }
+        }
+        None
+    }
+
+    /// What the filter of the block says that a search for `key` arrives at.
+    fn ask_block(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Option<Verdict> {
+        let mut stats = ReadStats::default();
+        let (leaf, at) = keeper.index.find(key, &keeper.source, &mut stats).ok()??;
+        let offset = leaf.handle(at.slot)?.offset;
+        self.piece_of(key, keeper)?.verdict_of_block(offset, hash)
     }
 
     /// As [`ask`](Self::ask) for many keys; `None`, and no answer, where the part cannot be used.
@@ -106,6 +154,11 @@ impl Part {
                 filter.may_contain_many(hashes, answers);
                 (verdict.kind, verdict.expected) = (filter.kind(), filter.expected_fpr());
             }
+            Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
+                for ((answer, key), hash) in answers.iter_mut().zip(keys).zip(hashes) {
+                    *answer = self.ask_block(key, *hash, keeper).is_none_or(|said| said.maybe);
+                }
+            }
             Pieces::Cut { .. } => {
                 let (top, cells) = self.top(keeper)?;
                 let top = index_in(&top)?;
@@ -118,7 +171,7 @@ impl Part {
                     let count = rest.iter().take_while(|key| place(key) == i).count();
                     let range = start..start + count;
                     start += count;
-                    let piece = piece_at(top, cells, i, keeper);
+                    let piece = self.piece_at(top, cells, i, keeper);
                     let asked = hashes.get(range.clone()).zip(answers.get_mut(range));
                     let Some((hashes, answers)) = asked else { break };
                     match piece.as_deref() {
@@ -194,7 +247,7 @@ impl Part {
             Pieces::Cut { .. } => {
                 let Some(Piece::Top(top)) = read(self.top_place(), self.top_form()) else { return };
                 for handle in (0..top.len()).map_while(|i| top.handle(i)) {
-                    read(handle, Form::Filter);
+                    read(handle, self.form());
                 }
             }
         }
@@ -254,11 +307,30 @@ impl Part {
         Some((top, cells.get_or_init(fresh)))
     }
 
+    /// As what its pieces are read.
+    fn form(&self) -> Form {
+        match self.said.shape {
+            FilterShape::PerBlock => Form::Small,
+            FilterShape::Whole | FilterShape::Partitioned => Form::Filter,
+        }
+    }
+
+    #[inline]
+    fn piece_at<'a>(
+        &self,
+        top: &Index,
+        cells: &'a Cells,
+        i: usize,
+        keeper: &Keeper,
+    ) -> Option<Got<'a>> {
+        cells.get(i)?.get(keeper, self.form(), || top.handle(i))
+    }
+
     /// The piece that a search for `key` arrives at.
     fn piece_of(&self, key: &[u8], keeper: &Keeper) -> Option<Got<'_>> {
         let (top, cells) = self.top(keeper)?;
         let top = index_in(&top)?;
-        piece_at(top, cells, top.find(key).min(top.len() - 1), keeper)
+        self.piece_at(top, cells, top.find(key).min(top.len() - 1), keeper)
     }
 }
 
@@ -266,12 +338,6 @@ impl Part {
 fn index_in(piece: &Piece) -> Option<&Index> {
     match piece {
         Piece::Top(index) => Some(index),
-        Piece::Filter(_) => None,
+        Piece::Filter(_) | Piece::Small(_) => None,
     }
-}
-
-#[inline]
-fn piece_at<'a>(top: &Index, cells: &'a Cells, i: usize, keeper: &Keeper) -> Option<Got<'a>> {
-    let handle = || top.handle(i).filter(|handle| handle.bytes > FRAME_BYTES);
-    cells.get(i)?.get(keeper, Form::Filter, handle)
 }

@@ -98,6 +98,22 @@ impl IndexBuilder {
         IndexBytes { leaves, top: (out.len() - top_start) as u64 }
     }
 
+    /// Appends the index of blocks the first of which lies at `first`, as one block of this kind
+    /// at `offset` of its file; returns its stored length.
+    pub(crate) fn finish_one(
+        &self,
+        out: &mut Vec<u8>,
+        table_id: u64,
+        first: u64,
+        offset: u64,
+        kind: BlockKind,
+    ) -> u64 {
+        let start = out.len();
+        self.encode(0, self.len(), first, out);
+        seal(out, start, table_id, offset, kind, 0);
+        (out.len() - start) as u64
+    }
+
     /// What separator `i` has behind a common prefix and a word.
     fn rest_bytes(&self, i: usize, prefix: usize) -> usize {
         self.separator(i).len().saturating_sub(prefix + 8)

@@ -4,6 +4,7 @@
 
 mod common;
 mod damage;
+mod filter_shapes;
 mod format_page;
 mod golden;
 mod layout;

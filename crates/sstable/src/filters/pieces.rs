@@ -1,0 +1,207 @@
+//! Builds one part of the filter region, in one piece or cut.
+//!
+//! 1. Keys (or prefixes) come in order. A part that is cut is told where each data block ends.
+//! 2. *Partitioned*: where the keys since the last cut would make a filter of about the wanted
+//!    bytes, the filter is built, and its separator noted: that of the data block. So only the
+//!    hashes of one piece are held, and the filters that are finished.
+//! 3. *Per block*: at each block's end its small filter is built; a group of about the wanted bytes
+//!    is a piece.
+//! 4. A prefix that goes on behind a cut is added anew to the next piece, since a builder only drops
+//!    what it was given last.
+
+use trommel_filter::{Filter, FilterBuilder, FilterKind, FilterSpec, SmallFiltersBuilder};
+
+use super::directory::{FilterPart, FilterRole, FilterShape};
+use crate::format::FRAME_BYTES;
+use crate::index::IndexBuilder;
+
+/// Most bytes that a list of hashes grows by, and that dealing them out holds twice.
+const GROWTH_BYTES: u64 = 256 << 10;
+/// Keys of the largest shard of a ribbon, and what solving takes for each.
+const SHARD_KEYS: u64 = 1 << 16;
+const SHARD_KEY_BYTES: u64 = 26;
+
+/// A part and its bytes, still without frames.
+pub(crate) struct BuiltPart {
+    /// All is said but the bytes.
+    pub(crate) part: FilterPart,
+    pub(crate) pieces: Vec<Vec<u8>>,
+    /// Where each piece ends; none for a whole filter.
+    pub(crate) top: Option<IndexBuilder>,
+}
+
+#[derive(Debug)]
+pub(super) struct PartBuilder {
+    spec: FilterSpec,
+    shape: FilterShape,
+    piece_bytes: usize,
+    open: Open,
+    /// Pieces that are finished, and where each ends.
+    pieces: Vec<Vec<u8>>,
+    top: IndexBuilder,
+    /// Keys in them, and the sum of their rates, each weighed by its keys.
+    keys: u64,
+    passes: f64,
+    bytes: u64,
+    /// The separator of the last data block.
+    separator: Vec<u8>,
+}
+
+/// The piece that is being filled.
+#[derive(Debug)]
+enum Open {
+    Filter(FilterBuilder),
+    Small(SmallFiltersBuilder),
+}
+
+impl PartBuilder {
+    pub(super) fn new(spec: FilterSpec, shape: FilterShape, piece_bytes: usize) -> Self {
+        let open = match shape {
+            FilterShape::PerBlock if spec != FilterSpec::NONE => {
+                Open::Small(SmallFiltersBuilder::new(spec))
+            }
+            _ => Open::Filter(spec.builder()),
+        };
+        Self {
+            spec,
+            shape,
+            piece_bytes,
+            open,
+            pieces: Vec::new(),
+            top: IndexBuilder::default(),
+            keys: 0,
+            passes: 0.0,
+            bytes: 0,
+            separator: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn add_hash(&mut self, hash: u64) {
+        match &mut self.open {
+            Open::Filter(filter) => filter.add_hash(hash),
+            Open::Small(filters) => filters.add_hash(hash),
+        }
+    }
+
+    /// Notes that the data block at `offset` is full, where the next one lies, and what parts the
+    /// two.
+    pub(super) fn end_block(&mut self, offset: u64, next: u64, separator: &[u8]) {
+        if self.shape == FilterShape::Whole || self.spec == FilterSpec::NONE {
+            return;
+        }
+        if let Open::Small(filters) = &mut self.open {
+            filters.end(offset);
+        }
+        self.separator.clear();
+        self.separator.extend_from_slice(separator);
+        let full = self.open_bytes() >= self.piece_bytes as u64;
+        let far = match &self.open {
+            Open::Small(filters) => !filters.has_room(next),
+            Open::Filter(_) => false,
+        };
+        if full || far {
+            self.cut();
+        }
+    }
+
+    /// About how many bytes the open piece would take.
+    fn open_bytes(&self) -> u64 {
+        match &self.open {
+            Open::Filter(filter) => (filter.len() as f64 * self.spec.bits_per_key() / 8.0) as u64,
+            Open::Small(filters) => filters.bytes() as u64,
+        }
+    }
+
+    /// About how many bytes the part would take if it were finished now.
+    pub(super) fn estimated_bytes(&self) -> u64 {
+        self.bytes + self.open_bytes()
+    }
+
+    /// Bytes of memory that building takes from here to its end, at most, were few keys to follow.
+    ///
+    /// 1. The pieces that are finished.
+    /// 2. The hashes, and by how much their list may be about to grow. While they are dealt out, each
+    ///    list has one chunk that is not full: a sixteenth of them, at most.
+    /// 3. The finished filter beside them; and beside itself, once they are gone and it is written
+    ///    out.
+    /// 4. For a ribbon, the equations of one shard.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        if self.spec == FilterSpec::NONE {
+            return 0;
+        }
+        let filter = match &self.open {
+            Open::Filter(filter) => filter,
+            // The group's bits and its copy; the hashes of one block are few.
+            Open::Small(filters) => return self.bytes + 4 * filters.bytes() as u64 + (4 << 10),
+        };
+        let hashes = filter.memory_bytes() as u64;
+        let dealt = hashes + hashes.min(GROWTH_BYTES) + hashes / 16;
+        let finished = self.open_bytes() + (1 << 10);
+        let shard = match self.spec.kind() {
+            FilterKind::Ribbon => filter.len().min(SHARD_KEYS) * SHARD_KEY_BYTES,
+            _ => 0,
+        };
+        self.bytes + dealt.max(finished) + finished + shard
+    }
+
+    /// Finishes the open piece, whose last block's separator was noted.
+    fn cut(&mut self) {
+        let (keys, rate, payload) = match &mut self.open {
+            Open::Filter(filter) => {
+                let full = std::mem::replace(filter, self.spec.builder());
+                let keys = full.len();
+                let payload = full.finish();
+                (keys, Filter::peek_expected_fpr(&payload), payload)
+            }
+            Open::Small(filters) => {
+                let full = std::mem::replace(filters, SmallFiltersBuilder::new(self.spec));
+                (full.keys(), full.expected_fpr(), full.finish())
+            }
+        };
+        self.keys += keys;
+        self.passes += keys as f64 * rate;
+        self.bytes += payload.len() as u64;
+        // A block is at most one large entry, a piece at most some keys more than wanted: both are
+        // far below 4 GiB.
+        self.top.push(&self.separator, (payload.len() + FRAME_BYTES) as u32);
+        self.pieces.push(payload);
+    }
+
+    /// Builds what is not built yet; nothing where no filter was asked for.
+    pub(super) fn finish(mut self, role: FilterRole, extractor: String) -> Option<BuiltPart> {
+        if self.spec == FilterSpec::NONE {
+            return None;
+        }
+        let open = match &self.open {
+            Open::Filter(filter) => !filter.is_empty(),
+            Open::Small(filters) => !filters.is_empty(),
+        };
+        if open || self.pieces.is_empty() {
+            self.cut();
+        }
+        let shape = self.shape;
+        let spec = match shape {
+            // Its small filters are of one kind, whatever was asked for.
+            FilterShape::PerBlock => {
+                let spec = FilterSpec::new(FilterKind::Standard, self.spec.bits_per_key());
+                spec.unwrap_or(self.spec).to_string()
+            }
+            _ => self.spec.to_string(),
+        };
+        let expected_fpr = if self.keys == 0 { 0.0 } else { self.passes / self.keys as f64 };
+        let part = FilterPart {
+            role,
+            shape,
+            expected_fpr: expected_fpr.min(1.0),
+            keys: self.keys,
+            bytes: 0,
+            top_bytes: 0,
+            spec,
+            policy: String::new(),
+            extractor,
+        };
+        let top = (shape != FilterShape::Whole).then_some(self.top);
+        Some(BuiltPart { part, pieces: self.pieces, top })
+    }
+}

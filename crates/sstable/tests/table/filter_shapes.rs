@@ -1,0 +1,333 @@
+//! Filters that are cut, by key range or by data block, deny no key and err as rarely as they say,
+//! wherever they are held, and damage in them costs reads and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trommel_base::MAX_SEQNO;
+use trommel_sstable::format::BlockKind;
+use trommel_sstable::{
+    BlockCache, Compression, Expected, FilterHost, FilterPlan, FilterRole, FilterShape,
+    FilterState, PrefixExtractor, ReadStats, Table, TableConfig, TableOptions, layout,
+};
+use trommel_vfs::{Access, DiskVfs, Vfs};
+
+use crate::common::*;
+use crate::damage::reseal;
+
+const SHAPES: [FilterShape; 3] =
+    [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+
+/// The first bytes of a key, if it has so many.
+#[derive(Debug)]
+struct First(usize);
+
+impl PrefixExtractor for First {
+    fn name(&self) -> &str {
+        "first"
+    }
+
+    fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+        (key.len() >= self.0).then_some(self.0)
+    }
+}
+
+/// Lets so many bytes be pinned, and remembers what it was told.
+#[derive(Debug)]
+struct Host {
+    limit: u64,
+    pinned: AtomicU64,
+    most: AtomicU64,
+    faults: AtomicU64,
+}
+
+impl Host {
+    fn new(limit: u64) -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        Arc::new(Self { limit, pinned: zero(), most: zero(), faults: zero() })
+    }
+}
+
+impl FilterHost for Host {
+    fn pin(&self, bytes: u64) -> bool {
+        let pinned = self.pinned.load(Ordering::Relaxed) + bytes;
+        if pinned > self.limit {
+            return false;
+        }
+        self.pinned.store(pinned, Ordering::Relaxed);
+        self.most.fetch_max(pinned, Ordering::Relaxed);
+        true
+    }
+
+    fn unpin(&self, bytes: u64) {
+        self.pinned.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn unusable(&self, _: &FilterState) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn plan(keys: &str, prefixes: Option<(&str, usize)>, shape: FilterShape) -> FilterPlan {
+    FilterPlan {
+        keys: keys.parse().unwrap(),
+        prefixes: prefixes.map(|(spec, len)| {
+            (spec.parse().unwrap(), Arc::new(First(len)) as Arc<dyn PrefixExtractor>)
+        }),
+        shape,
+        piece_bytes: 256,
+    }
+}
+
+fn shaped(plan: FilterPlan, leaf_bytes: usize) -> TableOptions {
+    TableOptions {
+        filters: plan,
+        index_leaf_bytes: leaf_bytes,
+        ..options(256, Compression::None, "none")
+    }
+}
+
+fn open_with(
+    vfs: &dyn Vfs,
+    table: &InMemory,
+    access: Access,
+    cache: &Arc<BlockCache>,
+    host: Option<Arc<Host>>,
+) -> Arc<Table> {
+    let file = vfs.open(&table.path, access).unwrap();
+    let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
+    let filter_host = host.map(|host| host as Arc<dyn FilterHost>);
+    let config = TableConfig { cache: Arc::clone(cache), access, filter_host };
+    Arc::new(Table::open(file, &table.path, expected, &config).unwrap())
+}
+
+/// Every key and prefix of the table is let pass, in every way of asking.
+fn denies_nothing(table: &Table, entries: &[Entry], prefix: Option<usize>, context: &str) {
+    let filters = table.filters();
+    let mut stats = ReadStats::default();
+    let model = model_at(entries, MAX_SEQNO);
+    for (key, entry) in &model {
+        let hash = trommel_filter::hash(key);
+        assert!(filters.ask(key, hash, None).maybe, "{context}: {key:?}");
+        let found = table.get(key, hash, MAX_SEQNO, &mut stats).unwrap().unwrap();
+        assert_eq!((found.seqno, &*found.value), (entry.seqno, &*entry.value), "{context}");
+        if let Some(prefix) = prefix.and_then(|len| key.get(..len)) {
+            let hash = trommel_filter::hash(prefix);
+            assert!(filters.ask_prefix(prefix, hash, "first").maybe, "{context}: {prefix:?}");
+        }
+    }
+    let keys: Vec<&[u8]> = model.keys().copied().collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| trommel_filter::hash(key)).collect();
+    let mut answers = vec![false; keys.len()];
+    if filters.ask_many(&keys, &hashes, &mut answers).is_some() {
+        assert!(answers.iter().all(|maybe| *maybe), "{context}");
+    }
+}
+
+#[test]
+fn no_key_and_no_prefix_is_denied_in_any_shape_and_place() {
+    let mut random = Random(41);
+    for round in 0..6 {
+        // Many versions of one key straddle blocks and pieces; "aaa..." is a prefix of many keys.
+        let entries = random_entries(&mut random, 400, 60);
+        for shape in SHAPES {
+            let leaf_bytes = if round % 2 == 0 { 64 } else { 1 << 16 };
+            let prefix = [None, Some(1), Some(4)][round % 3];
+            let keys = if round == 5 { "none" } else { "paired:12" };
+            let plan = plan(keys, prefix.map(|len| ("blocked:10", len)), shape);
+            let table = InMemory::new(shaped(plan, leaf_bytes), &entries);
+            for (pinned, cache) in [(u64::MAX, 0), (0, 1 << 20), (2000, 1 << 20), (0, 4000), (0, 0)]
+            {
+                let context = format!("{shape:?}, {prefix:?}, {pinned} pinned, cache of {cache}");
+                let (host, cache) = (Host::new(pinned), BlockCache::new(cache));
+                let opened = open_with(
+                    &table.vfs,
+                    &table,
+                    Access::Buffered,
+                    &cache,
+                    Some(Arc::clone(&host)),
+                );
+                let held = || (opened.filters().pinned_bytes(), cache.stats().filter_bytes);
+                assert_eq!(held(), (0, 0), "{context}: nothing is read at open");
+                denies_nothing(&opened, &entries, prefix, &context);
+                assert_eq!(*opened.filters().check(), FilterState::Loaded, "{context}");
+                opened.verify().unwrap();
+                let (own, cached) = held();
+                assert_eq!(own, host.pinned.load(Ordering::Relaxed), "{context}");
+                assert!(host.most.load(Ordering::Relaxed) <= pinned, "{context}");
+                assert!(cached <= cache.stats().capacity_bytes, "{context}");
+                if pinned == u64::MAX {
+                    assert!(own > 0 && cached == 0, "{context}");
+                }
+                opened.evict();
+                drop(opened);
+                let left = (host.pinned.load(Ordering::Relaxed), cache.stats().filter_bytes);
+                assert_eq!(left, (0, 0), "{context}: all is given back");
+                assert_eq!(host.faults.load(Ordering::Relaxed), 0, "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn shapes_are_alike_on_disk_in_every_read_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = random_entries(&mut Random(5), 3000, 30);
+    for shape in SHAPES {
+        let path = dir.path().join("1.sst");
+        let plan = plan("blocked:10", Some(("blocked:10", 4)), shape);
+        let summary = build(&DiskVfs, &path, shaped(plan, 1 << 16), &entries);
+        let table = InMemory { vfs: trommel_vfs::MemoryVfs::new(), path, summary };
+        for access in [Access::Buffered, Access::Mapped, Access::Direct] {
+            for pinned in [u64::MAX, 0] {
+                let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));
+                let opened = open_with(&DiskVfs, &table, access, &cache, Some(host));
+                let context = format!("{shape:?}, {access:?}, {pinned} pinned");
+                denies_nothing(&opened, &entries, Some(4), &context);
+            }
+        }
+        DiskVfs.remove(&table.path).unwrap();
+    }
+}
+
+#[test]
+fn absent_keys_pass_as_often_as_the_table_says() {
+    let entries: Vec<Entry> =
+        (0..40_000).map(|i| put(format!("key{:08}", i * 10), i, vec![b'v'; 20])).collect();
+    for shape in SHAPES {
+        let plan = FilterPlan { piece_bytes: 4096, ..plan("blocked:10", None, shape) };
+        let mut options = shaped(plan, 1 << 16);
+        options.block_bytes = 4096;
+        let table = InMemory::new(options, &entries).open().unwrap();
+        let facts = table.filters().facts();
+        let (mut asked, mut passed, mut expected) = (0_u32, 0_u32, 0.0);
+        for i in (0..39_999).flat_map(|i| (1..10).map(move |below| i * 10 + below)) {
+            let key = format!("key{i:08}");
+            let verdict =
+                table.filters().ask(key.as_bytes(), trommel_filter::hash(key.as_bytes()), None);
+            assert_eq!(verdict.kind, facts.kind);
+            asked += 1;
+            passed += u32::from(verdict.maybe);
+            expected += verdict.expected;
+        }
+        // Some 3,500 are expected: a standard error of 2% within the filters, and of 1% between.
+        let (passed, said) = (f64::from(passed), facts.expected * f64::from(asked));
+        assert!((passed / expected - 1.0).abs() < 0.08, "{shape:?}: {passed} for {expected}");
+        assert!((said / expected - 1.0).abs() < 0.02, "{shape:?}: {said} for {expected}");
+        assert_eq!(facts.keys, 40_000);
+        assert!((facts.bits_stored - 10.0).abs() < 1.5, "{shape:?}: {}", facts.bits_stored);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_pieces_and_tops_is_a_maybe_and_verify_finds_it() {
+    let entries: Vec<Entry> =
+        (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    for shape in [FilterShape::Partitioned, FilterShape::PerBlock] {
+        let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
+        let table = InMemory::new(shaped(plan, 1 << 16), &entries);
+        let bytes = table.bytes();
+        let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+        let blocks = layout(&file, &table.path).unwrap();
+        let region: Vec<_> = blocks
+            .iter()
+            .filter(|block| matches!(block.kind, BlockKind::Filter | BlockKind::FilterTop))
+            .collect();
+        let count = |kind| region.iter().filter(|block| block.kind == kind).count();
+        assert_eq!(count(BlockKind::FilterTop), 2, "{shape:?}");
+        assert!(count(BlockKind::Filter) > 2, "{shape:?}");
+        assert!(region.iter().all(|block| block.content.is_ok()));
+        for (block, at) in
+            region.iter().flat_map(|b| (b.offset..b.offset + b.bytes).map(move |at| (b, at)))
+        {
+            let mut flipped = bytes.clone();
+            flipped[at as usize] ^= 1 << (at % 8);
+            let context =
+                format!("{shape:?}: byte {at} of the {:?} at {}", block.kind, block.offset);
+            let damaged = InMemory::of_bytes(&flipped);
+            let host = Host::new(if at % 2 == 0 { u64::MAX } else { 0 });
+            let cache = BlockCache::new(1 << 20);
+            let opened = open_with(
+                &damaged.vfs,
+                &damaged,
+                Access::Buffered,
+                &cache,
+                Some(Arc::clone(&host)),
+            );
+            assert_eq!(*opened.filters().state(), FilterState::Loaded, "{context}");
+            denies_nothing(&opened, &entries, Some(6), &context);
+            let state = opened.filters().state();
+            assert!(matches!(state, FilterState::Damaged(_)), "{context}: {state:?}");
+            assert_eq!(host.faults.load(Ordering::Relaxed), 1, "{context}");
+            let error = opened.verify().unwrap_err().to_string();
+            assert!(error.contains("the filter cannot be used"), "{context}: {error}");
+        }
+    }
+}
+
+/// Any bytes behind right checksums: an error or an answer, never a panic.
+#[test]
+fn hostile_pieces_and_tops_do_no_harm() {
+    let entries: Vec<Entry> =
+        (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    let mut random = Random(77);
+    for shape in [FilterShape::Partitioned, FilterShape::PerBlock] {
+        let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
+        let table = InMemory::new(shaped(plan, 1 << 16), &entries);
+        let bytes = table.bytes();
+        let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+        let blocks: Vec<_> = layout(&file, &table.path)
+            .unwrap()
+            .into_iter()
+            .filter(|block| block.kind != BlockKind::Footer)
+            .map(|block| (block.offset as usize, block.bytes as usize, block.kind))
+            .collect();
+        let targets: Vec<_> = blocks
+            .iter()
+            .filter(|b| {
+                matches!(b.2, BlockKind::Filter | BlockKind::FilterTop | BlockKind::Properties)
+            })
+            .collect();
+        for round in 0..1500 {
+            let (start, length, _) = targets[round % targets.len()];
+            let mut hostile = bytes.clone();
+            for _ in 0..1 + random.below(3) {
+                let at = start + random.below(length - 4);
+                hostile[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)];
+            }
+            reseal(&mut hostile, &blocks);
+            let Ok(opened) = InMemory::of_bytes(&hostile).open() else { continue };
+            let filters = opened.filters();
+            let (mut keys, mut hashes) = (Vec::new(), Vec::new());
+            for entry in entries.iter().step_by(7) {
+                let hash = trommel_filter::hash(&entry.key);
+                filters.ask(&entry.key, hash, None);
+                filters.ask_prefix(&entry.key[..6], hash, "first");
+                keys.push(&*entry.key);
+                hashes.push(hash);
+            }
+            filters.ask_many(&keys, &hashes, &mut vec![false; keys.len()]);
+            let _ = (filters.facts(), filters.prefix_facts(), filters.check());
+            let _ = opened.verify();
+        }
+    }
+}
+
+#[test]
+fn the_directory_says_what_the_parts_are() {
+    let entries: Vec<Entry> =
+        (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    for (shape, spec) in
+        [(FilterShape::Partitioned, "paired:12"), (FilterShape::PerBlock, "standard:12")]
+    {
+        let table =
+            InMemory::new(shaped(plan("paired:12", Some(("blocked:10", 6)), shape), 64), &entries);
+        let opened = table.open().unwrap();
+        let keys = opened.filters().keys_part().unwrap();
+        assert_eq!((keys.role, keys.shape, &*keys.spec), (FilterRole::Keys, shape, spec));
+        assert_eq!(keys.keys, 500);
+        assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
+        let prefixes = opened.filters().prefixes_part().unwrap();
+        assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
+    }
+}

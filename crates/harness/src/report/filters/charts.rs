@@ -6,10 +6,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use trommel::filter::{FilterKind, FilterSpec, theory};
 
 use super::role;
-use crate::filter_bench::{Access, Cell, Mix};
+use crate::filter_bench::{Access, Cell, Mix, Rate};
 use crate::machine::Cache;
 use crate::report::axis::Axis;
-use crate::report::charts::frame;
+use crate::report::charts::{Chart as Frame, frame};
 use crate::report::html::{rate, short, tick_rate, time};
 use crate::report::svg::{Area, Failed, Role, SCALE, axis_text, chart};
 use crate::units;
@@ -36,7 +36,11 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     let rated: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, cell.rate?))).collect();
     let bits = || rated.iter().map(|(cell, _)| cell.stored_bits).filter(|bits| bits.is_finite());
     let x = bits_axis(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
-    let values = rated.iter().flat_map(|(_, rate)| [rate.expected, rate.measured, rate.interval.1]);
+    // What is expected of filters that never erred would only lengthen the axis.
+    let values = rated.iter().flat_map(|(_, rate)| match rate.false_positives {
+        0 => [rate.interval.1; 3],
+        _ => [rate.expected, rate.measured, rate.interval.1],
+    });
     let values: Vec<f64> = values.filter(|value| *value > LEAST_RATE && *value <= 1.0).collect();
     let least = values.iter().copied().reduce(f64::min)?;
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -64,18 +68,29 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
             chart.draw_series([PathElement::new(points, role(kind).line(12))])?;
         }
         for (cell, rate) in &rated {
-            let (x, role) = (cell.stored_bits, role(&cell.kind));
-            let inside = |value: f64| value.clamp(bottom_to_top.start, bottom_to_top.end);
-            let ends = vec![(x, inside(rate.interval.0)), (x, inside(rate.interval.1))];
-            chart.draw_series([PathElement::new(ends, role.line(18))])?;
-            if rate.measured > bottom_to_top.start {
-                let dot = Circle::new((x, rate.measured), 7 * SCALE / 2, role.colour().filled());
-                chart.draw_series([dot])?;
-            }
+            draw_rate(&mut chart, cell, rate)?;
         }
         Ok(())
     })?;
     Some(Chart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
+}
+
+/// One rate: its interval and the dot; or, if there was no error, a faint line below what it may be.
+fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Failed> {
+    let (x, role) = (cell.stored_bits, role(&cell.kind));
+    let range = chart.y_range();
+    let inside = |value: f64| value.clamp(range.start, range.end);
+    let ends = vec![(x, inside(rate.interval.0)), (x, inside(rate.interval.1))];
+    if rate.measured <= range.start {
+        chart.draw_series([PathElement::new(ends, role.faint_line(8))])?;
+        let cap = vec![(x - 0.2, inside(rate.interval.1)), (x + 0.2, inside(rate.interval.1))];
+        chart.draw_series([PathElement::new(cap, role.line(12))])?;
+        return Ok(());
+    }
+    chart.draw_series([PathElement::new(ends, role.line(18))])?;
+    let dot = Circle::new((x, rate.measured), 3 * SCALE, role.colour().filled());
+    chart.draw_series([dot])?;
+    Ok(())
 }
 
 /// What theory expects of a kind at so many bits, for many keys.
@@ -92,7 +107,9 @@ fn bits_axis(least: f64, most: f64) -> Axis {
         span if span > 6.0 => 2.0,
         _ => 1.0,
     };
-    let (first, last) = ((least / step).floor(), (most / step).ceil().min(1e4));
+    // A filter rounded up by a little is no reason for another tick.
+    let (first, last) = ((least / step + 0.1).floor(), (most / step - 0.1).ceil().min(1e4));
+    let last = last.max(first + 1.0);
     let ticks = (0..=(last - first) as u32).map(|nth| (first + f64::from(nth)) * step);
     Axis::between(ticks.collect(), step / 4.0)
 }
@@ -148,9 +165,9 @@ impl Lines<'_> {
             }
             let line = vec![(bytes, 0.0), (bytes, top)];
             chart.draw_series([PathElement::new(line, Role::Muted.faint_line(8))])?;
-            let words = format!(" L{} {}", cache.level, units::bytes(cache.bytes));
+            let words = format!("L{} {}", cache.level, units::bytes(cache.bytes));
             let style = axis_text().pos(Pos::new(HPos::Left, VPos::Top));
-            chart.draw_series([Text::new(words, (bytes, top), style)])?;
+            chart.draw_series([Text::new(words, (bytes * 1.06, top), style)])?;
         }
         for (kind, points) in &self.lines {
             let role = role(kind);
@@ -226,7 +243,7 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
         return [None, None];
     }
     let most = all().map(|point| point.1).fold(1.0, f64::max);
-    let what = format!("ns against bytes of the filter, {} bits per key", short(bits));
+    let what = format!("ns by the filter’s size, {} bits per key", short(bits));
     let names =
         [("absent-keys", "Keys that are not there"), ("present-keys", "Keys that are there")];
     let mut charts = names.into_iter().zip(both).map(|((id, title), lines)| {
@@ -263,11 +280,10 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
         let xs = || lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
         let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
         let (x, what) = if over_keys {
-            let what =
-                format!("{unit} a key against keys of the filter, {} bits per key", short(bits));
+            let what = format!("{unit} a key by keys, {} bits per key", short(bits));
             (Axis::logarithmic(least, most), what)
         } else {
-            (bits_axis(least, most), format!("{unit} a key against bits per key stored"))
+            (bits_axis(least, most), format!("{unit} a key by bits per key"))
         };
         let show = (&(|x: &f64| short(*x)) as Show<'_>, show_y);
         Lines { id, title, what, lines, show, most: 1.0, marks: &[] }.draw(x)

@@ -78,6 +78,10 @@ pub fn page(title: &str, records: &[Record]) -> String {
             chosen.map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
         match cards.is_empty() {
             true => cards,
+            // A chart alone is not as wide as the page: its texts would be too large.
+            false if wanted.len() == 1 => {
+                format!("{key}<div class=\"grid\" style=\"max-width:42rem\">\n{cards}</div>\n")
+            }
             false => format!("{key}<div class=\"grid\">\n{cards}</div>\n"),
         }
     };

@@ -30,7 +30,7 @@ pub(super) fn frame<'a>(
         .margin_top(9 * SCALE)
         .margin_right(26 * SCALE)
         .x_label_area_size(24 * SCALE)
-        .y_label_area_size(52 * SCALE)
+        .y_label_area_size(56 * SCALE)
         .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()

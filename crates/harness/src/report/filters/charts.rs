@@ -243,7 +243,7 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
         return [None, None];
     }
     let most = all().map(|point| point.1).fold(1.0, f64::max);
-    let what = format!("ns by the filter’s size, {} bits per key", short(bits));
+    let what = format!("ns by size, {} bits per key", short(bits));
     let names =
         [("absent-keys", "Keys that are not there"), ("present-keys", "Keys that are there")];
     let mut charts = names.into_iter().zip(both).map(|((id, title), lines)| {

@@ -9,18 +9,30 @@ use std::path::{Path, PathBuf};
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
-    BlockCache, Compression, FilterState, ReadStats, ScanOptions, Table, TableOptions,
+    BlockCache, Compression, FilterShape, FilterState, ReadStats, ScanOptions, Table, TableOptions,
 };
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 
 /// Name, filter, compression, block limit, leaf limit.
-const GOLDEN: [(&str, &str, Compression, usize, usize); 4] = [
+const GOLDEN: [(&str, &str, Compression, usize, usize); 6] = [
     ("v1-plain-one-level", "none", Compression::None, 512, 32 << 10),
     ("v1-standard-two-level", "standard:10", Compression::None, 128, 128),
     ("v1-blocked-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
     ("v1-paired-lz4-two-level", "paired:16", Compression::Lz4, 256, 128),
+    ("v1-partitioned-filter", "blocked:64", Compression::None, 128, 128),
+    ("v1-filters-per-block", "standard:12", Compression::None, 128, 32 << 10),
+];
+
+/// How the filters of each are cut.
+const SHAPES: [FilterShape; GOLDEN.len()] = [
+    FilterShape::Whole,
+    FilterShape::Whole,
+    FilterShape::Whole,
+    FilterShape::Whole,
+    FilterShape::Partitioned,
+    FilterShape::PerBlock,
 ];
 
 fn golden_path(name: &str) -> PathBuf {
@@ -57,7 +69,11 @@ fn transcript(table: &std::sync::Arc<Table>) -> String {
 
 fn golden_options(index: usize) -> TableOptions {
     let (_, filter, compression, block, leaf) = GOLDEN[index];
-    TableOptions { index_leaf_bytes: leaf, ..options(block, compression, filter) }
+    let mut options =
+        TableOptions { index_leaf_bytes: leaf, ..options(block, compression, filter) };
+    // Several pieces of few keys.
+    (options.filters.shape, options.filters.piece_bytes) = (SHAPES[index], 256);
+    options
 }
 
 fn write_missing(index: usize) {

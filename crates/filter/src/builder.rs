@@ -14,7 +14,8 @@
 //!
 //! So the memory beyond the filter itself peaks at 8 bytes a key and half a megabyte; once the hashes
 //! are dropped, the filter is there twice while it is written out. (A standard filter's bits lie
-//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard, and its filter
+//! is there up to three times.) A counting allocator holds it to that: `tests/bounds/memory.rs`.
 //!
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.

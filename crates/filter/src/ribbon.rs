@@ -44,7 +44,10 @@
 //! the seed (8 bits), 16 bits 0. Then come the segments, then zeros to a multiple of 64 bytes.
 //!
 //! # Costs
-//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes. To query: an absent key
+//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes; and the finished columns are
+//! held up to three times while they are written out. Each key's equation meets some of those before
+//! it, and each slot is solved column by column, so the time grows with the columns: several times
+//! what a blocked filter takes (`COSTS.md`). To query: an absent key
 //! looks at 2 to 4 cache lines, a present one at all of its columns, some `r / 2` lines.
 //!
 //! # Source

@@ -25,6 +25,14 @@
 //! `m` is a multiple of 512, so that a lone key still has 512 bits; and `k` is chosen for at most
 //! 64 bits per key, so that it does not ask for 355 probes.
 //!
+//! All arithmetic on positions is of 64 bits, so nothing is lost in filters of more than 2^32 bits: a
+//! billion keys have the rate of a million.
+//!
+//! # Costs
+//! A cache miss for each probe while the filter is larger than the cache: `k` to build and for a
+//! present key, two on average for an absent one, since half of the bits are clear. Building is not
+//! cut into parts that fit a cache, as the other kinds' is; it takes 8 bytes a key beyond the filter.
+//!
 //! # Source
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and
 //! M. Mitzenmacher, "Less Hashing, Same Performance", 2006.

@@ -81,9 +81,11 @@ impl Outcome {
     }
 }
 
-/// Filters built in a cell of `keys` keys: small ones differ more, and cost less.
-pub(super) fn filters(keys: u64) -> u32 {
-    match keys {
+/// Filters built in a cell: small ones differ more, and cost less. A hundred keys on some blocks
+/// make a rate that a few crowded blocks decide.
+pub(super) fn filters(cell: Cell) -> u32 {
+    match cell.keys {
+        100..1_000 if matches!(cell.kind, FilterKind::Blocked | FilterKind::Paired) => 20_000,
         ..1_000 => 2_000,
         1_000..10_000 => 600,
         10_000..100_000 => 100,
@@ -106,7 +108,7 @@ impl Cell {
     }
 
     pub(super) fn measure(self, effort: Effort) -> Outcome {
-        let filters = filters(self.keys);
+        let filters = filters(self);
         let expected = self.spec().expected_fpr(self.keys);
         let questions = (effort.hits / expected).max(effort.least);
         let each = (questions / f64::from(filters)).ceil() as u64;
@@ -221,7 +223,7 @@ impl Parts<'_> {
     fn cut(&mut self, contains: impl Fn(&[Block], u32, u32, u64) -> bool) -> f64 {
         let rate = self.filter.expected_fpr();
         let parts = (rate.ln() / RATE_OF_A_PART.ln()).ceil() as u32;
-        let hits = (HITS_OF_A_PART / f64::from(filters(self.cell.keys))).max(40.0);
+        let hits = (HITS_OF_A_PART / f64::from(filters(self.cell))).max(40.0);
         let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
         // Blocks of a ribbon differ by one column: that one belongs to the last part.
         let probes = self.filter.probes() - u32::from(self.cell.kind == FilterKind::Ribbon);
@@ -247,9 +249,9 @@ impl Parts<'_> {
     ) -> f64 {
         let trials = (2.0 / self.filter.expected_fpr().sqrt()).ceil() as u64;
         // Blocks differ more where nothing pairs them.
-        let wanted = SAMPLED_BLOCKS * if self.cell.kind == FilterKind::Blocked { 10 } else { 1 };
-        let sampled = (wanted / u64::from(filters(self.cell.keys)))
-            .clamp(4, 4.max(2 * self.blocks.len() as u64));
+        let wanted = SAMPLED_BLOCKS * if self.cell.kind == FilterKind::Blocked { 20 } else { 1 };
+        let sampled =
+            (wanted / u64::from(filters(self.cell))).clamp(4, 4.max(2 * self.blocks.len() as u64));
         let kernel = Chosen::best();
         let mut sum = 0.0;
         for _ in 0..sampled {

@@ -76,7 +76,9 @@ impl Measured {
 fn confirm(kind: FilterKind, cells: &[(f64, u64)]) {
     for &(bits, keys) in cells {
         let cell = Cell { kind, bits, keys };
-        let outcome = cell.measure(Effort { hits: 2_500.0, least: 3e6, most: 1e8 });
+        // A few crowded blocks decide a blocked filter's rate: asked, it is known better.
+        let most = if kind == FilterKind::Blocked { 5e8 } else { 1e8 };
+        let outcome = cell.measure(Effort { hits: 2_500.0, least: 3e6, most });
         let name = format!("{} ({:?})", cell.name(), outcome.method);
         outcome.measured.assert(outcome.expected, 0.04, &name);
     }

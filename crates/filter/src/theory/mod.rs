@@ -15,7 +15,7 @@
 //!    held fixed (`paired`, `few`).
 //!
 //! Probes are taken as ideal: independent and uniform. The filters' own behave so, within what the
-//! rate tests resolve: 0.4% at 28 bits per key, 3% at 40. What is left out is that two keys may have
+//! rate tests resolve: some 2% at all bits per key and numbers of keys (`RATES.md`). What is left out is that two keys may have
 //! one and the same 64-bit hash, which adds `keys / 2^64`.
 //!
 //! Everything is computed when first needed and kept, some milliseconds the first time and

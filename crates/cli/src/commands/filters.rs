@@ -55,6 +55,14 @@ pub(crate) fn run(
         for level in report.levels.iter().filter(wanted) {
             output.row(row(level))?;
         }
+        if !report.prefixes.is_empty() {
+            output.list("prefixes", &COLUMNS)?;
+            for level in report.prefixes.iter().filter(wanted) {
+                output.row(row(level))?;
+            }
+            let unused = Value::Count(report.unused_prefix_filters);
+            output.record("prefix_filters", &[("tables_not_used", unused)])?;
+        }
         if args.level.is_none() {
             let wasted = report.expected_wasted_reads_per_miss;
             output.record(

@@ -177,6 +177,18 @@ fn none_if_empty(values: Vec<Value>) -> Value {
 fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     let stats = db.stats();
     let seconds = |stall: trommel::Stall| Value::Float(stall.total.as_secs_f64());
+    if stats.prefix_checked + stats.prefix_unused > 0 {
+        output.record(
+            "prefix_filters",
+            &[
+                ("checked", Value::Count(stats.prefix_checked)),
+                ("useful", Value::Count(stats.prefix_useful)),
+                ("not_used", Value::Count(stats.prefix_unused)),
+                ("scan_block_reads", Value::Count(stats.scan_block_reads)),
+                ("scan_cache_hits", Value::Count(stats.scan_cache_hits)),
+            ],
+        )?;
+    }
     Ok(output.record(
         "since_open",
         &[

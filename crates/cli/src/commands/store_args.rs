@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use trommel::{Db, FilterPolicy, Options};
+use trommel::{Db, FilterPolicy, Options, Prefix};
 use trommel_harness::Control;
 
 use crate::failure::Failure;
@@ -142,6 +142,9 @@ pub(crate) struct WriteArgs {
     /// Filters of new tables, by level [default: L0=paired:16,L1-=paired:12]
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
+    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: none]
+    #[arg(long, value_name = "RULE")]
+    prefix_extractor: Option<Prefix>,
     /// Compression of new tables, none or lz4 [default: lz4]
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     compression: Option<Compression>,
@@ -220,6 +223,9 @@ impl WriteArgs {
     fn apply(&self, mut options: Options) -> Options {
         if let Some(filters) = &self.filters {
             options = options.filters(filters.clone());
+        }
+        if let Some(prefix) = &self.prefix_extractor {
+            options = options.prefix_extractor(prefix.clone());
         }
         match self.compression {
             None => options,

@@ -22,7 +22,7 @@ const SWITCHES: &[Group] = &[
         Only(&["true"]),
         "the sizes of levels always follow the largest one",
     ),
-    group(&["whole-key-filtering"], Only(&["true"]), "filters always hold whole keys"),
+    group(&["whole-key-filtering"], Only(&["true"]), "benchmarks' filters always hold whole keys"),
     group(
         &["paranoid-checks", "force-consistency-checks", "check-flush-compaction-key-order"],
         Any,
@@ -120,7 +120,8 @@ const SWITCHES: &[Group] = &[
             "seek-missing-prefix",
         ],
         Only(&["false"]),
-        "keys are ordered by their bytes, and have no declared prefixes",
+        "keys are ordered by their bytes, and a seek of a benchmark has no upper end, so that no \
+         filter of prefixes may stop it",
     ),
     group(&["total-order-seek", "multiread-batched"], Any, "it is always so"),
     group(
@@ -318,9 +319,14 @@ const VALUES: &[Group] = &[
         "it is for a workload that is not here",
     ),
     group(
-        &["prefix-size", "keys-per-prefix", "memtable-insert-with-hint-prefix-size"],
+        &["keys-per-prefix"],
         Only(&["0"]),
-        "keys have no declared prefixes",
+        "keys are numbers in order; --prefix_size makes their first bytes prefixes",
+    ),
+    group(
+        &["memtable-insert-with-hint-prefix-size"],
+        Only(&["0"]),
+        "memtables know nothing of prefixes",
     ),
     group(&["max-scan-distance"], Only(&["0"]), "seeks have no bound but --seek_nexts"),
     group(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use trommel::{Durability, FilterPolicy, Options};
+use trommel::{Durability, FilterPolicy, Options, Prefix};
 use trommel_harness::units::{self, parse_bytes};
 
 use super::args::switches;
@@ -68,6 +68,9 @@ pub(crate) struct StoreArgs {
     /// Bytes a second that these write at most; 0: no limit
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) rate_limiter_bytes_per_sec: u64,
+    /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) prefix_size: u16,
     /// Open table files at most; -1: as many as the system allows
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true)]
     pub(crate) open_files: i64,
@@ -175,7 +178,8 @@ pub(crate) fn set_up(
         .max_open_files(usize::try_from(args.open_files).unwrap_or(MANY_FILES))
         .auto_compaction(!switches.disable_auto_compactions)
         .log(!switches.disable_wal)
-        .durability(durability);
+        .durability(durability)
+        .prefix_extractor((args.prefix_size > 0).then(|| Prefix::fixed(args.prefix_size.into())));
     let lines = lines(args, switches, filters, mode);
     Ok(Setup { options, lines, settings: settings(args, switches, filters, mode) })
 }
@@ -261,6 +265,9 @@ fn lines(
             },
         ),
     ];
+    if args.prefix_size > 0 {
+        lines.push(("Prefixes", format!("the first {} bytes", args.prefix_size)));
+    }
     if switches.disable_auto_compactions {
         lines.push(("Compaction", "only on request".into()));
     }
@@ -291,6 +298,7 @@ fn settings(
         ("max_background_jobs", json!(args.jobs())),
         ("rate_limiter_bytes_per_sec", json!(args.rate_limiter_bytes_per_sec)),
         ("open_files", json!(args.open_files)),
+        ("prefix_size", json!(args.prefix_size)),
         ("disable_auto_compactions", json!(switches.disable_auto_compactions)),
         ("sync", json!(switches.sync)),
         ("disable_wal", json!(switches.disable_wal)),

@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use trommel::inspect::{BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, Table, TableInfo};
+use trommel::inspect::{
+    BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, PrefixFilterInfo, Table, TableInfo,
+};
 
 use super::{
     DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, id, level, name, path_text, with_those_of_dirs,
@@ -119,6 +121,7 @@ fn info(args: &InfoArgs, session: Session<'_>, out: &mut dyn Write) -> Result<()
             let mut item = of_file(&table, &info, args.key_form);
             item.extend(of_parts(&info, &sums));
             item.extend(of_filter(&info));
+            item.extend(info.filter.prefixes.iter().flat_map(of_prefixes));
             items.push(item);
             Ok(())
         })?;
@@ -190,6 +193,17 @@ fn of_filter(info: &TableInfo) -> Fields {
         ("filter_bits_stored", known(Value::Float(filter.bits_stored))),
         ("filter_probes", known(Value::Count(filter.probes.into()))),
         ("filter_expected_rate", known(Value::Float(filter.expected_rate))),
+    ]
+}
+
+fn of_prefixes(filter: &PrefixFilterInfo) -> Fields {
+    vec![
+        ("prefix_extractor", filter.extractor.clone().into()),
+        ("prefix_filter", filter.kind.name().into()),
+        ("prefixes", Value::Count(filter.prefixes)),
+        ("prefix_bits_asked", Value::Float(filter.bits_asked)),
+        ("prefix_filter_bytes", Value::Size(filter.bytes)),
+        ("prefix_expected_rate", Value::Float(filter.expected_rate)),
     ]
 }
 

@@ -13,6 +13,13 @@ pub(crate) const BLOCK_BYTES: usize = 64;
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
 
+/// What a question needs of a filter: its blocks, and how many bits to look at.
+#[derive(Debug, Clone)]
+pub(crate) struct Bits {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) probes: u32,
+}
+
 impl Block {
     /// Sets bit `position`, taken modulo 512.
     #[inline]

@@ -32,14 +32,14 @@
 //! F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007. The
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
-use crate::block::{BLOCK_BITS, Block};
+use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::builder::{Part, Plan, blocks_for};
-use crate::kernel::{Probe, Task, prefetch, set};
+use crate::kernel::{Probe, Task, prefetch};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::theory;
 
-/// Questions whose cache misses overlap in [`ContainsMany`].
-pub(crate) const GROUP: usize = 32;
+/// Questions whose cache misses overlap in [`ContainsMany`]: as many lines as a core can wait for.
+pub(crate) const AHEAD: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
@@ -55,21 +55,32 @@ fn halves(probes: u32) -> (usize, usize) {
 }
 
 /// Sets the bits of every hash, all of which belong to `part`.
-pub(crate) fn fill(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
-    let (first, second) = halves(probes);
-    for hash in hashes {
-        let (seed_0, seed_1) = Golden::seeds(remix(hash));
-        let place = part.place(hash);
-        let block = &mut part.blocks[place];
-        set::<Golden, 0>(block, seed_0, first);
-        set::<Golden, 0>(block, seed_1, second);
+pub(crate) struct Fill<'a, 'b> {
+    pub(crate) part: &'a mut Part<'b>,
+    pub(crate) probes: u32,
+    pub(crate) chunks: &'a [Vec<u64>],
+}
+
+impl Task for Fill<'_, '_> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        let (first, second) = halves(self.probes);
+        for &hash in self.chunks.iter().flatten() {
+            let (seed_0, seed_1) = Golden::seeds(remix(hash));
+            let place = self.part.place(hash);
+            let block = &mut self.part.blocks[place];
+            probe.set::<0>(block, seed_0, first);
+            probe.set::<0>(block, seed_1, second);
+        }
     }
 }
 
-/// Whether every bit of `hash` is set. False for a filter without blocks.
+/// Whether every bit of `hash` is set. False for a filter without blocks. (Two words, so that it is
+/// handed over in registers.)
 pub(crate) struct Contains<'a> {
-    pub(crate) blocks: &'a [Block],
-    pub(crate) probes: u32,
+    pub(crate) bits: &'a Bits,
     pub(crate) hash: u64,
 }
 
@@ -78,17 +89,18 @@ impl Task for Contains<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> bool {
-        let place = scale(self.hash, self.blocks.len() as u64) as usize;
-        let seeds = Golden::seeds(remix(self.hash));
-        let block = self.blocks.get(place);
-        block.is_some_and(|block| probe.hits_both(block, seeds, halves(self.probes)))
+        let Self { bits: Bits { blocks, probes }, hash } = self;
+        let place = scale(hash, blocks.len() as u64) as usize;
+        let seeds = Golden::seeds(remix(hash));
+        let block = blocks.get(place);
+        block.is_some_and(|block| probe.hits_both(block, seeds, halves(*probes)))
     }
 }
 
-/// [`Contains`] for many hashes, in two stages: all blocks are asked for, then all are tested.
+/// [`Contains`] for many hashes: when one is tested, the blocks of the [`AHEAD`] behind it have been
+/// asked for.
 pub(crate) struct ContainsMany<'a> {
-    pub(crate) blocks: &'a [Block],
-    pub(crate) probes: u32,
+    pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
     pub(crate) answers: &'a mut [bool],
 }
@@ -98,19 +110,33 @@ impl Task for ContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { blocks, probes, hashes, answers } = self;
-        let count = blocks.len() as u64;
-        if blocks.is_empty() {
-            return answers.fill(false);
+        let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
+        let (count, halves) = (blocks.len() as u64, halves(*probes));
+        for &hash in hashes.iter().take(AHEAD) {
+            prefetch_block(blocks, hash);
         }
-        for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
-            for &hash in hashes {
-                prefetch(&blocks[scale(hash, count) as usize]);
+        for (nth, (&hash, answer)) in hashes.iter().zip(answers).enumerate() {
+            if let Some(&later) = hashes.get(nth + AHEAD) {
+                prefetch_block(blocks, later);
             }
-            for (&hash, answer) in hashes.iter().zip(answers) {
-                let block = &blocks[scale(hash, count) as usize];
-                *answer = probe.hits_both(block, Golden::seeds(remix(hash)), halves(probes));
-            }
+            let block = blocks.get(scale(hash, count) as usize);
+            let seeds = Golden::seeds(remix(hash));
+            *answer = block.is_some_and(|block| probe.hits_both(block, seeds, halves));
         }
     }
+}
+
+/// Asks for the block of `hash`.
+#[inline(always)]
+pub(crate) fn prefetch_block(blocks: &[Block], hash: u64) {
+    if let Some(block) = blocks.get(scale(hash, blocks.len() as u64) as usize) {
+        prefetch(block);
+    }
+}
+
+/// Sets the bits of every hash, as [`Fill`] does.
+#[cfg(test)]
+pub(crate) fn fill(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
+    let chunks = [hashes.collect()];
+    crate::kernel::Chosen::best().run(Fill { part, probes, chunks: &chunks });
 }

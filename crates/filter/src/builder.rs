@@ -20,11 +20,11 @@
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.
 
-use std::iter::{Copied, Flatten};
-use std::slice;
+use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
+use crate::kernel::Chosen;
 use crate::mix::{Golden, scale};
 use crate::ribbon::{self, Ribbon};
 use crate::spec::{FilterKind, FilterSpec};
@@ -193,28 +193,26 @@ impl FilterBuilder {
         }
         let count = usize::try_from(count).expect("a filter is at most 8 times its hashes' size");
         let mut blocks = vec![Block::default(); count];
+        let kernel = Chosen::best();
         match spec.kind() {
             FilterKind::None | FilterKind::Ribbon => return Vec::new(),
             FilterKind::Standard => {
                 standard::fill(&mut blocks, probes, self.chunks.iter().flatten().copied());
                 drop(self);
             }
-            FilterKind::Blocked => self.fill_parts(&mut blocks, |part, hashes| {
-                blocked::fill(part, probes, hashes);
+            FilterKind::Blocked => self.fill_parts(&mut blocks, |part, chunks| {
+                kernel.run(blocked::Fill { part, probes, chunks });
             }),
-            FilterKind::Paired => self.fill_parts(&mut blocks, |part, hashes| {
-                paired::fill::<Golden>(part, probes, hashes);
+            FilterKind::Paired => self.fill_parts(&mut blocks, |part, chunks| {
+                let scheme = PhantomData::<Golden>;
+                kernel.run(paired::Fill { part, probes, chunks, scheme });
             }),
         }
         filter(probes, spec.expected_fpr(keys), &blocks)
     }
 
     /// Hands `fill` all parts of `blocks`, each with its hashes.
-    fn fill_parts(
-        self,
-        blocks: &mut [Block],
-        fill: impl Fn(&mut Part<'_>, Copied<Flatten<slice::Iter<'_, Vec<u64>>>>),
-    ) {
+    fn fill_parts(self, blocks: &mut [Block], fill: impl Fn(&mut Part<'_>, &[Vec<u64>])) {
         let count = blocks.len() as u64;
         let parts = count.div_ceil(PART as u64).max(1);
         let part_of = |hash| scale(hash, count) / PART as u64;
@@ -222,7 +220,7 @@ impl FilterBuilder {
             let first = nth as usize * PART;
             let end = blocks.len().min(first + PART);
             let mut part = Part { count, first, blocks: &mut blocks[first..end] };
-            fill(&mut part, chunks.iter().flatten().copied());
+            fill(&mut part, chunks);
         });
     }
 

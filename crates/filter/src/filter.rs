@@ -5,10 +5,9 @@
 
 use std::mem::MaybeUninit;
 
-use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
+use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::kernel::{Chosen, Kernel, prefetch};
-use crate::mix::scale;
+use crate::kernel::{Chosen, Kernel};
 use crate::spec::FilterKind;
 use crate::{blocked, paired, ribbon, standard};
 
@@ -35,7 +34,7 @@ use crate::{blocked, paired, ribbon, standard};
 pub struct Filter {
     header: Header,
     kernel: Chosen,
-    blocks: Vec<Block>,
+    bits: Bits,
 }
 
 impl Filter {
@@ -71,7 +70,7 @@ impl Filter {
         if header.kind == FilterKind::Ribbon && !ribbon::shape_is_valid(&blocks, header.keys) {
             return Err(DecodeError::Damaged { what: "its shards do not fill it" });
         }
-        Ok(Self { header, kernel: Chosen::best(), blocks })
+        Ok(Self { header, kernel: Chosen::best(), bits: Bits { blocks, probes: header.probes } })
     }
 
     /// Whether `key` may have been added: always true if it was.
@@ -85,13 +84,18 @@ impl Filter {
     /// filter, which [`prefetch`](Self::prefetch) hides behind other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let (blocks, probes) = (&*self.blocks, self.header.probes);
-        match self.header.kind {
-            FilterKind::Standard => standard::contains(blocks, probes, hash),
-            FilterKind::Blocked => self.kernel.run(blocked::Contains { blocks, probes, hash }),
-            FilterKind::Paired => self.kernel.run(paired::Contains { blocks, probes, hash }),
-            FilterKind::Ribbon => ribbon::contains(blocks, hash),
-            FilterKind::None => true,
+        let (bits, kind) = (&self.bits, self.header.kind);
+        // Two branches that are always alike, where a table of jumps would be guessed.
+        if kind == FilterKind::Paired {
+            return self.kernel.run(paired::Contains { bits, hash });
+        }
+        if kind == FilterKind::Blocked {
+            return self.kernel.run(blocked::Contains { bits, hash });
+        }
+        match kind {
+            FilterKind::Standard => standard::contains(bits, hash),
+            FilterKind::Ribbon => ribbon::contains(&bits.blocks, hash),
+            _ => true,
         }
     }
 
@@ -103,15 +107,11 @@ impl Filter {
     /// A hint: no answer depends on it, and for a filter without keys it does nothing.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
+        let blocks = &*self.bits.blocks;
         match self.header.kind {
-            FilterKind::Standard => standard::prefetch_first(&self.blocks, hash),
-            FilterKind::Blocked | FilterKind::Paired => {
-                let place = scale(hash, self.blocks.len() as u64) as usize;
-                if let Some(block) = self.blocks.get(place) {
-                    prefetch(block);
-                }
-            }
-            FilterKind::Ribbon => ribbon::prefetch_first(&self.blocks, self.header.keys, hash),
+            FilterKind::Blocked | FilterKind::Paired => blocked::prefetch_block(blocks, hash),
+            FilterKind::Standard => standard::prefetch_first(blocks, hash),
+            FilterKind::Ribbon => ribbon::prefetch_first(blocks, self.header.keys, hash),
             FilterKind::None => (),
         }
     }
@@ -124,20 +124,17 @@ impl Filter {
     /// If the two slices differ in length.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "one answer for each hash");
-        let (blocks, probes) = (&*self.blocks, self.header.probes);
+        let bits = &self.bits;
         match self.header.kind {
-            FilterKind::Blocked => {
-                self.kernel.run(blocked::ContainsMany { blocks, probes, hashes, answers });
-            }
             FilterKind::Paired => {
-                self.kernel.run(paired::ContainsMany { blocks, probes, hashes, answers });
+                self.kernel.run(paired::ContainsMany { bits, hashes, answers });
             }
-            FilterKind::Ribbon => ribbon::contains_many(blocks, hashes, answers),
-            _ => {
-                for (answer, &hash) in answers.iter_mut().zip(hashes) {
-                    *answer = self.may_contain_hash(hash);
-                }
+            FilterKind::Blocked => {
+                self.kernel.run(blocked::ContainsMany { bits, hashes, answers });
             }
+            FilterKind::Standard => standard::contains_many(bits, hashes, answers),
+            FilterKind::Ribbon => ribbon::contains_many(&bits.blocks, hashes, answers),
+            FilterKind::None => answers.fill(true),
         }
     }
 
@@ -197,6 +194,6 @@ impl Filter {
 
     /// Bytes of memory that the filter takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.blocks.capacity() * BLOCK_BYTES
+        size_of::<Self>() + self.bits.blocks.capacity() * BLOCK_BYTES
     }
 }

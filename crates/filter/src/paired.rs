@@ -52,10 +52,12 @@
 //! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);
 //! role-based sets, two seeds, small batches and the exact theory are this crate's.
 
-use crate::block::{BLOCK_BITS, Block};
-use crate::blocked::GROUP;
+use std::marker::PhantomData;
+
+use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::blocked::{AHEAD, prefetch_block};
 use crate::builder::{Part, Plan, blocks_for};
-use crate::kernel::{Probe, Task, prefetch, set};
+use crate::kernel::{Probe, Task, prefetch};
 use crate::mix::{Golden, Scheme, remix, scale};
 use crate::theory;
 
@@ -74,28 +76,38 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
 }
 
-/// Pairs the blocks of `part` and sets the bits of its hashes, which are walked twice.
-pub(crate) fn fill<S: Scheme>(
-    part: &mut Part<'_>,
-    probes: u32,
-    hashes: impl Iterator<Item = u64> + Clone,
-) {
-    let mut keys = vec![0_u32; part.blocks.len()];
-    for hash in hashes.clone() {
-        let keys = &mut keys[part.place(hash)];
-        *keys = keys.saturating_add(1);
-    }
-    for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
-        pair_batch(blocks, keys);
-    }
-    let half = probes as usize / 2;
-    for hash in hashes {
-        let (seed_0, seed_1) = S::seeds(remix(hash));
-        let primary = part.place(hash);
-        let block = &mut part.blocks[primary];
-        set::<S, RESERVED>(block, seed_0, half);
-        let partner = partner::<S>(primary, block);
-        set::<S, RESERVED>(&mut part.blocks[partner], seed_1, half);
+/// Pairs the blocks of `part` and sets the bits of its hashes.
+pub(crate) struct Fill<'a, 'b, S> {
+    pub(crate) part: &'a mut Part<'b>,
+    pub(crate) probes: u32,
+    pub(crate) chunks: &'a [Vec<u64>],
+    pub(crate) scheme: PhantomData<S>,
+}
+
+impl<S: Scheme> Task for Fill<'_, '_, S> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        let Self { part, probes, chunks, .. } = self;
+        let hashes = || chunks.iter().flat_map(|chunk| chunk.iter().copied());
+        let mut keys = vec![0_u32; part.blocks.len()];
+        for hash in hashes() {
+            let keys = &mut keys[part.place(hash)];
+            *keys = keys.saturating_add(1);
+        }
+        for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
+            pair_batch(blocks, keys);
+        }
+        let half = probes as usize / 2;
+        for hash in hashes() {
+            let (seed_0, seed_1) = S::seeds(remix(hash));
+            let primary = part.place(hash);
+            let block = &mut part.blocks[primary];
+            let partner = partner::<S>(primary, block);
+            probe.set::<RESERVED>(block, seed_0, half);
+            probe.set::<RESERVED>(&mut part.blocks[partner], seed_1, half);
+        }
     }
 }
 
@@ -129,10 +141,10 @@ pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
     })
 }
 
-/// Whether every bit of `hash` is set. False for a filter without blocks.
+/// Whether every bit of `hash` is set. False for a filter without blocks. (Two words, so that it is
+/// handed over in registers.)
 pub(crate) struct Contains<'a> {
-    pub(crate) blocks: &'a [Block],
-    pub(crate) probes: u32,
+    pub(crate) bits: &'a Bits,
     pub(crate) hash: u64,
 }
 
@@ -141,12 +153,12 @@ impl Task for Contains<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> bool {
-        let Self { blocks, probes, hash } = self;
+        let Self { bits: Bits { blocks, probes }, hash } = self;
         let primary = scale(hash, blocks.len() as u64) as usize;
         let Some(block) = blocks.get(primary) else {
             return false;
         };
-        let half = probes as usize / 2;
+        let half = *probes as usize / 2;
         let (seed_0, seed_1) = Golden::seeds(remix(hash));
         probe.hits::<RESERVED>(block, seed_0, half)
             && blocks
@@ -155,11 +167,11 @@ impl Task for Contains<'_> {
     }
 }
 
-/// [`Contains`] for many hashes, in three stages: all primaries are asked for; then they are
-/// tested, and the partners of those that pass asked for; then these are tested.
+/// [`Contains`] for many hashes, in three stages that follow each other at a distance: a primary is
+/// asked for; [`AHEAD`] questions later it is tested, and if it passes, its partner asked for;
+/// [`AHEAD`] passed ones later that is tested.
 pub(crate) struct ContainsMany<'a> {
-    pub(crate) blocks: &'a [Block],
-    pub(crate) probes: u32,
+    pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
     pub(crate) answers: &'a mut [bool],
 }
@@ -169,42 +181,81 @@ impl Task for ContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { blocks, probes, hashes, answers } = self;
-        let count = blocks.len() as u64;
-        let half = probes as usize / 2;
-        if blocks.is_empty() {
-            return answers.fill(false);
+        let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
+        let (count, half) = (blocks.len() as u64, *probes as usize / 2);
+        for &hash in hashes.iter().take(AHEAD) {
+            prefetch_block(blocks, hash);
         }
-        for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
-            for &hash in hashes {
-                prefetch(&blocks[scale(hash, count) as usize]);
+        let mut passed = [Passed::default(); AHEAD];
+        let settle = |passed: &Passed, answers: &mut [bool]| {
+            let block = blocks.get(passed.partner);
+            answers[passed.nth] =
+                block.is_some_and(|block| probe.hits::<RESERVED>(block, passed.seed, half));
+        };
+        let mut count_passed = 0;
+        for (nth, &hash) in hashes.iter().enumerate() {
+            if let Some(&later) = hashes.get(nth + AHEAD) {
+                prefetch_block(blocks, later);
             }
-            let mut survivors = [Survivor::default(); GROUP];
-            let mut left = 0;
-            for (nth, &hash) in hashes.iter().enumerate() {
-                let primary = scale(hash, count) as usize;
-                let block = &blocks[primary];
-                let (seed_0, seed_1) = Golden::seeds(remix(hash));
-                answers[nth] = false;
-                if probe.hits::<RESERVED>(block, seed_0, half) {
-                    let partner = partner::<Golden>(primary, block);
-                    prefetch(&blocks[partner]);
-                    survivors[left] = Survivor { nth, partner, seed: seed_1 };
-                    left += 1;
+            answers[nth] = false;
+            let primary = scale(hash, count) as usize;
+            let Some(block) = blocks.get(primary) else { continue };
+            let (seed_0, seed_1) = Golden::seeds(remix(hash));
+            if probe.hits::<RESERVED>(block, seed_0, half) {
+                let partner = partner::<Golden>(primary, block);
+                if let Some(block) = blocks.get(partner) {
+                    prefetch(block);
                 }
+                let slot = &mut passed[count_passed % AHEAD];
+                if count_passed >= AHEAD {
+                    settle(slot, answers);
+                }
+                *slot = Passed { nth, partner, seed: seed_1 };
+                count_passed += 1;
             }
-            for survivor in &survivors[..left] {
-                let block = &blocks[survivor.partner];
-                answers[survivor.nth] = probe.hits::<RESERVED>(block, survivor.seed, half);
-            }
+        }
+        for passed in passed.iter().take(count_passed) {
+            settle(passed, answers);
         }
     }
 }
 
 /// A question whose primary block has all its bits.
 #[derive(Debug, Clone, Copy, Default)]
-struct Survivor {
+struct Passed {
     nth: usize,
     partner: usize,
     seed: u32,
+}
+
+/// A scheme's plain code, for those that are not shipped.
+#[cfg(test)]
+struct Planted<S>(PhantomData<S>);
+
+#[cfg(test)]
+impl<S> Clone for Planted<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+#[cfg(test)]
+impl<S> Copy for Planted<S> {}
+
+#[cfg(test)]
+impl<S: Scheme> Probe for Planted<S> {
+    fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        crate::kernel::hits::<S, RESERVED>(block, seed, count)
+    }
+
+    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
+        crate::kernel::set::<S, RESERVED>(block, seed, count);
+    }
+}
+
+/// Does what [`Fill`] does, with the plain code of a scheme.
+#[cfg(test)]
+pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
+    let chunks = [hashes.collect()];
+    Fill { part, probes, chunks: &chunks, scheme: PhantomData::<S> }.run(Planted(PhantomData::<S>));
 }

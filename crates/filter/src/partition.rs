@@ -3,7 +3,7 @@
 //! # Algorithm
 //! Hashes arrive in chunks, in any order; the number of their part is monotone in the hash.
 //! 1. If there is one part, the chunks are it.
-//! 2. Otherwise every chunk is dealt out to at most [`FAN_OUT`] lists, each of one part or of some
+//! 2. Otherwise every chunk is dealt out to at most 256 lists, each of one part or of some
 //!    adjacent ones, and given back to the allocator as soon as it is empty.
 //! 3. Lists of several parts are dealt out once more, one list at a time.
 //!
@@ -13,7 +13,7 @@
 
 /// Lists that are written to at once: more would fall out of the first-level cache and the
 /// processor's table of pages.
-const FAN_OUT: u64 = 256;
+const FAN_OUT_LOG2: u32 = 8;
 /// Hashes in a list's chunk: 4 KiB.
 const CHUNK: usize = 512;
 
@@ -39,14 +39,15 @@ fn visit_range(
         return visit(from, &chunks);
     }
     // The least power of the fan-out that leaves at most that many lists.
-    let mut span = 1;
-    while parts.div_ceil(span) > FAN_OUT {
-        span *= FAN_OUT;
+    let mut shift = 0;
+    while parts.div_ceil(1 << shift) > 1 << FAN_OUT_LOG2 {
+        shift += FAN_OUT_LOG2;
     }
+    let span = 1 << shift;
     let mut lists = vec![Vec::<Vec<u64>>::new(); parts.div_ceil(span) as usize];
     for chunk in chunks {
         for hash in chunk {
-            let list = &mut lists[((part(hash) - from) / span) as usize];
+            let list = &mut lists[((part(hash) - from) >> shift) as usize];
             match list.last_mut() {
                 Some(chunk) if chunk.len() < CHUNK => chunk.push(hash),
                 _ => {

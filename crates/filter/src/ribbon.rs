@@ -59,7 +59,6 @@
 use std::ops::Range;
 
 use crate::block::Block;
-use crate::blocked::GROUP;
 use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 
@@ -81,6 +80,8 @@ const MAX_COLUMNS: usize = 63;
 const COUNT_BYTES: usize = 8;
 /// Bytes of a shard's entry.
 const ENTRY_BYTES: usize = 16;
+/// Questions whose cache misses overlap in [`contains_many`].
+const GROUP: usize = 32;
 /// Bytes of a segment.
 const SEGMENT_BYTES: usize = 16;
 
@@ -438,7 +439,8 @@ pub(crate) fn prefetch_first(blocks: &[Block], keys: u64, hash: u64) {
 }
 
 /// Whether every equation of `hash` is true. False for a filter without keys.
-#[inline]
+// Not inlined: the other kinds' questions need none of the registers that it saves.
+#[inline(never)]
 pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
     Question::new(blocks, hash).is_some_and(|question| question.answer(blocks))
 }

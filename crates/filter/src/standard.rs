@@ -37,13 +37,17 @@
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and
 //! M. Mitzenmacher, "Less Hashing, Same Performance", 2006.
 
-use crate::block::{BLOCK_BITS, Block};
+use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::blocked::AHEAD;
 use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 use crate::theory;
 
 /// What the stride is multiplied with after each probe: odd, without visible pattern.
 const STRIDE_FACTOR: u64 = 0xd134_2543_de82_ef95;
+
+/// Questions of [`contains_many`] that wait for all of their lines: a core cannot wait for many more.
+const BEHIND: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
@@ -53,6 +57,7 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
 }
 
 /// The positions of a key's probes.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     place: u64,
     stride: u64,
@@ -71,6 +76,46 @@ impl Walk {
         self.place = self.place.wrapping_add(self.stride);
         self.stride = self.stride.wrapping_mul(STRIDE_FACTOR);
         position
+    }
+
+    /// Bit 0 is the bit of the next probe; 0 in a filter without blocks.
+    #[inline]
+    fn next_bit(&mut self, blocks: &[Block]) -> u64 {
+        let position = self.next(blocks.len() as u64 * BLOCK_BITS);
+        let block = blocks.get((position / BLOCK_BITS) as usize);
+        block.map_or(0, |block| block.bit(position as u32))
+    }
+
+    /// Whether the bits of the first two probes are set, or of the only one. The second miss
+    /// overlaps the first, and three of four negative answers fall here.
+    #[inline]
+    fn first_two(&mut self, blocks: &[Block], probes: u32) -> bool {
+        let first = self.next_bit(blocks);
+        let second = if probes > 1 { self.next_bit(blocks) } else { 1 };
+        first & second & 1 == 1
+    }
+
+    /// Whether the bits of the probes behind the first two are set, two between branches.
+    #[inline]
+    fn others(mut self, blocks: &[Block], probes: u32) -> bool {
+        let left = probes.saturating_sub(2);
+        for _ in 0..left / 2 {
+            if self.next_bit(blocks) & self.next_bit(blocks) & 1 == 0 {
+                return false;
+            }
+        }
+        left.is_multiple_of(2) || self.next_bit(blocks) & 1 == 1
+    }
+
+    /// Asks for the lines of the probes behind the first two.
+    #[inline]
+    fn prefetch_others(mut self, blocks: &[Block], probes: u32) {
+        for _ in 2..probes {
+            let position = self.next(blocks.len() as u64 * BLOCK_BITS);
+            if let Some(block) = blocks.get((position / BLOCK_BITS) as usize) {
+                prefetch(block);
+            }
+        }
     }
 }
 
@@ -99,24 +144,43 @@ pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
 }
 
 /// Whether every bit of `hash` is set. False for a filter without blocks.
-#[inline]
-pub(crate) fn contains(blocks: &[Block], probes: u32, hash: u64) -> bool {
-    let bits = blocks.len() as u64 * BLOCK_BITS;
+// Not inlined: the other kinds' questions need none of the registers that it saves.
+#[inline(never)]
+pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
+    let Bits { blocks, probes } = bits;
     let mut walk = Walk::new(hash);
-    let mut next = || {
-        let position = walk.next(bits);
-        let block = blocks.get((position / BLOCK_BITS) as usize);
-        block.map_or(0, |block| block.bit(position as u32))
-    };
-    // Two bits between branches: the second miss overlaps the first, and three of four negative
-    // answers fall here.
-    for _ in 0..probes / 2 {
-        let (first, second) = (next(), next());
-        if first & second & 1 == 0 {
-            return false;
+    walk.first_two(blocks, *probes) && walk.others(blocks, *probes)
+}
+
+/// [`contains`] for many hashes, in three stages that follow each other at a distance: the lines of
+/// the first two probes are asked for; [`AHEAD`] questions later these are tested, and if they pass,
+/// the lines of all others asked for; [`BEHIND`] passed ones later these are tested.
+pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
+    let Bits { blocks, probes } = bits;
+    for &hash in hashes.iter().take(AHEAD) {
+        prefetch_first(blocks, hash);
+    }
+    let mut passed = [const { (0, Walk { place: 0, stride: 0 }) }; BEHIND];
+    let mut count_passed = 0;
+    for (nth, &hash) in hashes.iter().enumerate() {
+        if let Some(&later) = hashes.get(nth + AHEAD) {
+            prefetch_first(blocks, later);
+        }
+        let mut walk = Walk::new(hash);
+        answers[nth] = walk.first_two(blocks, *probes);
+        if answers[nth] {
+            walk.prefetch_others(blocks, *probes);
+            let slot = &mut passed[count_passed % BEHIND];
+            if count_passed >= BEHIND {
+                answers[slot.0] = slot.1.others(blocks, *probes);
+            }
+            *slot = (nth, walk);
+            count_passed += 1;
         }
     }
-    !blocks.is_empty() && (probes.is_multiple_of(2) || next() & 1 == 1)
+    for (nth, walk) in passed.into_iter().take(count_passed) {
+        answers[nth] = walk.others(blocks, *probes);
+    }
 }
 
 /// Whether the bits of the probes of `hash` in `range` are set: a part of what [`contains`] looks

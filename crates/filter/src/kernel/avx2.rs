@@ -11,36 +11,38 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi32, _mm256_setr_epi32, _mm256_setr_epi64x, _mm256_slli_epi32, _mm256_sllv_epi32,
-    _mm256_srli_epi32, _mm256_xor_si256,
+    __m256i, _bzhi_u32, _mm256_add_epi32, _mm256_andnot_si256, _mm256_blendv_ps,
+    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_movemask_ps,
+    _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
+    _mm256_setr_epi64x, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
-use super::{Probe, Task};
+use super::{BOTH, LANES_OF_POWERS, Probe, Task};
 use crate::block::Block;
-use crate::mix::{MAX_CHAIN, POWERS};
 
 /// Bits tested at once.
 const LANES: usize = 8;
 
-/// Proof that this processor has AVX2.
+/// Proof that this processor has AVX2 and BMI2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
+        has.then_some(Self(()))
     }
 
     /// Does `task`, compiled for AVX2.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
-        #[target_feature(enable = "avx2")]
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
         fn with_avx2<T: Task>(probe: Avx2, task: T) -> T::Answer {
             task.run(probe)
         }
-        // SAFETY: `self` exists only if the processor has AVX2.
+        // SAFETY: `self` exists only if the processor has these instructions.
         unsafe { with_avx2(self, task) }
     }
 }
@@ -48,51 +50,104 @@ impl Avx2 {
 impl Probe for Avx2 {
     #[inline(always)]
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has AVX2.
+        // SAFETY: `self` exists only if the processor has these instructions.
         unsafe { hits::<RESERVED>(block, seed, count) }
+    }
+
+    #[inline(always)]
+    fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
+        if counts.0 + counts.1 > LANES {
+            return self.hits::<0>(block, seeds.0, counts.0)
+                && self.hits::<0>(block, seeds.1, counts.1);
+        }
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { hits_both(block, seeds, counts) }
+    }
+
+    #[inline(always)]
+    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { set::<RESERVED>(block, seed, count) }
     }
 }
 
 #[inline]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
 fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
-    let low = words(block, 0);
-    let high = words(block, 4);
-    let mut left = count.min(MAX_CHAIN);
-    for powers in POWERS.as_chunks::<LANES>().0 {
-        let positions = positions::<RESERVED>(seed, powers);
-        let number = _mm256_srli_epi32::<5>(positions);
-        // Bit 3 of the word's number, as the sign.
-        let half = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(positions));
-        let word = _mm256_castps_si256(_mm256_blendv_ps(
-            _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, number)),
-            _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, number)),
-            half,
-        ));
-        // Shifting left by 31 - (position mod 32) makes the bit the sign.
-        let low_bits = _mm256_set1_epi32(31);
-        let shift = _mm256_xor_si256(_mm256_and_si256(positions, low_bits), low_bits);
-        let signs = _mm256_castsi256_ps(_mm256_sllv_epi32(word, shift));
-        let set = _mm256_movemask_ps(signs) as u32;
-        let wanted = if left < LANES { (1_u32 << left) - 1 } else { 0xff };
-        if set & wanted != wanted {
-            return false;
-        }
-        left = left.saturating_sub(LANES);
-        if left == 0 {
-            break;
+    let seeds = _mm256_set1_epi32(seed.cast_signed());
+    let mut left = count;
+    for powers in &LANES_OF_POWERS {
+        for half in [0, 4] {
+            let positions = positions::<RESERVED>(seeds, words(powers, half));
+            if !all_set(block, positions, left) {
+                return false;
+            }
+            if left <= LANES {
+                return true;
+            }
+            left -= LANES;
         }
     }
     true
 }
 
-/// The positions of eight probes of the chain from `seed`.
 #[inline]
-#[target_feature(enable = "avx2")]
-fn positions<const RESERVED: u32>(seed: u32, powers: &[u32; LANES]) -> __m256i {
-    let [a, b, c, d, e, f, g, h] = powers.map(u32::cast_signed);
-    let powers = _mm256_setr_epi32(a, b, c, d, e, f, g, h);
-    let states = _mm256_mullo_epi32(_mm256_set1_epi32(seed.cast_signed()), powers);
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn hits_both(block: &Block, seeds: (u32, u32), (first, second): (usize, usize)) -> bool {
+    let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let is_first = _mm256_cmpgt_epi32(_mm256_set1_epi32(first as i32), numbers);
+    let seeds = _mm256_castps_si256(_mm256_blendv_ps(
+        _mm256_castsi256_ps(_mm256_set1_epi32(seeds.1.cast_signed())),
+        _mm256_castsi256_ps(_mm256_set1_epi32(seeds.0.cast_signed())),
+        _mm256_castsi256_ps(is_first),
+    ));
+    let powers = words(&BOTH[first.min(LANES)], 0);
+    all_set(block, positions::<0>(seeds, powers), first + second)
+}
+
+/// Whether the bits of `block` at the first `count` of the positions (at most eight) are all set.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn all_set(block: &Block, positions: __m256i, count: usize) -> bool {
+    let number = _mm256_srli_epi32::<5>(positions);
+    // Bit 3 of the word's number, as the sign.
+    let half = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(positions));
+    let word = _mm256_castps_si256(_mm256_blendv_ps(
+        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(words(block, 0), number)),
+        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(words(block, 4), number)),
+        half,
+    ));
+    // Shifting left by 31 - (position mod 32) makes the bit the sign.
+    let shift = _mm256_andnot_si256(positions, _mm256_set1_epi32(31));
+    let signs = _mm256_castsi256_ps(_mm256_sllv_epi32(word, shift));
+    let wanted = _bzhi_u32(0xff, count as u32);
+    !(_mm256_movemask_ps(signs) as u32) & wanted == 0
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
+    let seeds = _mm256_set1_epi32(seed.cast_signed());
+    let mut left = count;
+    for powers in &LANES_OF_POWERS {
+        for half in [0, 4] {
+            let positions = positions::<RESERVED>(seeds, words(powers, half));
+            for &position in &to_numbers(positions)[..left.min(LANES)] {
+                block.set(position);
+            }
+            if left <= LANES {
+                return;
+            }
+            left -= LANES;
+        }
+    }
+}
+
+/// The positions of eight probes.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn positions<const RESERVED: u32>(seeds: __m256i, powers: __m256i) -> __m256i {
+    let states = _mm256_mullo_epi32(seeds, powers);
     if RESERVED == 0 {
         return _mm256_srli_epi32::<23>(states);
     }
@@ -101,10 +156,18 @@ fn positions<const RESERVED: u32>(seed: u32, powers: &[u32; LANES]) -> __m256i {
     _mm256_add_epi32(_mm256_srli_epi32::<23>(scaled), _mm256_set1_epi32(RESERVED.cast_signed()))
 }
 
-/// Four 64-bit words of a block, from number `from` on: eight words of 32 bits.
+/// Four 64-bit words of a block, from number `from` on: eight words of 32 bits. (One load of 32
+/// bytes: the compiler sees through it.)
 #[inline]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
 fn words(block: &Block, from: usize) -> __m256i {
     let [a, b, c, d] = [0, 1, 2, 3].map(|i| block.0[from + i].cast_signed());
     _mm256_setr_epi64x(a, b, c, d)
+}
+
+/// The eight lanes.
+#[inline]
+fn to_numbers(lanes: __m256i) -> [u32; LANES] {
+    // SAFETY: both are 256 bits of which any value is valid, eight 32-bit lanes from the lowest on.
+    unsafe { std::mem::transmute::<__m256i, [u32; LANES]>(lanes) }
 }

@@ -12,47 +12,36 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_mask_blend_epi32,
-    _mm512_mask_test_epi32_mask, _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_set_epi64,
-    _mm512_set1_epi32, _mm512_setr_epi32, _mm512_sllv_epi32, _mm512_srli_epi32,
+    __m256i, __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_castsi512_si256, _mm512_cvtepu32_epi64,
+    _mm512_extracti64x4_epi64, _mm512_mask_mov_epi32, _mm512_mask_testn_epi32_mask,
+    _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutexvar_epi32, _mm512_rorv_epi32,
+    _mm512_set_epi64, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32,
+    _mm512_sub_epi64,
 };
 
-use super::{Probe, Task};
+use super::{BOTH, LANES_OF_POWERS, Probe, Task};
 use crate::block::Block;
-use crate::mix::{MAX_CHAIN, POWERS};
 
 /// Bits tested at once.
 const LANES: usize = 16;
 
-/// For each length of a first chain, the powers of both chains, lane by lane.
-static BOTH: [[u32; LANES]; LANES + 1] = {
-    let mut both = [[0; LANES]; LANES + 1];
-    let mut first = 0;
-    while first <= LANES {
-        let mut lane = 0;
-        while lane < LANES {
-            both[first][lane] = POWERS[if lane < first { lane } else { lane - first }];
-            lane += 1;
-        }
-        first += 1;
-    }
-    both
-};
-
-/// Proof that this processor has AVX-512 F and VL.
+/// Proof that this processor has AVX-512 F and VL, and BMI2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
         has.then_some(Self(()))
     }
 
     /// Does `task`, compiled for AVX-512.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
-        #[target_feature(enable = "avx512f,avx512vl")]
+        #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
         fn with_avx512<T: Task>(probe: Avx512, task: T) -> T::Answer {
             task.run(probe)
         }
@@ -77,51 +66,49 @@ impl Probe for Avx512 {
         // SAFETY: `self` exists only if the processor has these instructions.
         unsafe { hits_both(block, seeds, counts) }
     }
+
+    #[inline(always)]
+    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { set::<RESERVED>(block, seed, count) }
+    }
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let words = words(block);
     let seeds = _mm512_set1_epi32(seed.cast_signed());
-    let mut left = count.min(MAX_CHAIN);
-    for powers in POWERS.as_chunks::<LANES>().0 {
-        if !all_set(words, positions::<RESERVED>(seeds, powers), lanes(left)) {
-            return false;
-        }
-        left = left.saturating_sub(LANES);
-        if left == 0 {
-            break;
-        }
-    }
-    true
+    let [low, high] = &LANES_OF_POWERS;
+    all_set(words, positions::<RESERVED>(seeds, low), lanes(count))
+        && (count <= LANES
+            || all_set(words, positions::<RESERVED>(seeds, high), lanes(count - LANES)))
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn hits_both(block: &Block, seeds: (u32, u32), (first, second): (usize, usize)) -> bool {
-    let seeds = _mm512_mask_blend_epi32(
-        lanes(first),
+    let seeds = _mm512_mask_mov_epi32(
         _mm512_set1_epi32(seeds.1.cast_signed()),
+        lanes(first),
         _mm512_set1_epi32(seeds.0.cast_signed()),
     );
     let powers = &BOTH[first.min(LANES)];
     all_set(words(block), positions::<0>(seeds, powers), lanes(first + second))
 }
 
-/// The first `count` lanes.
+/// The first `count` lanes; all, if there are not so many.
 #[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn lanes(count: usize) -> u16 {
-    if count < LANES { (1 << count) - 1 } else { u16::MAX }
+    _bzhi_u32(u32::from(u16::MAX), count as u32) as u16
 }
 
 /// The positions of sixteen probes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn positions<const RESERVED: u32>(seeds: __m512i, powers: &[u32; LANES]) -> __m512i {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = powers.map(u32::cast_signed);
-    let powers = _mm512_setr_epi32(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-    let states = _mm512_mullo_epi32(seeds, powers);
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn positions<const RESERVED: u32>(seeds: __m512i, powers: &Block) -> __m512i {
+    let states = _mm512_mullo_epi32(seeds, words(powers));
     if RESERVED == 0 {
         return _mm512_srli_epi32::<23>(states);
     }
@@ -132,18 +119,60 @@ fn positions<const RESERVED: u32>(seeds: __m512i, powers: &[u32; LANES]) -> __m5
 
 /// Whether the bits of `words` at the positions in the lanes of `mask` are all set.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn all_set(words: __m512i, positions: __m512i, mask: u16) -> bool {
     let word = _mm512_permutexvar_epi32(_mm512_srli_epi32::<5>(positions), words);
-    let low_bits = _mm512_and_si512(positions, _mm512_set1_epi32(31));
-    let bit = _mm512_sllv_epi32(_mm512_set1_epi32(1), low_bits);
-    _mm512_mask_test_epi32_mask(mask, word, bit) == mask
+    // Turning a word takes the position modulo 32.
+    let turned = _mm512_rorv_epi32(word, positions);
+    _mm512_mask_testn_epi32_mask(mask, turned, _mm512_set1_epi32(1)) == 0
 }
 
-/// The block as sixteen 32-bit words.
+/// Sets bits in a register that holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in
+/// each of the eight 64-bit lanes. All lanes but one are shifted by 64 or more (a negative shift
+/// counts as a large one), which leaves 0.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
+    let mut bits = words(block);
+    let seeds = _mm512_set1_epi32(seed.cast_signed());
+    let firsts = _mm512_set_epi64(448, 384, 320, 256, 192, 128, 64, 0);
+    let mut left = count;
+    for powers in &LANES_OF_POWERS {
+        let positions = positions::<RESERVED>(seeds, powers);
+        let halves = [_mm512_castsi512_si256(positions), _mm512_extracti64x4_epi64::<1>(positions)];
+        for half in halves {
+            for &position in &to_words(half)[..left.min(8)] {
+                let shift = _mm512_sub_epi64(_mm512_set1_epi64(position), firsts);
+                bits = _mm512_or_si512(bits, _mm512_sllv_epi64(_mm512_set1_epi64(1), shift));
+            }
+            left = left.saturating_sub(8);
+            if left == 0 {
+                *block = to_block(bits);
+                return;
+            }
+        }
+    }
+    *block = to_block(bits);
+}
+
+/// Eight 32-bit numbers as 64-bit ones.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn to_words(numbers: __m256i) -> [i64; 8] {
+    to_block(_mm512_cvtepu32_epi64(numbers)).0.map(u64::cast_signed)
+}
+
+/// The block as sixteen 32-bit words. (One load of 64 bytes: the compiler sees through it.)
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn words(block: &Block) -> __m512i {
     let [a, b, c, d, e, f, g, h] = block.0.map(u64::cast_signed);
     _mm512_set_epi64(h, g, f, e, d, c, b, a)
+}
+
+/// The reverse of [`words`].
+#[inline]
+fn to_block(words: __m512i) -> Block {
+    // SAFETY: both are 512 bits of which any value is valid, eight 64-bit lanes from the lowest on.
+    Block(unsafe { std::mem::transmute::<__m512i, [u64; 8]>(words) })
 }

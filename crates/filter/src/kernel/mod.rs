@@ -23,9 +23,11 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::block::Block;
+#[cfg(target_arch = "x86_64")]
+use crate::mix::POWERS;
+pub(crate) use scalar::Scalar;
 #[cfg(test)]
-pub(crate) use scalar::hits;
-pub(crate) use scalar::{Scalar, set};
+pub(crate) use scalar::{hits, set};
 
 /// A set of instructions with which filters are asked. All give the same answers.
 ///
@@ -101,7 +103,7 @@ impl FromStr for Kernel {
     }
 }
 
-/// Tests the bits of probe chains.
+/// Tests and sets the bits of probe chains.
 pub(crate) trait Probe: Copy {
     /// Whether the first `count` positions (at most 32) of the chain from `seed` are all set in
     /// `block`. Positions lie in `RESERVED..512`.
@@ -113,15 +115,62 @@ pub(crate) trait Probe: Copy {
     fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
         self.hits::<0>(block, seeds.0, counts.0) && self.hits::<0>(block, seeds.1, counts.1)
     }
+
+    /// Sets the first `count` positions (at most 32) of the chain from `seed` in `block`.
+    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize);
 }
 
-/// Something that tests bits. Its `run` must be inlined, so that it is compiled for the
+/// Sixteen 32-bit numbers as they lie in a vector register.
+#[cfg(target_arch = "x86_64")]
+const fn lanes(numbers: [u32; 16]) -> Block {
+    let mut words = [0; 8];
+    let mut i = 0;
+    while i < 16 {
+        words[i / 2] |= (numbers[i] as u64) << (i % 2 * 32);
+        i += 1;
+    }
+    Block(words)
+}
+
+/// The powers that make the states of a chain.
+#[cfg(target_arch = "x86_64")]
+static LANES_OF_POWERS: [Block; 2] = {
+    let (mut low, mut high) = ([0; 16], [0; 16]);
+    let mut i = 0;
+    while i < 16 {
+        low[i] = POWERS[i];
+        high[i] = POWERS[16 + i];
+        i += 1;
+    }
+    [lanes(low), lanes(high)]
+};
+
+/// For each length of a first chain, the powers of both chains, lane by lane: the second chain
+/// begins in the lane behind the first one's end.
+#[cfg(target_arch = "x86_64")]
+static BOTH: [Block; 17] = {
+    let mut both = [Block([0; 8]); 17];
+    let mut first = 0;
+    while first < both.len() {
+        let mut powers = [0; 16];
+        let mut lane = 0;
+        while lane < powers.len() {
+            powers[lane] = POWERS[if lane < first { lane } else { lane - first }];
+            lane += 1;
+        }
+        both[first] = lanes(powers);
+        first += 1;
+    }
+    both
+};
+
+/// Something that tests or sets bits. Its `run` must be inlined, so that it is compiled for the
 /// instructions of the probe it is given.
 pub(crate) trait Task {
     /// What it finds out.
     type Answer;
 
-    /// Does it, testing bits with `probe`.
+    /// Does it with `probe`.
     fn run<P: Probe>(self, probe: P) -> Self::Answer;
 }
 
@@ -169,13 +218,19 @@ impl Chosen {
     #[inline]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Answer {
         match self {
-            Self::Scalar(scalar) => task.run(scalar),
+            Self::Scalar(scalar) => plainly(scalar, task),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(avx2) => avx2.run(task),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(avx512) => avx512.run(task),
         }
     }
+}
+
+/// Does `task` with plain code. Apart, so that nobody saves registers for it who does without.
+#[inline(never)]
+fn plainly<T: Task>(scalar: Scalar, task: T) -> T::Answer {
+    task.run(scalar)
 }
 
 /// Asks for the cache line of `block` without waiting for it.

@@ -13,6 +13,11 @@ impl Probe for Scalar {
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
         hits::<Golden, RESERVED>(block, seed, count)
     }
+
+    #[inline(always)]
+    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
+        set::<Golden, RESERVED>(block, seed, count);
+    }
 }
 
 /// Whether the first `count` positions of the chain from `seed` are all set in `block`.

@@ -67,12 +67,14 @@ impl Task for Fill<'_, '_> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
         let (first, second) = halves(self.probes);
-        for &hash in self.chunks.iter().flatten() {
-            let (seed_0, seed_1) = Golden::seeds(remix(hash));
-            let place = self.part.place(hash);
-            let block = &mut self.part.blocks[place];
-            probe.set::<0>(block, seed_0, first);
-            probe.set::<0>(block, seed_1, second);
+        for chunk in self.chunks {
+            for &hash in chunk {
+                let (seed_0, seed_1) = Golden::seeds(remix(hash));
+                let place = self.part.place(hash);
+                let block = &mut self.part.blocks[place];
+                probe.set::<0>(block, seed_0, first);
+                probe.set::<0>(block, seed_1, second);
+            }
         }
     }
 }

@@ -90,23 +90,26 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
         let Self { part, probes, chunks, .. } = self;
-        let hashes = || chunks.iter().flat_map(|chunk| chunk.iter().copied());
         let mut keys = vec![0_u32; part.blocks.len()];
-        for hash in hashes() {
-            let keys = &mut keys[part.place(hash)];
-            *keys = keys.saturating_add(1);
+        for chunk in chunks {
+            for &hash in chunk {
+                let keys = &mut keys[part.place(hash)];
+                *keys = keys.saturating_add(1);
+            }
         }
         for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
             pair_batch(blocks, keys);
         }
         let half = probes as usize / 2;
-        for hash in hashes() {
-            let (seed_0, seed_1) = S::seeds(remix(hash));
-            let primary = part.place(hash);
-            let block = &mut part.blocks[primary];
-            let partner = partner::<S>(primary, block);
-            probe.set::<RESERVED>(block, seed_0, half);
-            probe.set::<RESERVED>(&mut part.blocks[partner], seed_1, half);
+        for chunk in chunks {
+            for &hash in chunk {
+                let (seed_0, seed_1) = S::seeds(remix(hash));
+                let primary = part.place(hash);
+                let block = &mut part.blocks[primary];
+                let partner = partner::<S>(primary, block);
+                probe.set::<RESERVED>(block, seed_0, half);
+                probe.set::<RESERVED>(&mut part.blocks[partner], seed_1, half);
+            }
         }
     }
 }

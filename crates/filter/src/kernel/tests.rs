@@ -1,8 +1,12 @@
 //! Every kernel gives the answers of the scalar one, bit for bit.
 
+use std::marker::PhantomData;
+
 use super::*;
+use crate::block::Bits;
+use crate::builder::Part;
 use crate::mix::{Golden, MAX_CHAIN, Scheme, position};
-use crate::{Filter, FilterKind, FilterSpec};
+use crate::{Filter, FilterKind, FilterSpec, blocked, paired};
 
 /// Tests one chain with a kernel.
 struct Chain<'a, const RESERVED: u32>(&'a Block, u32, usize);
@@ -13,6 +17,18 @@ impl<const RESERVED: u32> Task for Chain<'_, RESERVED> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> bool {
         probe.hits::<RESERVED>(self.0, self.1, self.2)
+    }
+}
+
+/// Sets one chain with a kernel.
+struct Set<'a, const RESERVED: u32>(&'a mut Block, u32, usize);
+
+impl<const RESERVED: u32> Task for Set<'_, RESERVED> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        probe.set::<RESERVED>(self.0, self.1, self.2);
     }
 }
 
@@ -27,6 +43,24 @@ impl Task for Both<'_> {
         probe.hits_both(self.0, self.1, self.2)
     }
 }
+
+/// Lengths of two chains, at and beside the numbers of lanes.
+const BOTH_COUNTS: [(usize, usize); 14] = [
+    (0, 0),
+    (1, 0),
+    (0, 3),
+    (1, 1),
+    (3, 2),
+    (4, 4),
+    (8, 0),
+    (5, 4),
+    (6, 6),
+    (8, 8),
+    (16, 0),
+    (9, 8),
+    (17, 16),
+    (32, 32),
+];
 
 fn vectors() -> Vec<Chosen> {
     let all: Vec<_> = Kernel::available().filter_map(Chosen::new).collect();
@@ -62,6 +96,9 @@ fn check_exact<const RESERVED: u32>(kernels: &[Chosen], seed: u32) {
         let mut block = Block::default();
         set::<Golden, RESERVED>(&mut block, seed, count);
         for kernel in kernels {
+            let mut built = Block::default();
+            kernel.run(Set::<RESERVED>(&mut built, seed, count));
+            assert!(built == block, "{kernel:?}: {count} bits from {seed:#x}: {built:?}");
             assert!(kernel.run(Chain::<RESERVED>(&block, seed, count)), "{kernel:?}, {count}");
             for probe in 0..count {
                 let bit = position::<RESERVED>(Golden::state(seed, probe));
@@ -106,7 +143,7 @@ fn every_kernel_answers_as_the_scalar_one() {
         let (seed, other) = (random() as u32, random() as u32);
         hits += check_chain::<0>(&kernels, &block, seed);
         hits += check_chain::<7>(&kernels, &block, seed);
-        for (first, second) in [(0, 0), (1, 0), (1, 1), (3, 2), (6, 6), (8, 8), (9, 8), (32, 32)] {
+        for (first, second) in BOTH_COUNTS {
             let expected = scalar::hits::<Golden, 0>(&block, seed, first)
                 && scalar::hits::<Golden, 0>(&block, other, second);
             for kernel in &kernels {
@@ -162,6 +199,70 @@ fn whole_filters_answer_alike_in_every_kernel_one_by_one_and_many_at_once() {
         }
     }
     assert!(yes > 100_000 && no > 30_000, "{yes} yes, {no} no");
+}
+
+/// Fills a filter with one kernel.
+fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[Vec<u64>]) -> Bits {
+    let mut blocks = vec![Block::default(); count];
+    let part = &mut Part::whole(&mut blocks);
+    if kind == FilterKind::Paired {
+        let scheme = PhantomData::<Golden>;
+        kernel.run(paired::Fill { part, probes, chunks: keys, scheme });
+    } else {
+        kernel.run(blocked::Fill { part, probes, chunks: keys });
+    }
+    Bits { blocks, probes }
+}
+
+/// Asks a filter with one kernel, and with it for many at once.
+fn asked(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Vec<bool>; 2] {
+    let mut many = vec![true; hashes.len()];
+    let answers = &mut many[..];
+    let one_by_one = if kind == FilterKind::Paired {
+        kernel.run(paired::ContainsMany { bits, hashes, answers });
+        hashes.iter().map(|&hash| kernel.run(paired::Contains { bits, hash })).collect()
+    } else {
+        kernel.run(blocked::ContainsMany { bits, hashes, answers });
+        hashes.iter().map(|&hash| kernel.run(blocked::Contains { bits, hash })).collect()
+    };
+    [one_by_one, many]
+}
+
+#[test]
+fn every_size_with_every_number_of_probes_is_built_and_asked_alike() {
+    let (kernels, mut random) = (vectors(), words(4));
+    let (mut yes, mut no) = (0, 0);
+    for count in 1..=300_usize {
+        // From one probe, asked of a dense filter, to all, asked of a sparse one; in two chunks.
+        for probes in 1..=64_usize {
+            let keys =
+                [0, 1].map(|_| (0..(count * 5).div_ceil(probes)).map(|_| random()).collect());
+            let keys: Vec<Vec<u64>> = keys.into();
+            let mut hashes: Vec<u64> = keys.iter().flatten().copied().take(40).collect();
+            let known = hashes.len();
+            hashes.extend((0..50).map(|_| random()));
+            for kind in [FilterKind::Blocked, FilterKind::Paired] {
+                let is_odd = count > 1 && count % 2 == 1 || probes % 2 == 1;
+                if kind == FilterKind::Paired && is_odd {
+                    continue;
+                }
+                let bits = filled(kernels[0], kind, count, probes as u32, &keys);
+                let [expected, _] = asked(kernels[0], kind, &bits, &hashes);
+                assert!(expected[..known].iter().all(|&answer| answer), "{kind}: a key is denied");
+                assert!(kind == FilterKind::Blocked || paired::pairs_are_valid(&bits.blocks));
+                yes += expected[known..].iter().filter(|&&answer| answer).count();
+                no += expected[known..].iter().filter(|&&answer| !answer).count();
+                for &kernel in &kernels {
+                    let case = || format!("{kernel:?}: {kind}, {count} blocks, {probes} probes");
+                    let built = filled(kernel, kind, count, probes as u32, &keys);
+                    assert!(built.blocks == bits.blocks, "{}, built", case());
+                    let answers = asked(kernel, kind, &bits, &hashes);
+                    assert!(answers.iter().all(|given| *given == expected), "{}", case());
+                }
+            }
+        }
+    }
+    assert!(yes > 1000 && no > 500_000, "{yes} yes, {no} no");
 }
 
 #[test]

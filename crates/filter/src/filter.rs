@@ -84,18 +84,13 @@ impl Filter {
     /// filter, which [`prefetch`](Self::prefetch) hides behind other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let (bits, kind) = (&self.bits, self.header.kind);
-        // Two branches that are always alike, where a table of jumps would be guessed.
-        if kind == FilterKind::Paired {
-            return self.kernel.run(paired::Contains { bits, hash });
-        }
-        if kind == FilterKind::Blocked {
-            return self.kernel.run(blocked::Contains { bits, hash });
-        }
-        match kind {
+        let bits = &self.bits;
+        match self.header.kind {
+            FilterKind::Paired => self.kernel.run(paired::Contains { bits, hash }),
+            FilterKind::Blocked => self.kernel.run(blocked::Contains { bits, hash }),
             FilterKind::Standard => standard::contains(bits, hash),
             FilterKind::Ribbon => ribbon::contains(&bits.blocks, hash),
-            _ => true,
+            FilterKind::None => true,
         }
     }
 

@@ -8,7 +8,8 @@
 //!
 //! Scalar code tests bit after bit, four between two branches; AVX2 tests eight at once, AVX-512
 //! sixteen. Vectors look up the words of a block with a permutation of registers (the block is one
-//! or two of them), so a probe costs no memory access beyond the one load of its cache line.
+//! or two of them), so a probe costs no memory access beyond the one load of its cache line. There is
+//! no kernel for NEON: none that could be tested where this was written.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -47,9 +48,9 @@ pub(crate) use scalar::{hits, set};
 pub enum Kernel {
     /// Plain code, for every processor.
     Scalar,
-    /// 256-bit vectors (x86-64 with AVX2).
+    /// 256-bit vectors (x86-64 with AVX2 and BMI2).
     Avx2,
-    /// 512-bit vectors (x86-64 with AVX-512 F and VL).
+    /// 512-bit vectors (x86-64 with AVX-512 F and VL, and BMI2).
     Avx512,
 }
 

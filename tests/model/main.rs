@@ -2,6 +2,7 @@
 //!
 //! * [`sequences`]: random operations, compared one by one with a `BTreeMap`.
 //! * [`threads`]: what writers and readers on real threads may see of each other.
+//! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
@@ -18,6 +19,7 @@
 mod config;
 mod keys;
 mod liveness;
+mod many;
 mod prefixes;
 mod regressions;
 mod report;

@@ -176,7 +176,7 @@ impl Db {
     /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, and
     /// no block is read twice.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.engine().multi_get(keys.iter().map(AsRef::as_ref).collect(), None)
+        self.engine().multi_get(keys, None)
     }
 
     /// Sets `key` to `value` unless it has a value; true if it was set. Atomic.

@@ -37,8 +37,9 @@ impl Engine {
             self.graveyard.add(log_path(&self.dir, frozen.log_number));
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
-        self.stalls.count_flush(bytes);
-        crate::events::flushed(bytes, start.elapsed());
+        let time = start.elapsed();
+        self.stalls.count_flush(bytes, time);
+        crate::events::flushed(bytes, time);
         Ok(())
     }
 

@@ -103,7 +103,10 @@ impl<'a> Outputs<'a> {
     pub(crate) fn close_table(&mut self) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.account(self.engine);
-        let Open { number, table_id, builder, filter_memory, .. } = open;
+        let Open { number, table_id, mut builder, filter_memory, .. } = open;
+        let start = env::now();
+        builder.finish_filters()?;
+        self.engine.stalls.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
         drop(filter_memory);
         let (logical, _) = logical_level(&self.version, self.level);

@@ -50,7 +50,7 @@ impl Snapshot {
 
     /// The values of `keys`, in their order.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.engine.multi_get(keys.iter().map(AsRef::as_ref).collect(), Some(self.seqno))
+        self.engine.multi_get(keys, Some(self.seqno))
     }
 
     /// All entries, in key order.

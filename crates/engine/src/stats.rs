@@ -18,10 +18,13 @@ pub(crate) struct Stalls {
     times: [AtomicU64; 3],
     flushes: AtomicU64,
     flush_bytes: AtomicU64,
+    flush_nanos: AtomicU64,
     compactions: AtomicU64,
     trivial_moves: AtomicU64,
     compaction_bytes_read: AtomicU64,
     compaction_bytes_written: AtomicU64,
+    compaction_nanos: AtomicU64,
+    filter_nanos: AtomicU64,
 }
 
 impl Stalls {
@@ -35,7 +38,8 @@ impl Stalls {
         self.micros[at].fetch_add(time.as_micros() as u64, Relaxed);
     }
 
-    pub(crate) fn count_flush(&self, bytes: u64) {
+    pub(crate) fn count_flush(&self, bytes: u64, time: Duration) {
+        self.flush_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
         self.flushes.fetch_add(1, Relaxed);
         self.flush_bytes.fetch_add(bytes, Relaxed);
     }
@@ -44,7 +48,13 @@ impl Stalls {
         self.trivial_moves.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn count_compaction(&self, read: u64, written: u64) {
+    /// Time in which a table's filters were completed and written.
+    pub(crate) fn count_filters(&self, time: Duration) {
+        self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    pub(crate) fn count_compaction(&self, read: u64, written: u64, time: Duration) {
+        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
         self.compactions.fetch_add(1, Relaxed);
         self.compaction_bytes_read.fetch_add(read, Relaxed);
         self.compaction_bytes_written.fetch_add(written, Relaxed);
@@ -169,6 +179,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Bytes of the tables they became.
     pub flush_bytes: u64,
+    /// Time that flushes took, added up.
+    pub flush_time: Duration,
     /// Compactions that merged tables.
     pub compactions: u64,
     /// Compactions that only moved a table down.
@@ -177,6 +189,11 @@ pub struct Stats {
     pub compaction_bytes_read: u64,
     /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
+    /// Time that those which merged took, added up; several may run at once.
+    pub compaction_time: Duration,
+    /// Time within both in which filters were completed and written once their table had all of
+    /// its keys.
+    pub filter_time: Duration,
     /// Bytes of compaction that the tree needs before it is in shape.
     pub compaction_debt: u64,
     /// Writers held up because memtables waited to be written out.
@@ -219,10 +236,13 @@ impl Engine {
             log_syncs: totals.log_syncs,
             flushes: stalls.flushes.load(Relaxed),
             flush_bytes: stalls.flush_bytes.load(Relaxed),
+            flush_time: Duration::from_nanos(stalls.flush_nanos.load(Relaxed)),
             compactions: stalls.compactions.load(Relaxed),
             trivial_moves: stalls.trivial_moves.load(Relaxed),
             compaction_bytes_read: stalls.compaction_bytes_read.load(Relaxed),
             compaction_bytes_written: stalls.compaction_bytes_written.load(Relaxed),
+            compaction_time: Duration::from_nanos(stalls.compaction_nanos.load(Relaxed)),
+            filter_time: Duration::from_nanos(stalls.filter_nanos.load(Relaxed)),
             compaction_debt: self.debt.load(Relaxed),
             stalled_by_memtables: stalls.stall(0),
             stalled_by_level_0: stalls.stall(1),

@@ -112,6 +112,8 @@ pub struct TableBuilder {
     last_hash: u64,
     properties: Properties,
     features: u64,
+    /// Lengths of data and filters, once both are written.
+    regions: Option<(u64, u64)>,
     /// Reused for compressed payloads, and for separators.
     packed: Vec<u8>,
     separator: Vec<u8>,
@@ -142,6 +144,7 @@ impl TableBuilder {
             last_hash: 0,
             properties,
             features: 0,
+            regions: None,
             packed: Vec::new(),
             separator: Vec::new(),
             options,
@@ -189,6 +192,9 @@ impl TableBuilder {
     fn check(&mut self, key: &[u8], seqno: SeqNo, value: &[u8]) -> Result<bool, Error> {
         if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES || seqno > MAX_SEQNO {
             return Err(self.reject("a key, value or sequence number is beyond its limit"));
+        }
+        if self.regions.is_some() {
+            return Err(self.reject("the filters are written already"));
         }
         if self.properties.entries == 0 {
             self.properties.smallest = key.to_vec();
@@ -270,20 +276,17 @@ impl TableBuilder {
     /// Writes what is missing and syncs the file. `engine_properties` are the caller's own bytes,
     /// given back by [`Properties::engine`].
     pub fn finish(mut self, engine_properties: &[u8]) -> Result<TableSummary, Error> {
-        if !self.block.is_empty() {
-            self.finish_block(None)?;
-        }
+        let (data_bytes, filter_bytes) = self.end_data()?;
         let mut footer = Footer {
             table_id: self.options.table_id,
-            data_bytes: self.written + self.out.len() as u64,
-            filter_bytes: 0,
+            data_bytes,
+            filter_bytes,
             leaves_bytes: 0,
             index_bytes: 0,
             properties_bytes: 0,
             extension_bytes: 0,
             features: self.features,
         };
-        footer.filter_bytes = self.write_filters()?;
         self.write_index(&mut footer);
         self.properties.min_seqno = self.properties.min_seqno.min(self.properties.max_seqno);
         self.properties.largest.clone_from(&self.last_key);
@@ -294,6 +297,25 @@ impl TableBuilder {
         self.flush()?;
         self.file.sync().map_err(|source| Error::io(&self.path, source))?;
         Ok(self.summary(&footer))
+    }
+
+    /// Completes and writes the filters, which [`finish`](Self::finish) does otherwise: for who
+    /// wants to know how long it takes. No entry may be added afterwards.
+    pub fn finish_filters(&mut self) -> Result<(), Error> {
+        self.end_data().map(|_| ())
+    }
+
+    /// Ends the data and writes the filters, if that was not done; the lengths of both regions.
+    fn end_data(&mut self) -> Result<(u64, u64), Error> {
+        if let Some(regions) = self.regions {
+            return Ok(regions);
+        }
+        if !self.block.is_empty() {
+            self.finish_block(None)?;
+        }
+        let data_bytes = self.written + self.out.len() as u64;
+        let filter_bytes = self.write_filters()?;
+        Ok(*self.regions.insert((data_bytes, filter_bytes)))
     }
 
     /// Writes the filter region and returns its length; 0 if there is no filter.

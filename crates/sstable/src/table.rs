@@ -208,14 +208,14 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::get`] for each request, in their order. If they are sorted by key, each block
-    /// is read once.
+    /// As [`Table::get`] for each request, in their order: appends one answer each to `answers`.
+    /// If they are sorted by key, each block is read once.
     pub fn get_many(
         &self,
         requests: &[Request<'_>],
         stats: &mut ReadStats,
-    ) -> Result<Vec<Option<Found>>, Error> {
-        let mut answers = Vec::with_capacity(requests.len());
+        answers: &mut Vec<Option<Found>>,
+    ) -> Result<(), Error> {
         let mut held: Option<Held<'_>> = None;
         for request in requests {
             let mut answer = None;
@@ -235,7 +235,7 @@ impl Table {
             }
             answers.push(answer);
         }
-        Ok(answers)
+        Ok(())
     }
 
     /// A walk over the table's entries.

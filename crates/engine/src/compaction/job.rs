@@ -41,8 +41,9 @@ impl Engine {
         let written = tables.iter().map(|table| table.file_bytes).sum();
         self.install(edit(plan, tables), Some(id), None)?;
         outputs.keep();
-        self.stalls.count_compaction(plan.input_bytes(), written);
-        crate::events::compacted(plan, written, start.elapsed());
+        let time = start.elapsed();
+        self.stalls.count_compaction(plan.input_bytes(), written, time);
+        crate::events::compacted(plan, written, time);
         Ok(())
     }
 

@@ -1,11 +1,13 @@
 //! Looking up one key.
 
+use std::sync::Arc;
+
 use trommel_base::{EntryKind, SeqNo, Slice};
 
-use super::probe::Lookup;
+use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::LEVELS;
+use crate::version::{LEVELS, TableFile, Version};
 
 impl Engine {
     /// The value of `key` at the moment `at`, or now.
@@ -22,25 +24,16 @@ impl Engine {
             self.count_get(value.is_some());
             return Ok(value);
         }
+        let mut tally = Tally::new();
         let lookup = Lookup::new(self, key, seqno);
-        let mut found = None;
-        for table in view.version.levels[0].iter().filter(|table| table.may_hold(key)) {
-            found = lookup.probe(0, table)?;
-            if found.is_some() {
-                break;
-            }
-        }
-        for level in 1..LEVELS {
-            if found.is_some() {
-                break;
-            }
-            if let Some(table) = view.version.table_for(level, key) {
-                found = lookup.probe(level, table)?;
-            }
-        }
-        let value = found.filter(|found| found.kind == EntryKind::Put).map(|found| found.value);
-        self.count_get(value.is_some());
-        Ok(value)
+        let found = lookup.search(candidates(&view.version, key), &mut tally);
+        let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);
+        self.counters.with(|shard| {
+            tally.count(shard);
+            shard.gets.add(u64::from(found.is_ok()));
+            shard.found.add(u64::from(is_found));
+        });
+        Ok(found?.filter(|_| is_found).map(|found| found.value))
     }
 
     fn count_get(&self, found: bool) {
@@ -49,4 +42,14 @@ impl Engine {
             shard.found.add(u64::from(found));
         });
     }
+}
+
+/// The tables that may hold `key`, newest first, with their levels.
+fn candidates<'a>(
+    version: &'a Version,
+    key: &'a [u8],
+) -> impl Iterator<Item = (usize, &'a Arc<TableFile>)> {
+    let runs = version.levels[0].iter().filter(|table| table.may_hold(key));
+    let deeper = (1..LEVELS).filter_map(|level| Some((level, version.table_for(level, key)?)));
+    runs.map(|table| (0, table)).chain(deeper)
 }

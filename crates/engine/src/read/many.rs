@@ -1,176 +1,327 @@
 //! Looking up many keys at one moment: each table's filter is asked for all of its keys at once,
 //! and each block is read once.
+//!
+//! 1. What the memtables answer is done with. The other keys are hashed, and sorted once: they stay
+//!    in order, so the keys of a table are one *stretch* of them.
+//! 2. Each level in turn, newest first, gives its tables with their stretches: a run of level 0 all
+//!    keys in its range, a table of a deeper level its share. They are taken a few at a time, until
+//!    enough cache lines of their filters are on their way.
+//! 3. Of each the filter is asked for the whole stretch; the survivors are looked for in its
+//!    blocks. Keys that it decided are left out from then on.
+//!
+//! The lists are made once a call and used again for each table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_sstable::{Found, ReadStats, Request, Verdict};
 
-use super::probe::is_decided;
+use super::probe::{TOGETHER, is_decided};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{LEVELS, Reader, TableFile, Version};
+use crate::version::{LEVELS, Reader, TableFile};
+
+/// Cache lines of filters that are asked for ahead. A filter asks for as many by itself where it
+/// is given a longer stretch.
+const LINES_AHEAD: usize = 32;
+
+/// The place of a key that is decided.
+const DECIDED: usize = usize::MAX;
 
 /// Keys still looked for, and what was found.
 struct Batch<'a> {
-    keys: Vec<&'a [u8]>,
-    hashes: Vec<u64>,
     seqno: SeqNo,
     found: Vec<Option<Slice>>,
-    /// Indexes of the keys that no source has answered yet, by key.
-    pending: Vec<usize>,
+    /// The keys that no source has answered yet, in order.
+    keys: Vec<&'a [u8]>,
+    /// Their hashes.
+    hashes: Vec<u64>,
+    /// Their places in `found`; [`DECIDED`] until they are left out.
+    places: Vec<usize>,
+    any_decided: bool,
+    scratch: Scratch<'a>,
+}
+
+/// What is used again for each table.
+#[derive(Default)]
+struct Scratch<'a> {
+    maybe: Vec<bool>,
+    requests: Vec<Request<'a>>,
+    /// Where the keys of the requests are among the pending ones, and what was said of them.
+    asked: Vec<(usize, Verdict)>,
+    answers: Vec<Option<Found>>,
+}
+
+/// A table that is about to be asked, and where its keys are among the pending ones.
+struct Stretch<'a> {
+    file: &'a Arc<TableFile>,
+    /// Its reader, if it was open.
+    reader: Option<Reader>,
+    keys: Range<usize>,
 }
 
 impl Engine {
     /// The values of `keys` at the moment `at`, or now; in the order of `keys`.
-    pub(crate) fn multi_get(
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
-        keys: Vec<&[u8]>,
+        keys: &[K],
         at: Option<SeqNo>,
     ) -> Result<Vec<Option<Slice>>> {
         self.check_open()?;
-        let view = self.view.load_full();
+        let view = self.view.load();
         let seqno = at.unwrap_or_else(|| self.snapshots.visible());
-        let mut batch = Batch {
-            hashes: keys.iter().map(|key| trommel_filter::hash(key)).collect(),
-            found: vec![None; keys.len()],
-            pending: (0..keys.len()).collect(),
-            keys,
-            seqno,
-        };
-        let Batch { keys, found, pending, .. } = &mut batch;
-        pending.retain(|at| match view.get_in_memory(keys[*at], seqno) {
+        let mut found = vec![None; keys.len()];
+        let mut places: Vec<usize> = (0..keys.len()).collect();
+        places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
             Some(entry) => {
                 found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
                 false
             }
             None => true,
         });
-        pending.sort_by_key(|at| keys[*at]);
-        for table in &view.version.levels[0] {
-            let inside = batch.take_pending(table);
-            self.probe_many(0, table, inside, &mut batch)?;
-        }
-        for level in 1..LEVELS {
-            for table in batch.tables_of(&view.version, level) {
-                let inside = batch.take_pending(&table);
-                self.probe_many(level, &table, inside, &mut batch)?;
-            }
+        let mut batch = Batch::new(keys, places, found, seqno);
+        for level in 0..LEVELS {
+            self.search_level(level, &view.version.levels[level], &mut batch)?;
         }
         self.counters.with(|shard| {
-            shard.gets.add(batch.keys.len() as u64);
+            shard.gets.add(keys.len() as u64);
             shard.found.add(batch.found.iter().flatten().count() as u64);
         });
         Ok(batch.found)
     }
 
-    /// Asks one table for the keys at the indexes `inside`; those it does not answer become
-    /// pending again.
-    fn probe_many(
+    /// Asks the tables of one level.
+    fn search_level(
         &self,
         level: usize,
-        file: &Arc<TableFile>,
-        mut inside: Vec<usize>,
+        tables: &[Arc<TableFile>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
-        if inside.is_empty() {
-            return Ok(());
-        }
-        let table = self.tables.reader(file)?;
-        let keys: Vec<&[u8]> = inside.iter().map(|at| batch.keys[*at]).collect();
-        let hashes: Vec<u64> = inside.iter().map(|at| batch.hashes[*at]).collect();
-        let mut answers = vec![true; hashes.len()];
-        let verdict = table.filters().ask_many(&keys, &hashes, &mut answers);
-        if let Some(verdict) = verdict {
-            let asked = inside.len();
-            let mut maybe = Vec::with_capacity(asked);
-            for (at, answer) in inside.iter().zip(&answers) {
-                if *answer { maybe.push(*at) } else { batch.pending.push(*at) }
+        let mut walk = Walk { tables, is_sorted: level > 0, from: 0 };
+        while !batch.keys.is_empty() {
+            let mut stretches = [const { None }; TOGETHER];
+            let mut lines = 0;
+            for stretch in &mut stretches {
+                let next = if lines < LINES_AHEAD { walk.next(batch) } else { None };
+                let Some((file, keys)) = next else { break };
+                lines += keys.len();
+                *stretch = Some(self.prepare(file, keys, &batch.hashes));
             }
-            self.count_negatives(level, verdict, (asked - maybe.len()) as u64);
-            inside = maybe;
-        }
-        let mut verdicts = vec![verdict.unwrap_or(Verdict::UNFILTERED); inside.len()];
-        if verdict.is_none() && table.filters().prefixes_part().is_some() {
-            (inside, verdicts) = self.ask_prefixes(level, &table, inside, batch);
-        }
-        let request = |at: &usize| Request {
-            key: batch.keys[*at],
-            hash: batch.hashes[*at],
-            seqno: batch.seqno,
-        };
-        let requests: Vec<Request<'_>> = inside.iter().map(request).collect();
-        let mut stats = ReadStats::default();
-        let answers = table.get_many(&requests, &mut stats)?;
-        self.count_reads(&stats);
-        for ((at, verdict), answer) in inside.into_iter().zip(verdicts).zip(answers) {
-            if is_decided(file, answer.is_some(), batch.seqno) {
-                self.count_maybe(level, verdict, answer.is_some());
+            if stretches[0].is_none() {
+                break;
             }
-            batch.settle(at, answer);
+            for stretch in stretches.into_iter().flatten() {
+                self.probe_many(level, stretch, batch)?;
+            }
+            // A sorted level is walked by the keys' places, which must stay.
+            if !walk.is_sorted {
+                batch.leave_decided_out();
+            }
         }
-        batch.sort_pending();
+        batch.leave_decided_out();
         Ok(())
     }
-}
 
-impl Engine {
-    /// Of the keys at the indexes `inside`, those that a table without a filter of whole keys may
-    /// hold by its filter of prefixes, with what it said of each; the others become pending again.
+    /// Asks for what the filter of `file` looks at first for each of `keys`, unless they are so
+    /// many that the filter does that as well by itself. Opens nothing: it may not be needed.
+    #[inline]
+    fn prepare<'t>(
+        &self,
+        file: &'t Arc<TableFile>,
+        keys: Range<usize>,
+        hashes: &[u64],
+    ) -> Stretch<'t> {
+        let reader = self.tables.reader_if_open(file);
+        if let Some(table) = &reader
+            && keys.len() < LINES_AHEAD
+        {
+            for hash in &hashes[keys.clone()] {
+                table.filters().prefetch(*hash);
+            }
+        }
+        Stretch { file, reader, keys }
+    }
+
+    /// Asks one table for its stretch of keys.
+    fn probe_many(&self, level: usize, stretch: Stretch<'_>, batch: &mut Batch<'_>) -> Result<()> {
+        let Stretch { file, reader, keys } = stretch;
+        if batch.places[keys.clone()].iter().all(|place| *place == DECIDED) {
+            return Ok(());
+        }
+        let table = reader.map_or_else(|| self.tables.reader(file), Ok)?;
+        let scratch = &mut batch.scratch;
+        scratch.maybe.clear();
+        scratch.maybe.resize(keys.len(), true);
+        let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
+        let verdict = table.filters().ask_many(pending, hashes, &mut scratch.maybe);
+        match verdict {
+            None if table.filters().prefixes_part().is_some() => {
+                self.ask_prefixes(level, &table, keys, batch);
+            }
+            _ => {
+                let verdict = verdict.unwrap_or(Verdict::UNFILTERED);
+                let negatives = batch.take_survivors(keys, verdict);
+                if negatives > 0 {
+                    self.count_negatives(level, verdict, negatives);
+                }
+            }
+        }
+        let scratch = &mut batch.scratch;
+        if scratch.requests.is_empty() {
+            return Ok(());
+        }
+        let mut stats = ReadStats::default();
+        scratch.answers.clear();
+        table.get_many(&scratch.requests, &mut stats, &mut scratch.answers)?;
+        self.count_reads(&stats);
+        for ((at, verdict), answer) in scratch.asked.iter().zip(scratch.answers.drain(..)) {
+            if is_decided(file, answer.is_some(), batch.seqno) {
+                self.count_maybe(level, *verdict, answer.is_some());
+            }
+            if let Some(found) = answer {
+                let place = std::mem::replace(&mut batch.places[*at], DECIDED);
+                batch.found[place] = (found.kind == EntryKind::Put).then_some(found.value);
+                batch.any_decided = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which of `keys` a table without a filter of whole keys must be searched for, by its
+    /// filter of prefixes.
     fn ask_prefixes(
         &self,
         level: usize,
         table: &Reader,
-        inside: Vec<usize>,
+        keys: Range<usize>,
         batch: &mut Batch<'_>,
-    ) -> (Vec<usize>, Vec<Verdict>) {
-        let mut maybe = (Vec::new(), Vec::new());
-        for at in inside {
+    ) {
+        batch.scratch.forget_requests();
+        for at in keys {
+            if batch.places[at] == DECIDED {
+                continue;
+            }
             let verdict = self.ask_prefix(table, batch.keys[at]);
             if verdict.maybe {
-                maybe.0.push(at);
-                maybe.1.push(verdict);
+                batch.request(at, verdict);
             } else {
                 self.count_negatives(level, verdict, 1);
-                batch.pending.push(at);
             }
         }
-        maybe
     }
 }
 
-impl Batch<'_> {
-    /// The tables of a sorted level whose key ranges hold pending keys.
-    fn tables_of(&self, version: &Version, level: usize) -> Vec<Arc<TableFile>> {
-        let mut tables: Vec<Arc<TableFile>> = Vec::new();
-        for at in &self.pending {
-            let key = self.keys[*at];
-            if !tables.last().is_some_and(|last| last.may_hold(key)) {
-                tables.extend(version.table_for(level, key).cloned());
+impl Scratch<'_> {
+    fn forget_requests(&mut self) {
+        self.requests.clear();
+        self.asked.clear();
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Looks for the keys at `places`, in order.
+    fn new<K: AsRef<[u8]>>(
+        keys: &'a [K],
+        mut places: Vec<usize>,
+        found: Vec<Option<Slice>>,
+        seqno: SeqNo,
+    ) -> Self {
+        places.sort_unstable_by_key(|at| keys[*at].as_ref());
+        let keys: Vec<&[u8]> = places.iter().map(|at| keys[*at].as_ref()).collect();
+        let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
+        let scratch = Scratch::default();
+        Self { seqno, found, keys, hashes, places, any_decided: false, scratch }
+    }
+
+    /// Notes that a table must be searched for the pending key `at`.
+    #[inline]
+    fn request(&mut self, at: usize, verdict: Verdict) {
+        let (key, hash) = (self.keys[at], self.hashes[at]);
+        self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
+        self.scratch.asked.push((at, verdict));
+    }
+
+    /// Notes which of `keys` a table must be searched for, and returns how many its filter turned
+    /// away.
+    fn take_survivors(&mut self, keys: Range<usize>, verdict: Verdict) -> u64 {
+        self.scratch.forget_requests();
+        let mut negatives = 0;
+        for (nth, at) in keys.enumerate() {
+            if self.places[at] == DECIDED {
+                continue;
+            }
+            if self.scratch.maybe[nth] {
+                self.request(at, verdict);
+            } else {
+                negatives += 1;
             }
         }
-        tables
+        negatives
     }
 
-    /// Takes the pending keys in the table's range, in key order.
-    fn take_pending(&mut self, table: &TableFile) -> Vec<usize> {
-        let keys = &self.keys;
-        let from = self.pending.partition_point(|at| *keys[*at] < *table.smallest);
-        let to = self.pending.partition_point(|at| *keys[*at] <= *table.largest);
-        self.pending.drain(from..to.max(from)).collect()
-    }
-
-    fn settle(&mut self, at: usize, answer: Option<Found>) {
-        match answer {
-            Some(found) => {
-                self.found[at] = (found.kind == EntryKind::Put).then_some(found.value);
-            }
-            None => self.pending.push(at),
+    /// Takes the decided keys off the lists.
+    fn leave_decided_out(&mut self) {
+        if !std::mem::take(&mut self.any_decided) {
+            return;
         }
+        let mut left = 0;
+        for at in 0..self.keys.len() {
+            if self.places[at] != DECIDED {
+                self.keys[left] = self.keys[at];
+                self.hashes[left] = self.hashes[at];
+                self.places[left] = self.places[at];
+                left += 1;
+            }
+        }
+        self.keys.truncate(left);
+        self.hashes.truncate(left);
+        self.places.truncate(left);
+    }
+}
+
+/// The tables of a level that pending keys lie in.
+struct Walk<'a> {
+    /// Those still to come.
+    tables: &'a [Arc<TableFile>],
+    /// Whether they are one sorted run; else each is a run of its own.
+    is_sorted: bool,
+    /// In a sorted run, the first key that has not been given to a table.
+    from: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// The next table, and where its keys are among the pending ones.
+    fn next(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+        if self.is_sorted { self.next_of_run(batch) } else { self.next_run(batch) }
     }
 
-    fn sort_pending(&mut self) {
-        let keys = &self.keys;
-        self.pending.sort_by_key(|at| keys[*at]);
+    fn next_run(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+        while let Some((file, rest)) = self.tables.split_first() {
+            self.tables = rest;
+            let from = batch.keys.partition_point(|key| **key < *file.smallest);
+            let to = batch.keys.partition_point(|key| **key <= *file.largest);
+            if from < to {
+                return Some((file, from..to));
+            }
+        }
+        None
+    }
+
+    fn next_of_run(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+        while let Some(key) = batch.keys.get(self.from) {
+            let before = self.tables.partition_point(|file| *file.largest < **key);
+            self.tables = &self.tables[before..];
+            let file = self.tables.first()?;
+            let rest = &batch.keys[self.from..];
+            let outside = rest.iter().take_while(|key| ***key < *file.smallest).count();
+            let inside = rest[outside..].iter().take_while(|key| ***key <= *file.largest).count();
+            let from = self.from + outside;
+            self.from = from + inside;
+            if inside > 0 {
+                return Some((file, from..self.from));
+            }
+        }
+        None
     }
 }

@@ -155,12 +155,18 @@ impl TableCache {
     /// The reader of `file`, opened if it is not open.
     #[inline]
     pub(crate) fn reader(&self, file: &Arc<TableFile>) -> Result<Reader> {
+        match self.reader_if_open(file) {
+            Some(reader) => Ok(reader),
+            None => self.open(file),
+        }
+    }
+
+    /// The reader of `file`, if it is open.
+    #[inline]
+    pub(crate) fn reader_if_open(&self, file: &TableFile) -> Option<Reader> {
         file.touch();
         let reader = file.reader.load();
-        if reader.is_some() {
-            return Ok(Reader(reader));
-        }
-        self.open(file)
+        reader.is_some().then_some(Reader(reader))
     }
 
     /// Runs `operation`, which needs a file handle; where the process has none left, gives half of

@@ -14,7 +14,7 @@ use super::{Io, Record, Times};
 type Column = (&'static str, fn(&Record) -> String);
 
 /// A column is never renamed or moved; new ones come last.
-const COLUMNS: [Column; 58] = [
+const COLUMNS: [Column; 61] = [
     ("schema", |r| r.schema.to_string()),
     ("run", |r| r.run.clone()),
     ("store", |r| r.store.name.clone()),
@@ -58,6 +58,9 @@ const COLUMNS: [Column; 58] = [
     ("compactions", |r| io(r, |io| io.compactions)),
     ("compaction_bytes_read", |r| io(r, |io| io.compaction_bytes_read)),
     ("compaction_bytes_written", |r| io(r, |io| io.compaction_bytes_written)),
+    ("flush_seconds", |r| io(r, |io| io.flush_seconds)),
+    ("compaction_seconds", |r| io(r, |io| io.compaction_seconds)),
+    ("filter_seconds", |r| io(r, |io| io.filter_seconds)),
     ("stall_seconds", |r| io(r, |io| io.stall_seconds)),
     ("write_amplification", |r| text(r.state.amplification.as_ref().and_then(|a| a.write))),
     ("space_amplification", |r| text(r.state.amplification.as_ref().and_then(|a| a.space))),

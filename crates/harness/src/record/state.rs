@@ -59,6 +59,9 @@ pub struct Io {
     /// Bytes of the tables they became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_bytes: Option<u64>,
+    /// Seconds that writing them out took, added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_seconds: Option<f64>,
     /// Compactions that merged tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compactions: Option<u64>,
@@ -68,6 +71,12 @@ pub struct Io {
     /// Bytes they wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_bytes_written: Option<u64>,
+    /// Seconds that they took, added up; several may run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction_seconds: Option<f64>,
+    /// Seconds within both in which filters were completed and written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter_seconds: Option<f64>,
     /// Seconds for which writers were held up, added up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall_seconds: Option<f64>,
@@ -208,9 +217,12 @@ impl Io {
             log_syncs: Some(stats.log_syncs),
             flushes: Some(stats.flushes),
             flush_bytes: Some(stats.flush_bytes),
+            flush_seconds: Some(stats.flush_time.as_secs_f64()),
             compactions: Some(stats.compactions),
             compaction_bytes_read: Some(stats.compaction_bytes_read),
             compaction_bytes_written: Some(stats.compaction_bytes_written),
+            compaction_seconds: Some(stats.compaction_time.as_secs_f64()),
+            filter_seconds: Some(stats.filter_time.as_secs_f64()),
             stall_seconds: Some(stalls.iter().map(|stall| stall.total.as_secs_f64()).sum()),
         }
     }
@@ -236,10 +248,18 @@ impl Io {
                 *count = count.checked_sub(before).unwrap_or(*count);
             }
         }
-        if let (Some(seconds), Some(before)) = (&mut self.stall_seconds, before.stall_seconds)
-            && *seconds >= before
-        {
-            *seconds -= before;
+        let times = [
+            (&mut self.flush_seconds, before.flush_seconds),
+            (&mut self.compaction_seconds, before.compaction_seconds),
+            (&mut self.filter_seconds, before.filter_seconds),
+            (&mut self.stall_seconds, before.stall_seconds),
+        ];
+        for (seconds, before) in times {
+            if let (Some(seconds), Some(before)) = (seconds, before)
+                && *seconds >= before
+            {
+                *seconds -= before;
+            }
         }
     }
 }

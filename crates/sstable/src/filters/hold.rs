@@ -218,6 +218,12 @@ impl<P> Default for Cell<P> {
 }
 
 impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
+    /// The piece, if it is pinned already.
+    #[inline]
+    pub(super) fn pinned(&self) -> Option<&Piece> {
+        self.pinned.get().map(|pinned| &pinned.borrow().piece)
+    }
+
     /// The piece, from where it is held or from the file; `None` if it cannot be used or held.
     #[inline]
     pub(super) fn get(
@@ -226,8 +232,8 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         form: Form,
         handle: impl FnOnce() -> Option<Handle>,
     ) -> Option<Got<'_>> {
-        match self.pinned.get() {
-            Some(pinned) => Some(Got::Pinned(&pinned.borrow().piece)),
+        match self.pinned() {
+            Some(piece) => Some(Got::Pinned(piece)),
             None => self.fetch(keeper, form, handle()?),
         }
     }

@@ -180,6 +180,15 @@ impl Filters {
         }
     }
 
+    /// Asks for the cache line that [`ask`](Self::ask) looks at first, without waiting for it: a
+    /// hint, given only where a whole filter of keys is pinned. Never reads the file.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(part) = &self.keys {
+            part.prefetch(hash);
+        }
+    }
+
     /// [`ask`](Self::ask) for many keys, cheapest if they are sorted: `answers[i]` becomes whether
     /// the table may hold `keys[i]`, whose hash is `hashes[i]`. The verdict is that of all of them:
     /// its rate is that of the whole table. `None`, and no answer, if no filter of whole keys can be

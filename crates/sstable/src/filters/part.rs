@@ -72,6 +72,17 @@ impl Part {
         piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(hash))
     }
 
+    /// Asks for the first cache line that [`ask`](Self::ask) looks at, if it is known without a
+    /// search: not of a part that is cut.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Pieces::Whole(cell) = &self.pieces
+            && let Some(Piece::Filter(filter)) = cell.pinned()
+        {
+            filter.prefetch(hash);
+        }
+    }
+
     /// Whether the table may hold a key with this prefix, whose hash this is.
     ///
     /// A search for the prefix itself arrives at the first piece (or block) that may hold such a

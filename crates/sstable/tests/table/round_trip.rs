@@ -106,7 +106,9 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
             .iter()
             .map(|key| Request { key, hash: trommel_filter::hash(key), seqno })
             .collect();
-        let many = table.get_many(&requests, &mut stats).unwrap();
+        let mut many = Vec::new();
+        table.get_many(&requests, &mut stats, &mut many).unwrap();
+        assert_eq!(many.len(), requests.len());
         for (request, answer) in requests.iter().zip(many) {
             let got = table.get(request.key, request.hash, seqno, &mut stats).unwrap();
             assert_eq!(got, answer, "get and get_many agree");

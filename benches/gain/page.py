@@ -1,0 +1,101 @@
+"""Makes a page of the records that run.sh leaves: python3 page.py OUT KEYS ROUNDS > page.md"""
+
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+LOOKUPS = ["readrandom", "readmissing", "multireadrandom"]
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def microseconds(record):
+    asked = record.get("asked") or record["operations"]
+    return record["wall_seconds"] * 1e6 / asked
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+def line(name, base, new):
+    """A row: medians of both sides, and the ratio with its least and greatest by round."""
+    ratios = [after / before for before, after in zip(base, new, strict=True)]
+    low, high = min(ratios), max(ratios)
+    return (
+        f"| {name} | {statistics.median(base):.3f} | {statistics.median(new):.3f} "
+        f"| {geometric_mean(ratios):.3f} | {low:.3f} to {high:.3f} |"
+    )
+
+
+def lookups(out, tree):
+    sides = {side: records(out / f"{tree}-{side}.jsonl") for side in ("before", "after")}
+    for workload in LOOKUPS:
+        times = {
+            side: [microseconds(r) for r in of if r["workload"] == workload]
+            for side, of in sides.items()
+        }
+        yield line(workload, times["before"], times["after"])
+
+
+def runs_of(out, side):
+    last = [r for r in records(out / f"runs-{side}.jsonl") if r.get("levels")][-1]
+    return sum(level["tables"] for level in last["levels"] if level["level"] == 0)
+
+
+def builds(out):
+    def total(records, of):
+        by_run = {}
+        for record in records:
+            by_run[record["run"]] = by_run.get(record["run"], 0.0) + of(record)
+        return list(by_run.values())
+
+    def io(field):
+        return lambda record: record["io"][field]
+
+    rows = [
+        ("flushes", io("flush_seconds")),
+        ("compactions", io("compaction_seconds")),
+        ("of both, completing filters", io("filter_seconds")),
+        ("processor, whole process", lambda r: r.get("user_seconds", 0) + r.get("system_seconds", 0)),
+        ("wall, fillrandom and compact", lambda r: r["wall_seconds"]),
+    ]
+    kinds = {kind: records(out / f"{kind}.jsonl") for kind in ("blocked", "paired")}
+    for name, of in rows:
+        yield line(name, total(kinds["blocked"], of), total(kinds["paired"], of))
+
+
+def main():
+    out, keys, rounds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    environment = records(out / "deep-after.jsonl")[0]["environment"]
+    print("# The filters' gain in the engine\n")
+    print("This page is written by the command below; no figure in it is typed. See")
+    print("[benches/gain](../../benches/gain/README.md) for what is compared and how.\n")
+    print(f"```sh\nbenches/gain/run.sh BEFORE AFTER OUT {keys} {rounds} > PAGE.md\n```\n")
+    print(f"* Processor: {environment.get('cpu', 'unknown')}, {environment['cores']} threads;")
+    print(f"  flags: {' '.join(environment['cpu_flags'])}" if isinstance(
+        environment["cpu_flags"], list) else f"  flags: {environment['cpu_flags']}")
+    print(f"* Compiler: {environment['rustc']}; kernel: {environment['kernel']}")
+    print(f"* {keys} keys of 16 + 32 bytes, blocks cached, {rounds} rounds\n")
+    print("Ratios are after over before: below 1 is faster. They are geometric means over the")
+    print("rounds, with the least and the greatest round.\n")
+    for tree, title in (
+        ("deep", "Lookups, everything in the last level"),
+        ("runs", f"Lookups, {runs_of(out, 'before')} runs in level 0"),
+    ):
+        print(f"## {title}\n")
+        print("| microseconds a key | before | after | ratio | rounds |")
+        print("| --- | ---: | ---: | ---: | ---: |")
+        print("\n".join(lookups(out, tree)) + "\n")
+    print("## Building: paired filters beside blocked ones, at the default bits\n")
+    print("`L0=paired:16,L1-=paired:12` beside `L0=blocked:16,L1-=blocked:12`, the program after.\n")
+    print("| seconds a run | blocked | paired | ratio | rounds |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    print("\n".join(builds(out)))
+
+
+main()

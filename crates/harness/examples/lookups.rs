@@ -1,0 +1,123 @@
+//! Nanoseconds a key of single gets and of multi-gets of 64, on trees in memory: one of many runs in
+//! level 0, and one of many small tables in the last level.
+//!
+//! ```sh
+//! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ONLY]
+//! ```
+//! KEYS (default 2000000) are in each tree; RUNS (default 12) are those of level 0; READS (default
+//! 1000000) are made in each of five rounds, of which the best counts; ONLY is the beginning of the
+//! names of the rows to measure, such as `deep` or `runs-missing`. Both ways take turns in each
+//! round, so that their ratio holds although the machine's own speed moves.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{Db, Options};
+
+const BATCH: usize = 64;
+const ROUNDS: usize = 5;
+const VALUE: [u8; 32] = [b'v'; 32];
+
+/// A bijection of 64 bits that scatters.
+fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Key `number`: 16 digits, scattered. Those of odd numbers are never written.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    for (i, byte) in key.iter_mut().enumerate() {
+        *byte = b"0123456789abcdef"[(scatter(number) >> (60 - 4 * i)) as usize & 15];
+    }
+    key
+}
+
+fn options() -> Options {
+    Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .cache_bytes(1 << 30)
+        .auto_compaction(false)
+        .write_buffer_bytes(1 << 30)
+}
+
+/// All keys in `runs` runs of level 0.
+fn tree_of_runs(keys: u64, runs: u64) -> Db {
+    let db = Db::open("/runs", options()).unwrap();
+    for run in 0..runs {
+        for number in (run..keys).step_by(runs as usize) {
+            db.put(key(number * 2), VALUE).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db
+}
+
+/// All keys in the last level, in tables of 2 MiB.
+fn deep_tree(keys: u64) -> Db {
+    let db = Db::open("/deep", options().table_bytes(2 << 20)).unwrap();
+    for number in 0..keys {
+        db.put(key(number * 2), VALUE).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    db
+}
+
+/// Keys to look for: those that are there, or others.
+fn drawn(keys: u64, reads: usize, missing: bool) -> Vec<[u8; 16]> {
+    let draw = |i| scatter(i ^ 0x5eed << 40) % keys * 2 + u64::from(missing);
+    (0..reads as u64).map(|i| key(draw(i))).collect()
+}
+
+/// Nanoseconds a key.
+fn timed(reads: usize, look_up: impl FnOnce() -> usize, expected: usize) -> f64 {
+    let start = Instant::now();
+    let found = look_up();
+    let time = start.elapsed().as_nanos() as f64 / reads as f64;
+    assert_eq!(found, expected);
+    time
+}
+
+fn measure(name: &str, db: &Db, keys: &[[u8; 16]], missing: bool) {
+    let expected = if missing { 0 } else { keys.len() };
+    let (mut single, mut many) = (f64::MAX, f64::MAX);
+    for _ in 0..ROUNDS {
+        let gets = || keys.iter().filter(|key| db.get(key).unwrap().is_some()).count();
+        single = single.min(timed(keys.len(), gets, expected));
+        let batches = || {
+            let found = keys.chunks(BATCH).map(|keys| db.multi_get(keys).unwrap());
+            found.map(|values| values.iter().flatten().count()).sum()
+        };
+        many = many.min(timed(keys.len(), batches, expected));
+    }
+    println!("{name:14} {single:>10.1} {many:>14.1} {:>8.2}", single / many);
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default: u64| {
+        arguments.get(at).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (keys, runs) = (number(0, 2_000_000), number(1, 12).max(1));
+    let reads = number(2, 1_000_000) as usize;
+    let only = arguments.get(3).map_or("", String::as_str);
+    println!("{keys} keys, {runs} runs, {reads} reads, ns a key");
+    println!("{:14} {:>10} {:>14} {:>8}", "", "get", "multi_get(64)", "ratio");
+    for tree in ["runs", "deep"] {
+        let rows = [("present", false), ("missing", true)].map(|(what, missing)| {
+            let name = format!("{tree}-{what}");
+            name.starts_with(only).then_some((name, missing))
+        });
+        if rows.iter().all(Option::is_none) {
+            continue;
+        }
+        let db = if tree == "runs" { tree_of_runs(keys, runs) } else { deep_tree(keys) };
+        for (name, missing) in rows.into_iter().flatten() {
+            measure(&name, &db, &drawn(keys, reads, missing), missing);
+        }
+    }
+}

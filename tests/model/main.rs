@@ -5,6 +5,7 @@
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
+//! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
@@ -27,6 +28,7 @@ mod rng;
 mod runner;
 mod sequences;
 mod threads;
+mod user_filters;
 mod walks;
 mod world;
 

@@ -77,7 +77,7 @@ fn drawn(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
 
 fn counts(db: &Db) -> (Vec<[u64; 5]>, [u64; 2]) {
     let row = |row: &trommel::FilterLevel| {
-        let kind = row.kind as u64;
+        let kind = u64::from(row.kind.name().as_bytes()[0]);
         [row.level as u64, kind, row.negatives, row.false_positives, row.true_positives]
     };
     let Stats { gets, found, .. } = db.stats();

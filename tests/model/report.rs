@@ -286,7 +286,7 @@ fn without_filters_every_probe_reads() {
     let report = db.filter_report();
     assert_eq!(report.levels.len(), 3, "{report}");
     for row in &report.levels {
-        assert_eq!((row.kind, row.filter_bytes), (FilterKind::None, 0), "{report}");
+        assert_eq!((row.kind, row.filter_bytes), (FilterKind::None.into(), 0), "{report}");
         assert_eq!((row.negatives, row.false_positives), (0, row.probes), "{report}");
         assert_eq!((row.measured_rate, row.expected_rate), (Some(1.0), Some(1.0)), "{report}");
     }

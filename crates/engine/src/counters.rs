@@ -10,27 +10,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use trommel_filter::FilterKind;
+use trommel_sstable::FilterLabel;
 
 use crate::sync::lock;
 use crate::version::LEVELS;
 
 /// Filter kinds that are counted apart.
-pub(crate) const KINDS: [FilterKind; 5] = [
-    FilterKind::None,
-    FilterKind::Standard,
-    FilterKind::Blocked,
-    FilterKind::Paired,
-    FilterKind::Ribbon,
+pub(crate) const KINDS: [FilterLabel; 6] = [
+    FilterLabel::Own(FilterKind::None),
+    FilterLabel::Own(FilterKind::Standard),
+    FilterLabel::Own(FilterKind::Blocked),
+    FilterLabel::Own(FilterKind::Paired),
+    FilterLabel::Own(FilterKind::Ribbon),
+    FilterLabel::User,
 ];
 
 /// The place of `kind` in [`KINDS`].
 #[inline]
-pub(crate) fn kind_index(kind: FilterKind) -> usize {
+pub(crate) fn kind_index(kind: FilterLabel) -> usize {
     match kind {
-        FilterKind::Standard => 1,
-        FilterKind::Blocked => 2,
-        FilterKind::Paired => 3,
-        FilterKind::Ribbon => 4,
+        FilterLabel::Own(FilterKind::Standard) => 1,
+        FilterLabel::Own(FilterKind::Blocked) => 2,
+        FilterLabel::Own(FilterKind::Paired) => 3,
+        FilterLabel::Own(FilterKind::Ribbon) => 4,
+        FilterLabel::User => 5,
         _ => 0,
     }
 }
@@ -158,13 +161,13 @@ shard! {
 
 impl Shard {
     #[inline]
-    pub(crate) fn filter(&self, level: usize, kind: FilterKind) -> &FilterCell {
+    pub(crate) fn filter(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.filters[level][kind_index(kind)]
     }
 
     /// What filters of prefixes said to scans.
     #[inline]
-    pub(crate) fn prefix(&self, level: usize, kind: FilterKind) -> &FilterCell {
+    pub(crate) fn prefix(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.prefixes[level][kind_index(kind)]
     }
 }
@@ -299,7 +302,7 @@ mod tests {
                         for _ in 0..1000 {
                             counters.with(|shard| {
                                 shard.gets.add(1);
-                                shard.filter(2, FilterKind::Paired).expected.add(0.5);
+                                shard.filter(2, FilterKind::Paired.into()).expected.add(0.5);
                             });
                         }
                     });

@@ -46,6 +46,18 @@ pub(crate) fn poisoned(error: &Error) {
     let _ = error;
 }
 
+/// The code of a user's filter policy failed, for the first time.
+pub(crate) fn policy_failed(name: &str, what: &str) {
+    tell!(warn, name, what, "a filter policy failed");
+    let _ = (name, what);
+}
+
+/// A table's filter cannot be used, for a reason that no other table gave yet.
+pub(crate) fn filter_unusable(table: u64, why: &str) {
+    tell!(warn, table, why, "a filter cannot be used, its table answers maybe");
+    let _ = (table, why);
+}
+
 /// A store was opened.
 pub(crate) fn opened(records: u64, dropped: usize) {
     tell!(info, records, dropped, "opened");

@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::files::log_path;
 use crate::manifest::edit::VersionEdit;
-use crate::output::Outputs;
+use crate::output::{Outputs, Purpose};
+use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 use crate::view::LoggedMemtable;
 
@@ -21,7 +22,8 @@ impl Engine {
         // With the older logs durable, records of the current log can say so, and an outsider's
         // damage to an older log is told apart from what a power cut leaves.
         self.rotated.sync().map_err(|error| self.poison(error))?;
-        let mut outputs = Outputs::new(self, 0, self.version());
+        let purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
+        let mut outputs = Outputs::new(self, 0, self.version(), purpose);
         let last_seqno = self.write_memtable(frozen, &mut outputs)?;
         let tables = outputs.finish()?;
         let oldest_log = self.oldest_log_after(frozen);

@@ -23,6 +23,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::names;
 use crate::manifest::state::ManifestState;
 use crate::manifest::writer::ManifestWriter;
+use crate::output::logical_level;
 use crate::sync::lock;
 use crate::version::{TableFile, Version};
 use crate::view::{LoggedMemtable, View};
@@ -121,9 +122,23 @@ impl Engine {
                 state.busy.finish(id);
             }
         }
+        self.spare_last_level(&after);
         drop(manifest);
         self.retire_missing(&before, &after);
         Ok(())
+    }
+
+    /// Has the filters of the last level's tables held and asked, or not, as the options say. Once
+    /// the store is open the manifest's lock must be held, so that the last word is said of the
+    /// version in force.
+    pub(crate) fn spare_last_level(&self, version: &Version) {
+        let spares = !self.options.load().filters_on_last_level;
+        for (level, run) in version.levels.iter().enumerate() {
+            let is_spared = spares && logical_level(version, level).1;
+            for table in run {
+                self.tables.spare(table, is_spared);
+            }
+        }
     }
 
     /// Why there is no manifest to write to.

@@ -65,6 +65,7 @@ mod snapshot;
 mod snapshots;
 mod stats;
 mod sync;
+mod user_filters;
 mod verify;
 mod version;
 mod view;
@@ -87,7 +88,9 @@ pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};
+pub use trommel_sstable::{FilterLabel, UserFilter, UserFilterBuilder};
 pub use trommel_vfs as vfs;
+pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;
 
 /// The README's example, compiled and run with the other examples.

@@ -149,6 +149,7 @@ impl Engine {
             read_mode: old.read_mode,
             max_open_files: old.max_open_files,
             background_threads: old.background_threads,
+            user_filters: old.user_filters.clone(),
             ..wanted
         };
         options.check()?;
@@ -159,6 +160,10 @@ impl Engine {
         self.arenas.set_limit(options.memtable_limit() as usize);
         self.options.store(Arc::new(options));
         drop(one_at_a_time);
+        {
+            let _no_install = lock(&self.manifest);
+            self.spare_last_level(&self.version());
+        }
         self.account_memtables();
         self.background.wake();
         Ok(())

@@ -13,6 +13,7 @@ use crate::compaction::options::CompactionOptions;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::prefix::Prefix;
+use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 pub use trommel_sstable::{Compression, FilterShape};
 
@@ -114,6 +115,8 @@ pub struct Options {
     pub(crate) filters: FilterPolicy,
     pub(crate) filter_shape: FilterShape,
     pub(crate) filter_piece_bytes: usize,
+    pub(crate) user_filters: Option<UserPolicy>,
+    pub(crate) filters_on_last_level: bool,
     pub(crate) filter_residency: FilterResidency,
     pub(crate) pinned_filter_bytes: Option<u64>,
     pub(crate) prefix_extractor: Option<Prefix>,
@@ -152,6 +155,8 @@ impl Default for Options {
             filters: FilterPolicy::default(),
             filter_shape: FilterShape::Whole,
             filter_piece_bytes: 32 << 10,
+            user_filters: None,
+            filters_on_last_level: true,
             filter_residency: FilterResidency::Pinned,
             pinned_filter_bytes: None,
             prefix_extractor: None,
@@ -226,6 +231,11 @@ impl Options {
         /// About how many bytes a piece of a filter that is cut has, 256 B to 16 MiB; it ends where
         /// a data block ends. Default: 32 KiB.
         filter_piece_bytes: usize;
+        /// Whether the tables of the last level have filters. Without, none are built for them, and
+        /// those that they hold, as they were built for a higher level, are neither held in memory
+        /// nor asked until a deeper level appears. For stores whose lookups nearly all hit: a key
+        /// that is missing costs about one read in the last level then. Default: true.
+        filters_on_last_level: bool;
         /// Where filters are in memory. Default: [`FilterResidency::Pinned`].
         filter_residency: FilterResidency;
         /// Most bytes of filters that are pinned, where they are pinned at all. Filters that are
@@ -315,6 +325,17 @@ impl Options {
         self
     }
 
+    /// A policy that chooses the filter of each table, and may bring filters of its own. What
+    /// [`filters`](Self::filters) says for the table is told to it, and it has the last word; for
+    /// tables that get no filter because of
+    /// [`filters_on_last_level`](Self::filters_on_last_level) it is not asked. Tables that hold its
+    /// filters can be read without it. Default: none.
+    #[must_use]
+    pub fn user_filters(mut self, policy: Arc<dyn UserFilterPolicy>) -> Self {
+        self.user_filters = Some(UserPolicy::new(policy));
+        self
+    }
+
     /// Opens a store with these options; the same as [`Db::open`](crate::Db::open).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<crate::Db> {
         crate::Db::open(dir, self)
@@ -338,6 +359,8 @@ impl Options {
             ("filters", self.filters.to_string()),
             ("filter_shape", self.filter_shape.to_string()),
             ("filter_piece_bytes", self.filter_piece_bytes.to_string()),
+            ("user_filters", self.user_filters.as_ref().map_or("none".into(), UserPolicy::quoted)),
+            ("filters_on_last_level", self.filters_on_last_level.to_string()),
             ("filter_residency", lower(&self.filter_residency)),
             ("pinned_filter_bytes", or_none(self.pinned_filter_bytes)),
             ("prefix_extractor", or_word(self.prefix_extractor.as_ref(), "none")),
@@ -451,6 +474,7 @@ impl Options {
                  filters to none if there are to be no filters",
             ));
         }
+        self.user_filters.as_ref().map_or(Ok(()), UserPolicy::check)?;
         Ok(())
     }
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trommel_base::EntryRef;
-use trommel_sstable::{TableBuilder, TableOptions};
+use trommel_filter::FilterSpec;
+use trommel_memtable::Memtable;
+use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
 use crate::engine::Engine;
 use crate::env;
@@ -12,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::limiter::LimitedFile;
 use crate::memory::Construction;
+use crate::options::Options;
+use crate::user_filters::{FilterChoice, FilterContext, FilterReason, UserPolicy};
 use crate::version::{LEVELS, TableMeta, Version};
 
 /// A table being written.
@@ -40,12 +44,28 @@ impl Open {
     }
 }
 
+/// What a job tells of the tables that it writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Purpose {
+    pub(crate) reason: FilterReason,
+    /// Keys that each is expected to have.
+    pub(crate) expected_keys: u64,
+}
+
+impl Purpose {
+    /// That of a table that is to hold `memtable`.
+    pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
+        Self { reason, expected_keys: memtable.len() as u64 }
+    }
+}
+
 /// Tables that a job writes. They are removed again unless the job is installed.
 pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
     /// The physical level they are for.
     level: usize,
     version: Arc<Version>,
+    purpose: Purpose,
     open: Option<Open>,
     done: Vec<TableMeta>,
     created: Vec<PathBuf>,
@@ -54,11 +74,17 @@ pub(crate) struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     /// Tables for `level`, where `version` is what they join.
-    pub(crate) fn new(engine: &'a Engine, level: usize, version: Arc<Version>) -> Self {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        level: usize,
+        version: Arc<Version>,
+        purpose: Purpose,
+    ) -> Self {
         Self {
             engine,
             level,
             version,
+            purpose,
             open: None,
             done: Vec::new(),
             created: Vec::new(),
@@ -86,7 +112,8 @@ impl<'a> Outputs<'a> {
         let open = match &mut self.open {
             Some(open) => open,
             none => {
-                let (path, open) = begin_table(self.engine, self.level, &self.version)?;
+                let (path, open) =
+                    begin_table(self.engine, self.level, &self.version, self.purpose)?;
                 self.created.push(path);
                 none.insert(open)
             }
@@ -109,6 +136,9 @@ impl<'a> Outputs<'a> {
         self.engine.stalls.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
         drop(filter_memory);
+        if let Some(why) = &built.filter_failure {
+            self.engine.tables.note_unbuilt(number, why);
+        }
         let (logical, _) = logical_level(&self.version, self.level);
         self.done.push(TableMeta {
             number,
@@ -172,7 +202,46 @@ pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
     (number, is_last)
 }
 
-fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(PathBuf, Open)> {
+/// A user's policy, and what it builds for a table.
+type UserFilterBuild = (UserPolicy, Box<dyn UserFilterBuilder>);
+
+/// The filters of a table for `level`: what the options say, which a user's policy may change. The
+/// second is the filter of whole keys, where it is of the policy's own making.
+fn choose_filters(
+    options: &Options,
+    level: usize,
+    is_last: bool,
+    purpose: Purpose,
+) -> (FilterPlan, Option<UserFilterBuild>) {
+    if is_last && !options.filters_on_last_level {
+        return (FilterPlan::default(), None);
+    }
+    let mut plan = options.filter_plan(level, is_last);
+    let Some(policy) = &options.user_filters else { return (plan, None) };
+    let context = FilterContext {
+        level,
+        is_last,
+        expected_keys: Some(purpose.expected_keys),
+        reason: purpose.reason,
+        configured: plan.keys,
+    };
+    let mut user = None;
+    plan.keys = match policy.choose(&context) {
+        FilterChoice::Spec(spec) => spec,
+        FilterChoice::User(filter) => {
+            user = Some((policy.clone(), filter));
+            FilterSpec::NONE
+        }
+    };
+    (plan, user)
+}
+
+fn begin_table(
+    engine: &Engine,
+    level: usize,
+    version: &Version,
+    purpose: Purpose,
+) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
     let number = engine.new_file_number();
     let path = table_path(&engine.dir, number);
@@ -180,14 +249,18 @@ fn begin_table(engine: &Engine, level: usize, version: &Version) -> Result<(Path
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();
+    let (filters, user) = choose_filters(&options, logical, is_last, purpose);
     let table = TableOptions {
         block_bytes: options.block_bytes,
         compression: options.compression,
-        filters: options.filter_plan(logical, is_last),
+        filters,
         ..TableOptions::new(table_id)
     };
     let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));
-    let builder = TableBuilder::new(file, &path, table);
+    let mut builder = TableBuilder::new(file, &path, table);
+    if let Some((policy, filter)) = user {
+        builder = builder.with_user_filter(Arc::new(policy), filter);
+    }
     let filter_memory = Construction::new(&engine.memory);
     let open = Open { number, table_id, builder, filter_memory, unaccounted: 0, is_full: false };
     Ok((path, open))

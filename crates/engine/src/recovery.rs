@@ -42,8 +42,9 @@ use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
 use crate::options::Options;
-use crate::output::Outputs;
+use crate::output::{Outputs, Purpose};
 use crate::sync::lock;
+use crate::user_filters::FilterReason;
 use crate::version::TableCache;
 use crate::view::{LoggedMemtable, View};
 use crate::write::Leader;
@@ -123,6 +124,7 @@ impl Engine {
         });
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state)?;
+        engine.spare_last_level(&engine.version());
         if engine.options.load().read_only {
             let debt = debt(&state.version, &engine.options.load().compaction());
             engine.debt.store(debt, Ordering::Relaxed);
@@ -185,7 +187,8 @@ impl Engine {
         if view.active.memtable.is_empty() {
             return Ok(());
         }
-        let mut outputs = Outputs::new(self, 0, Arc::clone(&view.version));
+        let purpose = Purpose::of_memtable(FilterReason::Recovery, &view.active.memtable);
+        let mut outputs = Outputs::new(self, 0, Arc::clone(&view.version), purpose);
         self.write_memtable(&view.active, &mut outputs)?;
         let tables = outputs.finish()?;
         let edit = VersionEdit {
@@ -428,6 +431,7 @@ fn assemble(
         options.read_mode.access(),
         options.max_open_files,
         Arc::clone(&memory),
+        options.user_filters.clone(),
     ));
     let arenas = ArenaPool::new(options.memtable_limit() as usize);
     let view = View {

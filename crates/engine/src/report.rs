@@ -9,12 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use trommel_filter::FilterKind;
-use trommel_sstable::FilterFacts;
+use trommel_sstable::{FilterFacts, FilterLabel};
 
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
 use crate::prefix::Prefix;
+use crate::user_filters::{PolicyReport, UserPolicy};
 use crate::version::TableFile;
 
 /// The filters of one kind on one level.
@@ -24,12 +25,12 @@ pub struct FilterLevel {
     /// 0, or 1 for the first level below that holds data, and so on.
     pub level: usize,
     /// Kind of the filters; [`FilterKind::None`] stands for tables without a usable one.
-    pub kind: FilterKind,
+    pub kind: FilterLabel,
     /// Tables with such filters now.
     pub tables: u64,
     /// Distinct keys in those tables, each table counted on its own.
     pub keys: u64,
-    /// Bits per key asked for, averaged over keys; none without filters.
+    /// Bits per key asked for, averaged over keys; none without filters, and for those of a user.
     pub bits_asked: Option<f64>,
     /// Bits per key stored, averaged over keys.
     pub bits_stored: f64,
@@ -71,6 +72,13 @@ pub struct FilterReport {
     pub expected_wasted_reads_per_miss: f64,
     /// Bytes of all filters, were all tables open.
     pub filter_bytes: u64,
+    /// Tables whose stored filters are neither held nor asked, as they lie in the last level: see
+    /// [`Options::filters_on_last_level`](crate::Options::filters_on_last_level).
+    pub spared_tables: u64,
+    /// Bytes of those filters, as stored.
+    pub spared_bytes: u64,
+    /// The user's policy, where the store was opened with one.
+    pub policy: Option<PolicyReport>,
 }
 
 impl Engine {
@@ -100,12 +108,17 @@ impl Engine {
             prefixes.count(level, &totals.prefixes[physical]);
         }
         let (levels, prefixes) = (keys.report(), prefixes.report());
+        let spared =
+            || version.tables().filter(|(_, table)| table.is_spared() && table.filter_bytes > 0);
         FilterReport {
             filter_bytes,
             levels,
             prefixes,
             unused_prefix_filters: unused,
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
+            spared_tables: spared().count() as u64,
+            spared_bytes: spared().map(|(_, table)| table.filter_bytes).sum(),
+            policy: self.options.load().user_filters.as_ref().map(UserPolicy::report),
         }
     }
 }
@@ -144,7 +157,7 @@ impl Opened {
 
 /// One table's filter.
 struct Held {
-    kind: FilterKind,
+    kind: FilterLabel,
     keys: u64,
     bits_asked: f64,
     bits_stored: f64,
@@ -191,20 +204,22 @@ struct Row {
 }
 
 impl Row {
-    fn report(&self, level: usize, kind: FilterKind) -> FilterLevel {
+    fn report(&self, level: usize, kind: FilterLabel) -> FilterLevel {
         let Self { held, totals } = self;
         let keys: u64 = held.iter().map(|held| held.keys).sum();
         let per_key = |value: fn(&Held) -> f64| {
             let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
             if keys == 0 { 0.0 } else { sum / keys as f64 }
         };
+        let is_ours = kind != FilterLabel::User;
         let absent = totals.negatives + totals.false_positives;
         FilterLevel {
             level,
             kind,
             tables: held.len() as u64,
             keys,
-            bits_asked: (kind != FilterKind::None).then(|| per_key(|held| held.bits_asked)),
+            bits_asked: (is_ours && kind != FilterKind::None)
+                .then(|| per_key(|held| held.bits_asked)),
             bits_stored: per_key(|held| held.bits_stored),
             filter_bytes: held.iter().map(|held| held.bytes).sum(),
             probes: totals.probes(),
@@ -275,7 +290,21 @@ impl fmt::Display for FilterReport {
             "filters take {:.1} KiB; a missing key is expected to waste {:.3e} reads",
             self.filter_bytes as f64 / 1024.0,
             self.expected_wasted_reads_per_miss
-        )
+        )?;
+        if self.spared_tables > 0 {
+            write!(
+                f,
+                "\nlast level: the filters of {} tables, {:.1} KiB, are not used",
+                self.spared_tables,
+                self.spared_bytes as f64 / 1024.0
+            )?;
+        }
+        let Some(policy) = &self.policy else { return Ok(()) };
+        write!(f, "\nuser filters: policy {:?}, {} failures", policy.name, policy.failures)?;
+        match &policy.first_failure {
+            Some(first) => write!(f, ", the first: {first}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -39,6 +39,10 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Distinct keys of the tables, each of which its table's filter let pass.
     pub keys: u64,
+    /// Tables whose filter is intact, and was made by a user's policy that is not here or will not
+    /// take it: their keys were not asked of it. [`Stats::unusable_filters`](crate::Stats) names
+    /// the policy.
+    pub foreign_filters: u64,
 }
 
 /// How a log or manifest may end.
@@ -104,14 +108,14 @@ impl Engine {
             let what = "its properties are not those that the manifest states";
             return Err(Corruption::new(&path, 0, what).into());
         }
-        let unusable = self.tables.unusable_filters();
-        if let Some((_, why)) = unusable.iter().find(|(number, _)| *number == file.number) {
+        if let Some(why) = self.tables.damaged_filter(file.number) {
             return Err(Corruption::new(&path, 0, format!("its filter is unusable: {why}")).into());
         }
         report.tables += 1;
         report.bytes += verified.bytes;
         report.entries += verified.entries;
         report.keys += verified.keys;
+        report.foreign_filters += u64::from(verified.foreign_filter);
         Ok(())
     }
 

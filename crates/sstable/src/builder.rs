@@ -12,16 +12,21 @@
 //! durable themselves.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use trommel_filter::FilterSpec;
 use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
-use crate::filters::{self, BuiltPart, FiltersBuilder};
+use crate::filters::{self, BuiltPart, FiltersBuilder, UserBuild};
 use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
 use crate::index::{IndexBuilder, separator};
-use crate::{Compression, Error, FilterPlan, Properties};
+use crate::{
+    Compression, Error, FilterLabel, FilterPart, FilterPlan, Properties, UserFilterBuilder,
+    UserFilterReader,
+};
 
 /// The write buffer is appended to the file when it has grown to this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -92,6 +97,8 @@ pub struct TableSummary {
     pub raw_bytes: u64,
     /// Data blocks.
     pub blocks: u64,
+    /// Why a user's filter was to be there and is not; the table has none then.
+    pub filter_failure: Option<String>,
 }
 
 /// Builds one table.
@@ -107,10 +114,14 @@ pub struct TableBuilder {
     block: BlockBuilder,
     index: IndexBuilder,
     filters: FiltersBuilder,
+    /// A filter of whole keys of a user's making.
+    user: Option<UserBuild>,
     last_key: Vec<u8>,
     last_seqno: SeqNo,
     last_hash: u64,
     properties: Properties,
+    /// Why there is no filter of the user's, where there was to be one.
+    filter_failure: Option<String>,
     features: u64,
     /// Lengths of data and filters, once both are written.
     regions: Option<(u64, u64)>,
@@ -139,16 +150,31 @@ impl TableBuilder {
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             filters: FiltersBuilder::new(&options.filters),
+            user: None,
             last_key: Vec::new(),
             last_seqno: 0,
             last_hash: 0,
             properties,
+            filter_failure: None,
             features: 0,
             regions: None,
             packed: Vec::new(),
             separator: Vec::new(),
             options,
         }
+    }
+
+    /// Has the filter of whole keys built by `builder`, whose filters `reader` reads. There must
+    /// be no key yet, and no filter of whole keys in the options.
+    #[must_use]
+    pub fn with_user_filter(
+        mut self,
+        reader: Arc<dyn UserFilterReader>,
+        builder: Box<dyn UserFilterBuilder>,
+    ) -> Self {
+        self.properties.filter = FilterLabel::User.name().to_owned();
+        self.user = Some(UserBuild::new(reader, builder));
+        self
     }
 
     /// Adds an entry, which must stand behind the last one in internal order.
@@ -173,6 +199,9 @@ impl TableBuilder {
         if new_key {
             self.last_hash = trommel_filter::hash(key);
             self.filters.add(key, self.last_hash);
+            if let Some(user) = &mut self.user {
+                user.add(key, self.last_hash);
+            }
             self.properties.keys += 1;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
@@ -264,8 +293,8 @@ impl TableBuilder {
 
     /// Bytes of memory that its filters take until they are written: the keys' hashes, and the
     /// filters beside them. Not quite as cheap to ask as the rest.
-    pub fn filter_memory_bytes(&self) -> u64 {
-        self.filters.memory_bytes()
+    pub fn filter_memory_bytes(&mut self) -> u64 {
+        self.filters.memory_bytes() + self.user.as_mut().map_or(0, UserBuild::memory_bytes)
     }
 
     /// The key added last.
@@ -325,25 +354,35 @@ impl TableBuilder {
         self.flush()?;
         let start = self.written;
         let mut parts = Vec::new();
-        filters.finish(|BuiltPart { mut part, pieces, top }| {
-            let first = self.written;
-            let id = self.options.table_id;
-            for mut block in pieces {
-                seal(&mut block, 0, id, self.written, BlockKind::Filter, 0);
-                self.out = block;
-                self.flush()?;
+        match self.user.take().map(UserBuild::finish) {
+            Some(Ok(built)) => self.write_part(built, &mut parts)?,
+            Some(Err(why)) => {
+                self.properties.filter = FilterSpec::NONE.to_string();
+                self.filter_failure = Some(why);
             }
-            if let Some(top) = top {
-                part.top_bytes =
-                    top.finish_one(&mut self.out, id, first, self.written, BlockKind::FilterTop);
-                self.flush()?;
-            }
-            part.bytes = self.written - first;
-            parts.push(part);
-            Ok(())
-        })?;
+            None => {}
+        }
+        filters.finish(|built| self.write_part(built, &mut parts))?;
         self.properties.filters = filters::encode_directory(&parts);
         Ok(self.written - start)
+    }
+
+    fn write_part(&mut self, built: BuiltPart, parts: &mut Vec<FilterPart>) -> Result<(), Error> {
+        let BuiltPart { mut part, pieces, top } = built;
+        let (first, id) = (self.written, self.options.table_id);
+        for mut block in pieces {
+            seal(&mut block, 0, id, self.written, BlockKind::Filter, 0);
+            self.out = block;
+            self.flush()?;
+        }
+        if let Some(top) = top {
+            part.top_bytes =
+                top.finish_one(&mut self.out, id, first, self.written, BlockKind::FilterTop);
+            self.flush()?;
+        }
+        part.bytes = self.written - first;
+        parts.push(part);
+        Ok(())
     }
 
     fn write_index(&mut self, footer: &mut Footer) {
@@ -385,6 +424,7 @@ impl TableBuilder {
             data_bytes: footer.data_bytes,
             raw_bytes: properties.raw_bytes,
             blocks: properties.blocks,
+            filter_failure: self.filter_failure,
         }
     }
 }

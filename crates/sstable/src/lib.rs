@@ -35,8 +35,9 @@ pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
 pub use filters::{
-    FilterFacts, FilterHost, FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters,
-    PrefixExtractor, Verdict, prefix_of,
+    FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan, FilterRole, FilterShape,
+    FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder, UserFilterReader,
+    Verdict, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;

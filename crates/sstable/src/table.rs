@@ -145,7 +145,8 @@ impl Table {
         let properties = open_properties(&source, &footer, &tail)?;
         let (source, index) = (Arc::new(source), Arc::new(index));
         let host = config.filter_host.clone();
-        let filters = Filters::open(&source, &index, &footer, &properties, host);
+        let reader = host.as_ref().and_then(|host| host.user_filters());
+        let filters = Filters::open(&source, &index, &footer, &properties, host, reader);
         Ok(Self { source, index, footer, filters, properties })
     }
 

@@ -27,6 +27,9 @@ pub struct Verified {
     pub entries: u64,
     /// Distinct keys, each asked of the filter if there is one.
     pub keys: u64,
+    /// Whether there is a user's filter whose policy is not here, or will not take it: its keys were
+    /// not asked of it.
+    pub foreign_filter: bool,
 }
 
 /// Data blocks are read this many bytes at a time.
@@ -80,7 +83,12 @@ impl Table {
         let at_properties = footer.properties_offset();
         walk.finish(end == footer.data_bytes, &properties)
             .map_err(|fault| fault.at(&source.path, at_properties))
-            .map(|(entries, keys)| Verified { bytes: file_bytes, entries, keys })
+            .map(|(entries, keys, foreign_filter)| Verified {
+                bytes: file_bytes,
+                entries,
+                keys,
+                foreign_filter,
+            })
     }
 
     fn stored_properties(&self, footer: &Footer) -> Result<Properties, Error> {
@@ -102,9 +110,13 @@ impl Table {
         let mut region = vec![0; footer.filter_bytes as usize];
         self.source.read_into(footer.filter_offset(), &mut region)?;
         drop(region);
-        let filters = Filters::open(&self.source, &self.index, footer, properties, None);
+        let reader = self.filters().reader().cloned();
+        let filters = Filters::open(&self.source, &self.index, footer, properties, None, reader);
         match filters.check() {
-            FilterState::Loaded | FilterState::Absent => Ok(filters),
+            FilterState::Loaded
+            | FilterState::Absent
+            | FilterState::Spared
+            | FilterState::Foreign(_) => Ok(filters),
             FilterState::Damaged(why) | FilterState::Unknown(why) => {
                 Err(Error::Corruption(trommel_base::Corruption::new(
                     &self.source.path,
@@ -260,8 +272,9 @@ impl<'a> Walk<'a> {
         Err(Fault::Damaged("the prefix filter denies the prefix of a key that the table holds"))
     }
 
-    /// Compares what was seen with what the table says of itself; entries and keys.
-    fn finish(mut self, whole: bool, stored: &Properties) -> Result<(u64, u64), Fault> {
+    /// Compares what was seen with what the table says of itself; entries, keys, and whether there
+    /// is a filter that could not be asked as its policy is not here.
+    fn finish(mut self, whole: bool, stored: &Properties) -> Result<(u64, u64, bool), Fault> {
         if !whole {
             return Err(Fault::Damaged("the index does not cover all data blocks"));
         }
@@ -280,12 +293,13 @@ impl<'a> Walk<'a> {
         }
         let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
         let filter = self.filters.keys_part();
-        if filter.is_none() && !asked_for_none && stored.keys > 0 {
+        let is_foreign = matches!(self.filters.state(), FilterState::Foreign(_));
+        if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
         if filter.is_some_and(|filter| filter.keys != stored.keys) {
             return Err(Fault::Damaged("the filter was built for another number of keys"));
         }
-        Ok((facts.entries, facts.keys))
+        Ok((facts.entries, facts.keys, is_foreign))
     }
 }

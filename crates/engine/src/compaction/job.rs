@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trommel_base::Cursor;
-use trommel_sstable::ScanOptions;
+use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
 use super::in_progress::JobId;
@@ -17,7 +17,8 @@ use crate::iter::level::LevelCursor;
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
-use crate::output::Outputs;
+use crate::output::{Outputs, Purpose};
+use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 
 /// Bytes that a merge reads ahead of each input.
@@ -35,7 +36,8 @@ impl Engine {
             self.stalls.count_move();
             return Ok(());
         }
-        let mut outputs = Outputs::new(self, plan.output_level, self.version());
+        let purpose = self.purpose(plan);
+        let mut outputs = Outputs::new(self, plan.output_level, self.version(), purpose);
         self.merge(plan, &mut outputs)?;
         let tables = outputs.finish()?;
         let written = tables.iter().map(|table| table.file_bytes).sum();
@@ -45,6 +47,14 @@ impl Engine {
         self.stalls.count_compaction(plan.input_bytes(), written, time);
         crate::events::compacted(plan, written, time);
         Ok(())
+    }
+
+    /// What is told of the tables that `plan` writes: each gets its share of the inputs' keys.
+    fn purpose(&self, plan: &Plan) -> Purpose {
+        let keys: u64 = plan.tables().map(|table| table.keys).sum();
+        let bytes = plan.input_bytes().max(1) as f64;
+        let share = (self.options.load().table_bytes as f64 / bytes).min(1.0);
+        Purpose { reason: FilterReason::Compaction, expected_keys: (keys as f64 * share) as u64 }
     }
 
     fn merge(&self, plan: &Plan, outputs: &mut Outputs<'_>) -> Result<()> {
@@ -109,7 +119,9 @@ impl Engine {
 /// Whether `table` may hold `key`, as far as is known without opening it.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
-    open.table().filters().ask(key, trommel_filter::hash(key), None).maybe
+    let verdict = open.table().filters().ask(key, trommel_filter::hash(key), None);
+    // A user's filter that is wrong costs a lookup its answer; it must not cost a tombstone.
+    verdict.maybe || verdict.kind == FilterLabel::User
 }
 
 fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {

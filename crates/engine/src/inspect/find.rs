@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use trommel_base::{EntryKind, SeqNo};
 use trommel_filter::FilterKind;
+use trommel_sstable::FilterLabel;
 use trommel_vfs::Vfs;
 
 use super::files::list;
@@ -182,7 +183,7 @@ fn in_table(
     let opened = Table::open(vfs, &path)?;
     let verdict = opened.reader()?.filters().ask(key, trommel_filter::hash(key), None);
     let filter = match verdict.kind {
-        FilterKind::None => Answer::NotAsked,
+        FilterLabel::Own(FilterKind::None) => Answer::NotAsked,
         _ if verdict.maybe => Answer::Maybe,
         _ => Answer::No,
     };

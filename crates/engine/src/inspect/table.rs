@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{Cursor as _, EntryKind, SeqNo, Slice};
-use trommel_filter::FilterKind;
 use trommel_sstable::format::{BlockKind, Footer, VERSION};
 use trommel_sstable::{
-    BlockCache, BlockInfo, Expected, FilterState, Properties, ScanOptions, TableConfig,
-    TableCursor, layout,
+    BlockCache, BlockInfo, Expected, FilterLabel, FilterState, Properties, ScanOptions,
+    TableConfig, TableCursor, layout,
 };
 use trommel_vfs::{Access, ReadFile, Vfs};
 
@@ -52,8 +51,8 @@ pub struct TableInfo {
 pub struct FilterInfo {
     /// Whether it can be asked, and why not.
     pub state: FilterState,
-    /// Its kind; [`FilterKind::None`] where it cannot be asked.
-    pub kind: FilterKind,
+    /// Its kind; [`FilterKind::None`](crate::FilterKind::None) where it cannot be asked.
+    pub kind: FilterLabel,
     /// Bits per key asked for.
     pub bits_asked: f64,
     /// Bits per key stored.
@@ -75,7 +74,7 @@ pub struct PrefixFilterInfo {
     /// The name of the extractor that made the prefixes; see [`Prefix`].
     pub extractor: String,
     /// Its kind.
-    pub kind: FilterKind,
+    pub kind: FilterLabel,
     /// Bits per prefix asked for.
     pub bits_asked: f64,
     /// Prefixes in it.

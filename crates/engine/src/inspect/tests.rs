@@ -74,7 +74,7 @@ fn a_table_says_what_it_holds() {
             expected
         );
         assert_eq!((info.footer.table_id, info.file_bytes), (meta.table_id, meta.file_bytes));
-        assert_eq!((info.filter.kind, info.filter.keys), (FilterKind::Paired, meta.keys));
+        assert_eq!((info.filter.kind, info.filter.keys), (FilterKind::Paired.into(), meta.keys));
         assert_eq!(info.filter.state, FilterState::Loaded);
         let opened = Table::open(&vfs, &info.path).unwrap();
         assert_eq!(opened.listed(&vfs).as_ref(), Some(&table.listed));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
-use trommel_filter::FilterKind;
+use trommel_sstable::FilterLabel;
 use trommel_sstable::{Found, ReadStats, Verdict};
 
 use crate::counters::Shard;
@@ -122,7 +122,7 @@ pub(super) struct Tally {
     refused: usize,
     reads: ReadStats,
     /// Level and filter of the table that had the key.
-    hit: Option<(usize, FilterKind)>,
+    hit: Option<(usize, FilterLabel)>,
 }
 
 /// Filters that turn a key away before they are counted.

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::Guard;
-use trommel_sstable::{BlockCache, Expected, FilterHost, FilterState, Table, TableConfig};
+use trommel_sstable::{
+    BlockCache, Expected, FilterHost, FilterState, Table, TableConfig, UserFilterReader,
+};
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
 use super::TableFile;
@@ -22,6 +24,7 @@ use crate::files::table_path;
 use crate::memory::MemoryShares;
 use crate::prefix::Prefix;
 use crate::sync::lock;
+use crate::user_filters::UserPolicy;
 
 /// A reader for the time of one call.
 pub(crate) struct Reader(Guard<Option<Arc<OpenTable>>>);
@@ -74,8 +77,30 @@ impl Drop for OpenTable {
     }
 }
 
-/// Filters found damaged or unknown so far: the number of the table, and why.
-type Unusable = Mutex<Vec<(u64, String)>>;
+/// Tables with filters that cannot be used, as far as they were met.
+#[derive(Debug, Default)]
+struct Unusable(Mutex<Vec<UnusableFilter>>);
+
+#[derive(Debug)]
+struct UnusableFilter {
+    /// The table's number.
+    table: u64,
+    why: String,
+    /// Whether anything is wrong with the file.
+    is_damage: bool,
+}
+
+impl Unusable {
+    fn note(&self, table: u64, why: &str, is_damage: bool) {
+        let mut known = lock(&self.0);
+        if known.iter().all(|other| other.why != why) {
+            crate::events::filter_unusable(table, why);
+        }
+        if known.iter().all(|other| other.table != table) {
+            known.push(UnusableFilter { table, why: why.to_owned(), is_damage });
+        }
+    }
+}
 
 /// Lets the filters of one table have memory, and hears of those that cannot be used.
 #[derive(Debug)]
@@ -83,6 +108,8 @@ struct TableHost {
     number: u64,
     memory: Arc<MemoryShares>,
     unusable: Arc<Unusable>,
+    user_filters: Option<UserPolicy>,
+    is_spared: bool,
 }
 
 impl FilterHost for TableHost {
@@ -95,11 +122,22 @@ impl FilterHost for TableHost {
     }
 
     fn unusable(&self, state: &FilterState) {
-        let (FilterState::Damaged(why) | FilterState::Unknown(why)) = state else { return };
-        let mut known = lock(&self.unusable);
-        if known.iter().all(|(other, _)| *other != self.number) {
-            known.push((self.number, why.clone()));
+        match state {
+            FilterState::Damaged(why) | FilterState::Unknown(why) => {
+                self.unusable.note(self.number, why, true);
+            }
+            FilterState::Foreign(why) => self.unusable.note(self.number, why, false),
+            FilterState::Loaded | FilterState::Absent | FilterState::Spared => {}
         }
+    }
+
+    fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
+        let policy = self.user_filters.clone()?;
+        Some(Arc::new(policy))
+    }
+
+    fn wants_filters(&self) -> bool {
+        !self.is_spared
     }
 }
 
@@ -127,6 +165,7 @@ pub(crate) struct TableCache {
     ring: Mutex<VecDeque<Weak<TableFile>>>,
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
+    user_filters: Option<UserPolicy>,
     closed: AtomicBool,
 }
 
@@ -138,8 +177,10 @@ impl TableCache {
         access: Access,
         max_open: usize,
         memory: Arc<MemoryShares>,
+        user_filters: Option<UserPolicy>,
     ) -> Self {
         Self {
+            user_filters,
             dir,
             vfs,
             blocks,
@@ -226,6 +267,8 @@ impl TableCache {
             number: file.number,
             memory: Arc::clone(&self.memory),
             unusable: Arc::clone(&self.unusable_filters),
+            user_filters: self.user_filters.clone(),
+            is_spared: file.is_spared(),
         };
         let config = TableConfig {
             cache: Arc::clone(&self.blocks),
@@ -263,7 +306,35 @@ impl TableCache {
 
     /// Tables whose filter cannot be used, with the reason; each was met since the store opened.
     pub(crate) fn unusable_filters(&self) -> Vec<(u64, String)> {
-        lock(&self.unusable_filters).clone()
+        let known = lock(&self.unusable_filters.0);
+        known.iter().map(|filter| (filter.table, filter.why.clone())).collect()
+    }
+
+    /// What is wrong with the filter of table `number`, if it was met and anything is.
+    pub(crate) fn damaged_filter(&self, number: u64) -> Option<String> {
+        let known = lock(&self.unusable_filters.0);
+        let damaged = known.iter().find(|filter| filter.table == number && filter.is_damage);
+        damaged.map(|filter| filter.why.clone())
+    }
+
+    /// Notes that table `number` has no filter, as the user's policy failed to build it.
+    pub(crate) fn note_unbuilt(&self, number: u64, why: &str) {
+        let why = format!("the policy failed to build it: {why}");
+        self.unusable_filters.note(number, &why, false);
+    }
+
+    /// Has the filters of `file` held and asked, or neither. An open table is closed if that is
+    /// news, so that its filters go; whoever reads in it goes on.
+    pub(crate) fn spare(&self, file: &Arc<TableFile>, is_spared: bool) {
+        if file.is_spared() == is_spared {
+            return;
+        }
+        let mut ring = lock(&self.ring);
+        file.set_spared(is_spared);
+        let closed = file.reader.swap(None);
+        ring.retain(|other| other.as_ptr() != Arc::as_ptr(file));
+        drop(ring);
+        drop(closed);
     }
 
     /// Tables that are open.

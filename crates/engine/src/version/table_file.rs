@@ -63,6 +63,8 @@ pub(crate) struct TableFile {
     pub(super) reader: ArcSwapOption<OpenTable>,
     /// Whether the reader was asked for since the table cache last looked.
     pub(super) used: AtomicBool,
+    /// Whether its filters are neither held nor asked.
+    spared: AtomicBool,
     /// Set once the manifest has durably forgotten the table: where its file goes.
     obsolete: OnceLock<(PathBuf, Arc<Graveyard>)>,
 }
@@ -74,6 +76,7 @@ impl TableFile {
             meta,
             reader: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            spared: AtomicBool::new(false),
             obsolete: OnceLock::new(),
         }
     }
@@ -86,6 +89,16 @@ impl TableFile {
     /// Its reader if it is open, without opening it.
     pub(crate) fn open_reader(&self) -> Option<Arc<OpenTable>> {
         self.reader.load_full()
+    }
+
+    /// Whether its filters are neither held nor asked, as it lies in the last level.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.spared.load(Ordering::Acquire)
+    }
+
+    /// Says whether they are. The table must not be opened meanwhile.
+    pub(super) fn set_spared(&self, is_spared: bool) {
+        self.spared.store(is_spared, Ordering::Release);
     }
 
     /// Has the file removed once nobody holds the table. The manifest must have durably

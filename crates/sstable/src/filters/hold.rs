@@ -20,7 +20,8 @@ use std::sync::{Arc, OnceLock};
 use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
-use super::{FilterState, Verdict};
+use super::user::OpenUserFilter;
+use super::{FilterState, UserFilterReader, Verdict};
 use crate::Error;
 use crate::cache::CachedPiece;
 use crate::format::{BlockKind, Handle};
@@ -38,7 +39,19 @@ pub trait FilterHost: Send + Sync + fmt::Debug {
 
     /// A filter of the table cannot be used; said once.
     fn unusable(&self, state: &FilterState);
+
+    /// Who reads the filters of users that are stored in the table, if anybody can.
+    fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
+        None
+    }
+
+    /// Whether the table's filters are to be used at all. Asked when the table is opened.
+    fn wants_filters(&self) -> bool {
+        true
+    }
 }
+
+const NO_READER: &str = "its policy is not here";
 
 /// What one block of the filter region holds.
 #[derive(Debug)]
@@ -49,18 +62,21 @@ pub(crate) enum Piece {
     Small(SmallFilters),
     /// Which piece is that of a key.
     Top(Index),
+    /// A filter of a user's making.
+    User(OpenUserFilter),
 }
 
 impl Piece {
     /// What the filter says of the key whose hash this is.
     #[inline]
-    pub(super) fn verdict(&self, hash: u64) -> Verdict {
+    pub(super) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
         match self {
             Self::Filter(filter) => Verdict {
                 maybe: filter.may_contain_hash(hash),
-                kind: filter.kind(),
+                kind: filter.kind().into(),
                 expected: filter.expected_fpr(),
             },
+            Self::User(filter) => filter.verdict(key, hash),
             Self::Small(_) | Self::Top(_) => Verdict::UNFILTERED,
         }
     }
@@ -71,7 +87,7 @@ impl Piece {
     pub(super) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
         let Self::Small(filters) = self else { return None };
         let maybe = filters.may_contain_hash(offset, hash)?;
-        Some(Verdict { maybe, kind: filters.kind(), expected: filters.expected_fpr() })
+        Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
     }
 }
 
@@ -81,8 +97,11 @@ pub(super) struct Keeper {
     pub(super) source: Arc<Source>,
     pub(super) index: Arc<IndexTree>,
     host: Option<Arc<dyn FilterHost>>,
+    pub(super) reader: Option<Arc<dyn UserFilterReader>>,
     /// The first thing found wrong.
     fault: OnceLock<FilterState>,
+    /// The first thing that is not used and not wrong.
+    unused: OnceLock<FilterState>,
 }
 
 impl Keeper {
@@ -91,18 +110,24 @@ impl Keeper {
         source: Arc<Source>,
         index: Arc<IndexTree>,
         host: Option<Arc<dyn FilterHost>>,
+        reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
-        Self { source, index, host, fault: OnceLock::new() }
+        Self { source, index, host, reader, fault: OnceLock::new(), unused: OnceLock::new() }
     }
 
+    /// What is wrong; where nothing is, what is not used.
     pub(super) fn fault(&self) -> Option<&FilterState> {
-        self.fault.get()
+        self.fault.get().or(self.unused.get())
     }
 
     #[cold]
     pub(super) fn note(&self, state: FilterState) {
-        if self.fault.set(state).is_ok()
-            && let (Some(host), Some(state)) = (&self.host, self.fault.get())
+        let place = match state {
+            FilterState::Foreign(_) | FilterState::Spared => &self.unused,
+            _ => &self.fault,
+        };
+        if place.set(state).is_ok()
+            && let (Some(host), Some(state)) = (&self.host, place.get())
         {
             host.unusable(state);
         }
@@ -116,7 +141,7 @@ impl Keeper {
     /// Reads the piece at `handle` from the file.
     pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, FilterState> {
         let kind = match form {
-            Form::Filter | Form::Small => BlockKind::Filter,
+            Form::Filter | Form::Small | Form::User => BlockKind::Filter,
             Form::Top { .. } => BlockKind::FilterTop,
         };
         let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
@@ -127,6 +152,14 @@ impl Keeper {
             Form::Filter => Filter::decode_into(&payload, advise_huge_pages)
                 .map(Piece::Filter)
                 .map_err(|error| refused(&error)),
+            Form::User => {
+                let reader =
+                    self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
+                OpenUserFilter::open(Arc::clone(reader), &payload).map(Piece::User).map_err(|why| {
+                    let name = reader.name();
+                    FilterState::Foreign(format!("the policy \"{name}\" does not take it: {why}"))
+                })
+            }
             Form::Small => {
                 SmallFilters::decode(&payload).map(Piece::Small).map_err(|error| refused(&error))
             }
@@ -157,6 +190,8 @@ pub(super) enum Form {
     Filter,
     /// Small filters, one a data block.
     Small,
+    /// A filter of the user's whose reader is here.
+    User,
     /// The top of the pieces that lie from `first` up to it.
     Top {
         first: u64,
@@ -247,6 +282,7 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         let bytes = weight(handle);
         if let Some(charge) = keeper.charge(bytes) {
             let piece = self.read(keeper, form, handle)?;
+            let charge = self.charge_rest(keeper, charge, &piece)?;
             cache.remove(*number, handle.offset);
             // Two readers may load the same piece; one of the two is kept.
             let _ = self.pinned.set(Pinned { piece, charge }.into());
@@ -259,6 +295,11 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
             return None;
         }
         let piece = self.read(keeper, form, handle)?;
+        let bytes = bytes.max(memory(&piece));
+        if !cache.can_keep(bytes) {
+            self.refuse(keeper, bytes);
+            return None;
+        }
         Some(Got::Cached(cache.insert_piece(*number, handle.offset, piece, bytes)))
     }
 
@@ -271,9 +312,38 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         .ok()
     }
 
+    /// A charge for all of the piece, where it turns out to take more than its bytes in the file.
+    fn charge_rest(&self, keeper: &Keeper, charge: Charge, piece: &Piece) -> Option<Charge> {
+        let bytes = memory(piece);
+        if bytes <= charge.bytes {
+            return Some(charge);
+        }
+        drop(charge);
+        let charge = keeper.charge(bytes);
+        if charge.is_none() {
+            self.refuse(keeper, bytes);
+        }
+        charge
+    }
+
+    /// Gives up on a user's filter that is larger than what may be held.
+    fn refuse(&self, keeper: &Keeper, bytes: u64) {
+        self.useless.store(true, Ordering::Relaxed);
+        let why = format!("it takes {bytes} bytes of memory, more than it may have");
+        keeper.note(FilterState::Foreign(why));
+    }
+
     /// Bytes that it has pinned.
     pub(super) fn pinned_bytes(&self) -> u64 {
         self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes)
+    }
+}
+
+/// What a user's filter says that it takes; of our own, [`weight`] knows.
+fn memory(piece: &Piece) -> u64 {
+    match piece {
+        Piece::User(filter) => filter.memory_bytes() as u64,
+        Piece::Filter(_) | Piece::Small(_) | Piece::Top(_) => 0,
     }
 }
 

@@ -8,7 +8,7 @@
 //! 3. A part is one filter or is cut into pieces ([`part`]); a piece is read when it is first
 //!    asked, and held in the table or in the block cache ([`hold`]).
 //! 4. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
-//!    made by another extractor.
+//!    made by another extractor, or by a user's policy that is not here ([`user`]).
 //!
 //! Called by the engine before it touches a table's blocks, so that it can count.
 
@@ -18,7 +18,9 @@ mod hold;
 mod part;
 mod pieces;
 mod prefix;
+mod user;
 
+use std::fmt;
 use std::sync::Arc;
 
 use trommel_filter::FilterKind;
@@ -34,6 +36,8 @@ use part::Part;
 pub(crate) use pieces::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
+pub(crate) use user::UserBuild;
+pub use user::{UserFilter, UserFilterBuilder, UserFilterReader};
 
 use crate::Properties;
 use crate::format::Footer;
@@ -51,6 +55,49 @@ pub enum FilterState {
     Damaged(String),
     /// One is of a kind this version does not know. It answers "maybe".
     Unknown(String),
+    /// One was made by a user's policy that is not here, or will not take it; the text says which.
+    /// It is intact, and answers "maybe".
+    Foreign(String),
+    /// There are some, which the [`FilterHost`] does not want used.
+    Spared,
+}
+
+/// What answers for a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FilterLabel {
+    /// A filter of our own; [`FilterKind::None`] where none could be asked.
+    Own(FilterKind),
+    /// A filter of a user's making.
+    User,
+}
+
+impl FilterLabel {
+    /// The word that reports have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own(kind) => kind.name(),
+            Self::User => "user",
+        }
+    }
+}
+
+impl From<FilterKind> for FilterLabel {
+    fn from(kind: FilterKind) -> Self {
+        Self::Own(kind)
+    }
+}
+
+impl PartialEq<FilterKind> for FilterLabel {
+    fn eq(&self, kind: &FilterKind) -> bool {
+        *self == Self::Own(*kind)
+    }
+}
+
+impl fmt::Display for FilterLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// What a table's filters say of a key.
@@ -59,7 +106,7 @@ pub struct Verdict {
     /// Whether the table may hold it.
     pub maybe: bool,
     /// Kind of the filter that said so; [`FilterKind::None`] where none could be asked.
-    pub kind: FilterKind,
+    pub kind: FilterLabel,
     /// How often a filter like that says "maybe" of an absent key: its exact expected rate. 1
     /// where none could be asked.
     pub expected: f64,
@@ -67,14 +114,15 @@ pub struct Verdict {
 
 impl Verdict {
     /// That of a table without a usable filter.
-    pub const UNFILTERED: Self = Self { maybe: true, kind: FilterKind::None, expected: 1.0 };
+    pub const UNFILTERED: Self =
+        Self { maybe: true, kind: FilterLabel::Own(FilterKind::None), expected: 1.0 };
 }
 
 /// What a table's filter of whole keys is; of prefixes, where it has no other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterFacts {
     /// Its kind; [`FilterKind::None`] where there is none to ask.
-    pub kind: FilterKind,
+    pub kind: FilterLabel,
     /// Bits per key asked for.
     pub bits_asked: f64,
     /// Bits per key stored.
@@ -92,7 +140,7 @@ pub struct FilterFacts {
 impl FilterFacts {
     /// Those of no filter.
     pub const NONE: Self = Self {
-        kind: FilterKind::None,
+        kind: FilterLabel::Own(FilterKind::None),
         bits_asked: 0.0,
         bits_stored: 0.0,
         keys: 0,
@@ -112,16 +160,22 @@ pub struct Filters {
 
 impl Filters {
     /// Reads from the properties what the filter region holds; of the region itself, nothing yet.
-    /// Without a host, whatever is read stays.
+    /// Without a host, whatever is read stays. `reader` is whose policy is here.
     pub(crate) fn open(
         source: &Arc<Source>,
         index: &Arc<IndexTree>,
         footer: &Footer,
         properties: &Properties,
         host: Option<Arc<dyn FilterHost>>,
+        reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
-        let keeper = Keeper::new(Arc::clone(source), Arc::clone(index), host);
+        let is_wanted = host.as_ref().is_none_or(|host| host.wants_filters());
+        let keeper = Keeper::new(Arc::clone(source), Arc::clone(index), host, reader);
         let mut filters = Self { keeper, keys: None, prefixes: None };
+        if !is_wanted && footer.filter_bytes > 0 {
+            filters.keeper.note(FilterState::Spared);
+            return filters;
+        }
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
             filters.keeper.note(FilterState::Damaged(why));
             Vec::new()
@@ -129,7 +183,7 @@ impl Filters {
         let mut offset = footer.filter_offset();
         for said in parts {
             let (bytes, role) = (said.bytes, said.role);
-            match Part::new(said, offset) {
+            match Part::new(said, offset, &filters.keeper) {
                 Ok(part) if role == FilterRole::Keys => filters.keys = Some(part),
                 Ok(part) => filters.prefixes = Some(part),
                 Err(state) => filters.keeper.note(state),
@@ -210,6 +264,11 @@ impl Filters {
             }
             _ => Verdict::UNFILTERED,
         }
+    }
+
+    /// Who can read filters of users, if anybody can.
+    pub(crate) fn reader(&self) -> Option<&Arc<dyn UserFilterReader>> {
+        self.keeper.reader.as_ref()
     }
 
     /// The part that was built of whole keys, as the table describes it.

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use trommel_filter::{FilterKind, FilterSpec, theory};
 
 use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned};
-use super::{FilterFacts, FilterPart, FilterShape, FilterState, Verdict};
+use super::{FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict};
 use crate::format::Handle;
 use crate::index::Index;
 use crate::source::ReadStats;
@@ -28,7 +28,7 @@ const MOST_PIECES: usize = 4;
 pub(super) struct Part {
     pub(super) said: FilterPart,
     /// Kind of its filters.
-    kind: FilterKind,
+    kind: FilterLabel,
     /// Its first byte in the file.
     offset: u64,
     pieces: Pieces,
@@ -44,10 +44,9 @@ type Cells = [Cell<Box<Pinned>>];
 
 impl Part {
     /// The part that is said to start at `offset`.
-    pub(super) fn new(said: FilterPart, offset: u64) -> Result<Self, FilterState> {
+    pub(super) fn new(said: FilterPart, offset: u64, keeper: &Keeper) -> Result<Self, FilterState> {
         if !said.policy.is_empty() {
-            let why = format!("it was made by the policy \"{}\", which is not here", said.policy);
-            return Err(FilterState::Unknown(why));
+            return Self::of_user(said, offset, keeper);
         }
         let pieces = match said.shape {
             FilterShape::Whole => Pieces::Whole(Cell::default()),
@@ -56,20 +55,40 @@ impl Part {
             }
         };
         let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
-        Ok(Self { said, kind, offset, pieces })
+        Ok(Self { said, kind: kind.into(), offset, pieces })
+    }
+
+    /// A part that a user's policy made.
+    fn of_user(said: FilterPart, offset: u64, keeper: &Keeper) -> Result<Self, FilterState> {
+        if keeper.reader.as_ref().is_none_or(|reader| reader.name() != said.policy) {
+            let why = format!("it was made by the policy {:?}, which is not here", said.policy);
+            return Err(FilterState::Foreign(why));
+        }
+        if (said.shape, said.role) != (FilterShape::Whole, FilterRole::Keys) {
+            let why = "a user's filter is cut in a way this version cannot read";
+            return Err(FilterState::Unknown(why.into()));
+        }
+        let pieces = Pieces::Whole(Cell::default());
+        Ok(Self { said, kind: FilterLabel::User, offset, pieces })
+    }
+
+    /// As what a part that is not cut is read.
+    #[inline]
+    fn whole_form(&self) -> Form {
+        if self.kind == FilterLabel::User { Form::User } else { Form::Filter }
     }
 
     /// Whether the table may hold `key`, whose hash this is.
     #[inline]
     pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
         let piece = match &self.pieces {
-            Pieces::Whole(cell) => cell.get(keeper, Form::Filter, || Some(self.whole())),
+            Pieces::Whole(cell) => cell.get(keeper, self.whole_form(), || Some(self.whole())),
             Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
                 return self.ask_block(key, hash, keeper).unwrap_or(Verdict::UNFILTERED);
             }
             Pieces::Cut { .. } => self.piece_of(key, keeper),
         };
-        piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(hash))
+        piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(key, hash))
     }
 
     /// Asks for the first cache line that [`ask`](Self::ask) looks at, if it is known without a
@@ -105,7 +124,7 @@ impl Part {
             let Some(piece) = self.piece_at(top, cells, i, keeper) else {
                 return Verdict::UNFILTERED;
             };
-            let verdict = piece.verdict(hash);
+            let verdict = piece.verdict(prefix, hash);
             if verdict.maybe || i + 1 == top.len() || !top.separator_starts_with(i, prefix) {
                 return verdict;
             }
@@ -160,10 +179,20 @@ impl Part {
             Verdict { maybe: true, kind: self.kind, expected: self.said.expected_fpr };
         match &self.pieces {
             Pieces::Whole(cell) => {
-                let piece = cell.get(keeper, Form::Filter, || Some(self.whole()))?;
-                let Piece::Filter(filter) = &*piece else { return None };
-                filter.may_contain_many(hashes, answers);
-                (verdict.kind, verdict.expected) = (filter.kind(), filter.expected_fpr());
+                let piece = cell.get(keeper, self.whole_form(), || Some(self.whole()))?;
+                match &*piece {
+                    Piece::Filter(filter) => {
+                        filter.may_contain_many(hashes, answers);
+                        verdict.kind = filter.kind().into();
+                        verdict.expected = filter.expected_fpr();
+                    }
+                    Piece::User(filter) => {
+                        for ((key, hash), answer) in keys.iter().zip(hashes).zip(answers) {
+                            *answer = filter.verdict(key, *hash).maybe;
+                        }
+                    }
+                    Piece::Small(_) | Piece::Top(_) => return None,
+                }
             }
             Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
                 for ((answer, key), hash) in answers.iter_mut().zip(keys).zip(hashes) {
@@ -201,17 +230,22 @@ impl Part {
         match &self.pieces {
             Pieces::Whole(cell) => {
                 let read;
-                let held = cell.get(keeper, Form::Filter, || Some(self.whole()));
+                let form = self.whole_form();
+                let held = cell.get(keeper, form, || Some(self.whole()));
                 let piece = match held.as_deref() {
                     Some(piece) => piece,
                     None => {
-                        read = keeper.read(self.whole(), Form::Filter).ok()?;
+                        read = keeper.read(self.whole(), form).ok()?;
                         &read
                     }
                 };
-                let Piece::Filter(filter) = piece else { return None };
+                let filter = match piece {
+                    Piece::Filter(filter) => filter,
+                    Piece::User(filter) => return Some(filter.facts(&self.said)),
+                    Piece::Small(_) | Piece::Top(_) => return None,
+                };
                 Some(FilterFacts {
-                    kind: filter.kind(),
+                    kind: filter.kind().into(),
                     bits_asked: filter.requested_bits_per_key(),
                     bits_stored: filter.bits_per_key(),
                     keys: filter.keys(),
@@ -227,9 +261,13 @@ impl Part {
                 let keys = self.said.keys;
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
-                    FilterKind::Standard => theory::best_standard_probes(bits_asked),
-                    FilterKind::Blocked => theory::best_blocked_probes(bits_asked),
-                    FilterKind::Paired => theory::best_paired_probes(bits_asked),
+                    FilterLabel::Own(FilterKind::Standard) => {
+                        theory::best_standard_probes(bits_asked)
+                    }
+                    FilterLabel::Own(FilterKind::Blocked) => {
+                        theory::best_blocked_probes(bits_asked)
+                    }
+                    FilterLabel::Own(FilterKind::Paired) => theory::best_paired_probes(bits_asked),
                     _ => 0,
                 };
                 Some(FilterFacts {
@@ -253,7 +291,7 @@ impl Part {
         };
         match &self.pieces {
             Pieces::Whole(_) => {
-                read(self.whole(), Form::Filter);
+                read(self.whole(), self.whole_form());
             }
             Pieces::Cut { .. } => {
                 let Some(Piece::Top(top)) = read(self.top_place(), self.top_form()) else { return };
@@ -349,6 +387,6 @@ impl Part {
 fn index_in(piece: &Piece) -> Option<&Index> {
     match piece {
         Piece::Top(index) => Some(index),
-        Piece::Filter(_) | Piece::Small(_) => None,
+        Piece::Filter(_) | Piece::Small(_) | Piece::User(_) => None,
     }
 }

@@ -37,13 +37,8 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The filters asked for, without those of the last level if `spare_last`.
-    pub(crate) fn policy(&self, spare_last: bool) -> Result<FilterPolicy, Failure> {
-        let policy = self.by_level()?;
-        if spare_last { parse(&format!("{policy},last=none")) } else { Ok(policy) }
-    }
-
-    fn by_level(&self) -> Result<FilterPolicy, Failure> {
+    /// The filters asked for.
+    pub(crate) fn policy(&self) -> Result<FilterPolicy, Failure> {
         if self.use_ribbon_filter {
             return self.ribbon();
         }
@@ -115,7 +110,7 @@ mod tests {
     fn policy(uri: &str, bits: Option<f64>) -> Result<String, String> {
         let filter_uri = (!uri.is_empty()).then(|| uri.to_owned());
         let args = FilterArgs { filter_uri, bloom_bits: bits, ..FilterArgs::default() };
-        args.policy(false).map(|policy| policy.to_string()).map_err(|failure| failure.to_string())
+        args.policy().map(|policy| policy.to_string()).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -145,16 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_level_can_be_spared() {
-        let args = FilterArgs { bloom_bits: Some(10.0), ..FilterArgs::default() };
-        assert_eq!(args.policy(true).unwrap().to_string(), "blocked:10,last=none");
-    }
-    #[test]
     fn a_ribbon_of_rocksdb_has_the_rate_of_its_bloom_filter() {
         let policy = |bits| {
             let args =
                 FilterArgs { bloom_bits: bits, use_ribbon_filter: true, ..FilterArgs::default() };
-            args.policy(false).map(|policy| policy.to_string()).map_err(|error| error.to_string())
+            args.policy().map(|policy| policy.to_string()).map_err(|error| error.to_string())
         };
         assert_eq!(policy(Some(0.0)).as_deref(), Ok("none"));
         for bits in [-1.0, f64::NAN] {
@@ -175,6 +165,6 @@ mod tests {
             use_ribbon_filter: true,
             ..FilterArgs::default()
         };
-        assert!(args.policy(false).unwrap_err().to_string().contains("--filters=ribbon:7"));
+        assert!(args.policy().unwrap_err().to_string().contains("--filters=ribbon:7"));
     }
 }

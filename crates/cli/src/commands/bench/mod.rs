@@ -68,7 +68,7 @@ pub(crate) fn run(
         control.progress.say(&format!("note: {note}"));
     }
     let plan = plan(args)?;
-    let filters = args.filters.policy(args.store_switches.optimize_filters_for_hits)?;
+    let filters = args.filters.policy()?;
     let setup = set_up(&args.store, &args.store_switches, &filters, args.data.read_mode)?;
     let reports = Reports::new(&args.reports, control.progress)?;
     let control = Control { progress: &reports, ..control };

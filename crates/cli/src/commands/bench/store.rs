@@ -160,6 +160,7 @@ pub(crate) fn set_up(
     let limit = args.rate_limiter_bytes_per_sec;
     let options = Options::default()
         .filters(filters.clone())
+        .filters_on_last_level(!switches.optimize_filters_for_hits)
         .read_mode(mode.into())
         .cache_bytes(args.cache_size)
         .write_buffer_bytes(args.write_buffer_size)
@@ -230,7 +231,13 @@ fn lines(
 ) -> Vec<(&'static str, String)> {
     let bytes = units::bytes;
     let mut lines = vec![
-        ("Filters", filters.to_string()),
+        (
+            "Filters",
+            match switches.optimize_filters_for_hits {
+                true => format!("{filters}, and none on the last level"),
+                false => filters.to_string(),
+            },
+        ),
         ("Read mode", mode.name().into()),
         ("Cache", bytes(args.cache_size)),
         (
@@ -282,6 +289,7 @@ fn settings(
 ) -> Vec<(&'static str, Value)> {
     vec![
         ("filters", json!(filters.to_string())),
+        ("optimize_filters_for_hits", json!(switches.optimize_filters_for_hits)),
         ("read_mode", json!(mode.name())),
         ("cache_size", json!(args.cache_size)),
         ("write_buffer_size", json!(args.write_buffer_size)),

@@ -214,6 +214,8 @@ pub(super) fn state(state: &FilterState) -> String {
         FilterState::Absent => "absent".into(),
         FilterState::Damaged(why) => format!("damaged: {why}"),
         FilterState::Unknown(why) => format!("unknown: {why}"),
+        FilterState::Foreign(why) => format!("not used: {why}"),
+        FilterState::Spared => "not used".into(),
     }
 }
 

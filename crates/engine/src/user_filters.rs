@@ -1,0 +1,271 @@
+//! Filter policies that a user brings.
+//!
+//! 1. Before a table is written, [`UserFilterPolicy::choose`] is told what table it is and chooses
+//!    its filter: one of our own, none, or one of the user's own making.
+//! 2. A filter of the user's own is stored with the policy's name. Tables that name it are read by
+//!    [`UserFilterPolicy::open`]; in a store that was opened without a policy of that name, they
+//!    answer "maybe".
+//! 3. What a policy does wrong is counted, and the first of it kept for the report. Nothing it does
+//!    is an error of the store's.
+//!
+//! Invariants: the name is asked for once, when the policy is given. A filter of a user's gates
+//! lookups only: no compaction drops a tombstone because such a filter says "no".
+//!
+//! Called by [`Outputs`](crate::output::Outputs), and by the readers of tables.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use trommel_filter::FilterSpec;
+use trommel_sstable::{UserFilter, UserFilterBuilder, UserFilterReader};
+
+use crate::error::{Error, Result};
+
+/// Longest name of a policy, in bytes.
+const MOST_NAME_BYTES: usize = 200;
+
+/// Why a table is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterReason {
+    /// A full memtable becomes a table of level 0.
+    Flush,
+    /// Tables are merged.
+    Compaction,
+    /// What a log held becomes a table when the store is opened.
+    Recovery,
+}
+
+/// The table that a filter is chosen for.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FilterContext {
+    /// Its level: 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Whether no deeper level holds data. Level 0 is never the last.
+    pub is_last: bool,
+    /// Keys to expect, where that is known before they are read: no less than come, for a flush
+    /// (every version counts); for a merge what its inputs' keys let one expect of each output,
+    /// which may be off either way.
+    pub expected_keys: Option<u64>,
+    /// Why it is written.
+    pub reason: FilterReason,
+    /// What [`Options::filters`](crate::Options::filters) says for it.
+    pub configured: FilterSpec,
+}
+
+/// The filter of one table.
+#[derive(Debug)]
+pub enum FilterChoice {
+    /// One of our own; [`FilterSpec::NONE`] for none.
+    Spec(FilterSpec),
+    /// One of the policy's own making.
+    User(Box<dyn UserFilterBuilder>),
+}
+
+/// Chooses the filter of each table, and may bring filters of its own.
+///
+/// A policy that only chooses among the filters of this store needs no more than
+/// [`name`](Self::name) and [`choose`](Self::choose):
+///
+/// ```
+/// use std::sync::Arc;
+/// use trommel::{Db, FilterChoice, FilterContext, FilterReason, FilterSpec, Options};
+/// use trommel::UserFilterPolicy;
+///
+/// /// No filter for tables that the next merge will take away.
+/// #[derive(Debug)]
+/// struct NoneForFlushes;
+///
+/// impl UserFilterPolicy for NoneForFlushes {
+///     fn name(&self) -> &str {
+///         "none for flushes"
+///     }
+///
+///     fn choose(&self, context: &FilterContext) -> FilterChoice {
+///         FilterChoice::Spec(match context.reason {
+///             FilterReason::Flush => FilterSpec::NONE,
+///             _ => context.configured,
+///         })
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let options = Options::default().user_filters(Arc::new(NoneForFlushes));
+/// let db = Db::open(dir.path().join("data"), options)?;
+/// # db.close()?;
+/// # Ok::<(), trommel::Error>(())
+/// ```
+///
+/// # Panics
+/// A panic in any of its calls is caught where panics unwind, and counted in
+/// [`FilterReport::policy`](crate::FilterReport::policy).
+pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
+    /// Its name: 1 to 200 bytes without control characters. Stored with each table that has a filter
+    /// of its making; a filter is only opened by the policy of that name, so one that makes other
+    /// bytes needs another name.
+    fn name(&self) -> &str;
+
+    /// The filter of a table that is about to be written.
+    fn choose(&self, context: &FilterContext) -> FilterChoice;
+
+    /// Opens what one of its builders made. The bytes have the right checksum, and may still be
+    /// those of an older version of the policy.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words: the table answers "maybe" then.
+    fn open(&self, bytes: &[u8]) -> std::result::Result<Box<dyn UserFilter>, String> {
+        Err(format!("this policy opens no filters, and there is one of {} bytes", bytes.len()))
+    }
+}
+
+/// What the policy of a user did wrong.
+#[derive(Debug, Default)]
+struct Failures {
+    count: AtomicU64,
+    first: OnceLock<String>,
+}
+
+/// A policy as the store holds it.
+#[derive(Clone)]
+pub(crate) struct UserPolicy {
+    name: Arc<str>,
+    policy: Arc<dyn UserFilterPolicy>,
+    failures: Arc<Failures>,
+}
+
+impl UserPolicy {
+    /// Takes a policy, and asks for its name.
+    pub(crate) fn new(policy: Arc<dyn UserFilterPolicy>) -> Self {
+        Self { name: policy.name().into(), policy, failures: Arc::default() }
+    }
+
+    /// Checks what its doc says of its name.
+    pub(crate) fn check(&self) -> Result<()> {
+        let what = if self.name.is_empty() {
+            "is empty: tables need a name to find their policy by"
+        } else if self.name.len() > MOST_NAME_BYTES {
+            "is longer than 200 bytes"
+        } else if self.name.contains(char::is_control) {
+            "has control characters"
+        } else {
+            return Ok(());
+        };
+        Err(Error::option(format!("user_filters: the policy's name {:?} {what}", self.name)))
+    }
+
+    /// Its name, as settings show it.
+    pub(crate) fn quoted(&self) -> String {
+        format!("{:?}", self.name)
+    }
+
+    /// What it chooses; what is configured, where it fails.
+    pub(crate) fn choose(&self, context: &FilterContext) -> FilterChoice {
+        let chosen = catch_unwind(AssertUnwindSafe(|| self.policy.choose(context)));
+        chosen.unwrap_or_else(|_| {
+            self.failed("a panic while it chose a filter: the one that is configured is built");
+            FilterChoice::Spec(context.configured)
+        })
+    }
+
+    /// What the report says of it.
+    pub(crate) fn report(&self) -> PolicyReport {
+        PolicyReport {
+            name: self.name.to_string(),
+            failures: self.failures.count.load(Relaxed),
+            first_failure: self.failures.first.get().cloned(),
+        }
+    }
+}
+
+impl UserFilterReader for UserPolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn open(&self, bytes: &[u8]) -> std::result::Result<Box<dyn UserFilter>, String> {
+        self.policy.open(bytes)
+    }
+
+    fn failed(&self, what: &str) {
+        self.failures.count.fetch_add(1, Relaxed);
+        if self.failures.first.set(what.to_owned()).is_ok() {
+            crate::events::policy_failed(&self.name, what);
+        }
+    }
+}
+
+impl fmt::Debug for UserPolicy {
+    /// Its name: what the policy itself prints is not known to be short, or to end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.name, f)
+    }
+}
+
+/// The policy that a store was opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PolicyReport {
+    /// Its name.
+    pub name: String,
+    /// Calls of its code that failed since it was given: panics, filters that it built and cannot
+    /// open, filters that deny their own keys.
+    pub failures: u64,
+    /// What the first of them was.
+    pub first_failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Named(String);
+
+    impl UserFilterPolicy for Named {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn choose(&self, _: &FilterContext) -> FilterChoice {
+            panic!("it never chooses")
+        }
+    }
+
+    fn policy(name: &str) -> UserPolicy {
+        UserPolicy::new(Arc::new(Named(name.to_owned())))
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for name in ["a", "Ranges of hours, v2", "größe", &"n".repeat(200)] {
+            policy(name).check().unwrap();
+        }
+        for (name, why) in
+            [("", "empty"), (&"n".repeat(201), "longer"), ("a\nb", "control"), ("\u{0}", "control")]
+        {
+            let error = policy(name).check().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("user_filters"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_panic_while_choosing_leaves_what_is_configured() {
+        let policy = policy("panics");
+        let configured = "blocked:10".parse().unwrap();
+        let context = FilterContext {
+            level: 1,
+            is_last: true,
+            expected_keys: None,
+            reason: FilterReason::Compaction,
+            configured,
+        };
+        let chosen = policy.choose(&context);
+        assert!(matches!(chosen, FilterChoice::Spec(spec) if spec == configured));
+        let report = policy.report();
+        assert_eq!(report.failures, 1);
+        assert!(report.first_failure.unwrap().contains("panic"));
+    }
+}

@@ -1,0 +1,350 @@
+//! Filter policies that users bring: stored with tables, read where they are known, contained where
+//! they fail; and filters of the last level that are stored and not used.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::{
+    Db, FilterChoice, FilterContext, FilterLabel, FilterReason, FilterReport, FilterSpec, Options,
+    UserFilter, UserFilterBuilder, UserFilterPolicy, wilson,
+};
+
+/// What the policy does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    PanicsChoosing,
+    PanicsAdding,
+    PanicsFinishing,
+    PanicsOpening,
+    PanicsAnswering,
+    RefusesToOpen,
+    DeniesAll,
+    StatesNonsense,
+}
+
+/// Keeps the first sixteen bits of each key's hash: its rate is the share of those that are taken.
+#[derive(Debug)]
+struct Prints {
+    name: &'static str,
+    fault: Fault,
+    /// Turned on once filters are built: they deny every key from then on.
+    lies: Arc<AtomicBool>,
+    asked: Mutex<Vec<FilterContext>>,
+}
+
+fn prints(name: &'static str, fault: Fault) -> Arc<Prints> {
+    Arc::new(Prints { name, fault, lies: Arc::default(), asked: Mutex::default() })
+}
+
+impl UserFilterPolicy for Prints {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn choose(&self, context: &FilterContext) -> FilterChoice {
+        self.asked.lock().unwrap().push(context.clone());
+        assert!(self.fault != Fault::PanicsChoosing, "as planned");
+        FilterChoice::User(Box::new(PrintsBuilder { fault: self.fault, prints: Vec::new() }))
+    }
+
+    fn open(&self, bytes: &[u8]) -> Result<Box<dyn UserFilter>, String> {
+        assert!(self.fault != Fault::PanicsOpening, "as planned");
+        let (prints, rest) = bytes.as_chunks::<2>();
+        if self.fault == Fault::RefusesToOpen || !rest.is_empty() {
+            return Err("these are not prints".into());
+        }
+        let prints = prints.iter().map(|print| u16::from_le_bytes(*print)).collect();
+        Ok(Box::new(PrintsFilter { fault: self.fault, lies: Arc::clone(&self.lies), prints }))
+    }
+}
+
+#[derive(Debug)]
+struct PrintsBuilder {
+    fault: Fault,
+    prints: Vec<u16>,
+}
+
+impl UserFilterBuilder for PrintsBuilder {
+    fn add(&mut self, _key: &[u8], hash: u64) {
+        assert!(self.fault != Fault::PanicsAdding || self.prints.len() < 100, "as planned");
+        self.prints.push((hash >> 48) as u16);
+    }
+
+    fn finish(mut self: Box<Self>) -> Vec<u8> {
+        assert!(self.fault != Fault::PanicsFinishing, "as planned");
+        self.prints.sort_unstable();
+        self.prints.dedup();
+        self.prints.iter().flat_map(|print| print.to_le_bytes()).collect()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        if self.fault == Fault::StatesNonsense { usize::MAX } else { 4 * self.prints.capacity() }
+    }
+}
+
+#[derive(Debug)]
+struct PrintsFilter {
+    fault: Fault,
+    lies: Arc<AtomicBool>,
+    prints: Vec<u16>,
+}
+
+impl UserFilter for PrintsFilter {
+    fn may_contain(&self, _key: &[u8], hash: u64) -> bool {
+        assert!(
+            self.fault != Fault::PanicsAnswering || !self.lies.load(Relaxed),
+            "as planned, once it is stored"
+        );
+        let knows = self.prints.binary_search(&((hash >> 48) as u16)).is_ok();
+        knows && self.fault != Fault::DeniesAll && !self.lies.load(Relaxed)
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        match self.fault {
+            Fault::StatesNonsense => f64::NAN,
+            _ => self.prints.len() as f64 / f64::from(1 << 16),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        if self.fault == Fault::StatesNonsense { usize::MAX } else { 2 * self.prints.capacity() }
+    }
+}
+
+const DIR: &str = "/store";
+const KEYS: u64 = 4_000;
+
+fn options(vfs: &Arc<MemoryVfs>) -> Options {
+    let vfs: Arc<dyn Vfs> = Arc::clone(vfs) as _;
+    Options::default().vfs(vfs).background_threads(0).filters("blocked:10".parse().unwrap())
+}
+
+fn open(vfs: &Arc<MemoryVfs>, policy: &Arc<Prints>) -> Db {
+    Db::open(DIR, options(vfs).user_filters(Arc::clone(policy) as _)).unwrap()
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.swap_bytes().to_le_bytes()
+}
+
+/// Even numbers, so that the odd ones between them are missing.
+fn fill(db: &Db) {
+    for number in 0..KEYS {
+        db.put(key(number * 2), b"value").unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn check_all(db: &Db) {
+    for number in 0..KEYS {
+        assert!(db.contains_key(key(number * 2)).unwrap(), "key {number}");
+        assert!(!db.contains_key(key(number * 2 + 1)).unwrap(), "no key {number}");
+    }
+    let keys: Vec<_> = (0..2 * KEYS).map(key).collect();
+    for (number, found) in db.multi_get(&keys).unwrap().iter().enumerate() {
+        assert_eq!(found.is_some(), number % 2 == 0, "key {number} among many");
+    }
+    assert_eq!(db.iter().filter(Result::is_ok).count() as u64, KEYS);
+}
+
+/// Tables by the kind of their filters.
+fn tables(report: &FilterReport, name: &str) -> u64 {
+    report.levels.iter().filter(|row| row.kind.name() == name).map(|row| row.tables).sum()
+}
+
+#[test]
+fn a_policy_hears_of_each_table_and_its_filters_are_reported() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let policy = prints("prints", Fault::Nothing);
+    let db = open(&vfs, &policy);
+    fill(&db);
+    db.compact_all().unwrap();
+    let asked = policy.asked.lock().unwrap().clone();
+    let configured: FilterSpec = "blocked:10".parse().unwrap();
+    for (context, level, is_last, reason) in
+        [(&asked[0], 0, false, FilterReason::Flush), (&asked[1], 1, true, FilterReason::Compaction)]
+    {
+        assert_eq!((context.level, context.is_last, context.reason), (level, is_last, reason));
+        assert_eq!((context.expected_keys, context.configured), (Some(KEYS), configured));
+    }
+    assert_eq!(asked.len(), 2);
+    db.reset_stats();
+    check_all(&db);
+    let report = db.filter_report();
+    let [row] = &report.levels[..] else { panic!("{report}") };
+    assert_eq!((row.kind, row.tables, row.keys), (FilterLabel::User, 1, KEYS), "{report}");
+    assert_eq!((row.bits_asked, row.true_positives), (None, 2 * KEYS), "{report}");
+    let (low, high) = wilson(row.false_positives, row.negatives + row.false_positives);
+    let expected = row.expected_rate.unwrap();
+    assert!(low <= expected && expected <= high && expected > 0.05, "{report}");
+    assert_eq!(report.policy.as_ref().unwrap().failures, 0);
+    assert!(report.to_string().contains("policy \"prints\", 0 failures"), "{report}");
+    assert_eq!(db.verify().unwrap().foreign_filters, 0);
+}
+
+#[test]
+fn where_the_policy_is_unknown_tables_answer_maybe_until_it_is_back() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let policy = prints("prints", Fault::Nothing);
+    fill(&open(&vfs, &policy));
+    let other = prints("prints, v2", Fault::Nothing);
+    for opened_by in [None, Some(other)] {
+        let db = opened_by
+            .map_or_else(|| Db::open(DIR, options(&vfs)).unwrap(), |other| open(&vfs, &other));
+        check_all(&db);
+        let report = db.filter_report();
+        assert_eq!((tables(&report, "none"), tables(&report, "user")), (1, 0), "{report}");
+        assert_eq!(report.levels[0].negatives, 0, "{report}");
+        let unusable = db.stats().unusable_filters;
+        assert_eq!(unusable.len(), 1, "once");
+        let why = "it was made by the policy \"prints\", which is not here";
+        assert_eq!(unusable[0].1, why);
+        assert_eq!(db.verify().unwrap().foreign_filters, 1);
+    }
+    let db = open(&vfs, &policy);
+    check_all(&db);
+    let report = db.filter_report();
+    assert_eq!(tables(&report, "user"), 1, "{report}");
+    assert!(report.levels[0].negatives > KEYS, "{report}");
+    assert!(db.stats().unusable_filters.is_empty());
+    assert_eq!(db.verify().unwrap().foreign_filters, 0);
+}
+
+#[test]
+fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
+    use Fault::*;
+    for (fault, kind) in [
+        (PanicsChoosing, "blocked"),
+        (PanicsAdding, "none"),
+        (PanicsFinishing, "none"),
+        (PanicsOpening, "none"),
+        (RefusesToOpen, "none"),
+        (DeniesAll, "none"),
+        (StatesNonsense, "user"),
+        (PanicsAnswering, "user"),
+    ] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let policy = prints("wrong", fault);
+        let db = open(&vfs, &policy);
+        fill(&db);
+        policy.lies.store(fault == PanicsAnswering, Relaxed);
+        check_all(&db);
+        let report = db.filter_report();
+        assert_eq!(tables(&report, kind), 1, "{fault:?}: {report}");
+        let said = report.policy.as_ref().unwrap();
+        // What is stated is taken as far as it can be.
+        assert_eq!(said.failures > 0, fault != StatesNonsense, "{fault:?}: {report}");
+        let first = said.first_failure.clone().unwrap_or_default();
+        let panics = format!("{fault:?}").starts_with("Panics");
+        assert_eq!(first.contains("panic"), panics, "{fault:?}: {first}");
+        db.verify().unwrap();
+        drop(db);
+        // What was stored is sound: without the policy, and with one that does its work.
+        check_all(&Db::open(DIR, options(&vfs)).unwrap());
+        check_all(&open(&vfs, &prints("wrong", Nothing)));
+    }
+}
+
+#[test]
+fn filters_that_a_later_policy_does_not_take_are_no_damage() {
+    let vfs = Arc::new(MemoryVfs::new());
+    fill(&open(&vfs, &prints("prints", Fault::Nothing)));
+    for fault in [Fault::RefusesToOpen, Fault::PanicsOpening] {
+        let db = open(&vfs, &prints("prints", fault));
+        check_all(&db);
+        assert_eq!(db.verify().unwrap().foreign_filters, 1, "{fault:?}");
+        let unusable = db.stats().unusable_filters;
+        assert!(unusable[0].1.contains("\"prints\" does not take it"), "{unusable:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let policy = prints("prints", Fault::Nothing);
+    let small = |options: Options| {
+        options.table_bytes(2 << 10).base_level_bytes(4 << 10).level_ratio(2).l0_trigger(1)
+    };
+    let options = small(options(&vfs)).user_filters(Arc::clone(&policy) as _);
+    let db = Db::open(DIR, options).unwrap();
+    // In an order that spreads each table over all keys, so that they sink by merges.
+    for number in 0..KEYS {
+        db.put(key(number * 1_237 % KEYS * 2), b"value").unwrap();
+        if number % 200 == 199 {
+            db.flush().unwrap();
+        }
+    }
+    db.wait_idle().unwrap();
+    check_all(&db);
+    assert!(db.stats().levels.len() > 1, "there are levels below the one that is written");
+    policy.lies.store(true, Relaxed);
+    assert!(!db.contains_key(key(2)).unwrap(), "it lies");
+    assert!(db.verify().unwrap_err().to_string().contains("denies a key"));
+    for number in 0..KEYS / 4 {
+        db.delete(key(number * 8)).unwrap();
+        if number % 100 == 0 {
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+        }
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    policy.lies.store(false, Relaxed);
+    for number in 0..KEYS {
+        let found = db.contains_key(key(number * 2)).unwrap();
+        assert_eq!(found, number % 4 != 0, "key {number}: what was deleted is back, or lost");
+    }
+}
+
+#[test]
+fn names_of_policies_are_checked() {
+    for name in ["", "a\tb"] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let policy = prints(name, Fault::Nothing);
+        let error = Db::open(DIR, options(&vfs).user_filters(policy)).unwrap_err().to_string();
+        assert!(error.contains("user_filters"), "{error}");
+    }
+}
+
+#[test]
+fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = Db::open(DIR, options(&vfs).filters_on_last_level(false)).unwrap();
+    let misses = |db: &Db| {
+        db.reset_stats();
+        check_all(db);
+        let report = db.filter_report();
+        let negatives: u64 = report.levels.iter().map(|row| row.negatives).sum();
+        (negatives, report.spared_tables, db.stats().memory.filters, report)
+    };
+    fill(&db);
+    let (negatives, spared, held, report) = misses(&db);
+    assert!(negatives > KEYS && spared == 0 && held > 0, "level 0 is never the last: {report}");
+
+    // A trivial move takes the table, and its filter, to the last level.
+    db.set_options(|options| options.l0_trigger(1)).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!((db.stats().trivial_moves, db.stats().levels[0].level), (1, 1), "{}", db.stats());
+    let (negatives, spared, held, report) = misses(&db);
+    assert_eq!((negatives, spared, held), (0, 1, 0), "{report}");
+    assert!(report.to_string().contains("last level: the filters of 1 tables"), "{report}");
+    assert!(report.expected_wasted_reads_per_miss > 0.99, "{report}");
+    db.verify().unwrap();
+
+    db.set_options(|options| options.filters_on_last_level(true)).unwrap();
+    let (negatives, spared, held, report) = misses(&db);
+    assert!(negatives > KEYS && spared == 0 && held > 0, "it is used again: {report}");
+    db.set_options(|options| options.filters_on_last_level(false)).unwrap();
+    assert_eq!(misses(&db).0, 0);
+    drop(db);
+    let db = Db::open(DIR, options(&vfs).filters_on_last_level(false)).unwrap();
+    assert_eq!(misses(&db).0, 0, "from the start");
+
+    // What is built for the last level has none.
+    db.compact_all().unwrap();
+    let (negatives, spared, held, report) = misses(&db);
+    assert_eq!((negatives, spared, held), (0, 0, 0), "{report}");
+    assert_eq!(db.stats().levels[0].filter_bytes, 0);
+}

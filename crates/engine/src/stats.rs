@@ -299,6 +299,36 @@ impl Engine {
     }
 }
 
+/// In MiB, on one line.
+impl fmt::Display for MemoryStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} memtables, {:.1} kept for memtables, {:.1} block cache ({:.1} of it filters), \
+             {:.1} filters",
+            mib(self.memtables),
+            mib(self.idle_arenas),
+            mib(self.block_cache),
+            mib(self.cached_filters),
+            mib(self.filters)
+        )?;
+        if let Some(limit) = self.pinned_filter_limit {
+            write!(f, " (at most {:.1})", mib(limit))?;
+        }
+        write!(
+            f,
+            ", {:.1} index, {:.1} other, {:.1} building filters",
+            mib(self.index),
+            mib(self.other),
+            mib(self.filter_construction)
+        )
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -312,25 +342,12 @@ impl fmt::Display for Stats {
                 "{:>5} {:>7} {:>12.1} {:>12} {:>12.1}",
                 format!("L{}", level.level),
                 level.tables,
-                level.bytes as f64 / 1_048_576.0,
+                mib(level.bytes),
                 level.entries,
                 level.filter_bytes as f64 / 1024.0
             )?;
         }
-        let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
-        let memory = &self.memory;
-        writeln!(
-            f,
-            "memory MiB: {:.1} memtables, {:.1} kept for memtables, {:.1} block cache, \
-             {:.1} filters, {:.1} index, {:.1} other, {:.1} building filters",
-            mib(memory.memtables),
-            mib(memory.idle_arenas),
-            mib(memory.block_cache),
-            mib(memory.filters),
-            mib(memory.index),
-            mib(memory.other),
-            mib(memory.filter_construction)
-        )?;
+        writeln!(f, "memory MiB: {}", self.memory)?;
         writeln!(
             f,
             "written: {} operations, {:.1} MiB by users, {:.1} MiB log, {:.1} MiB in {} flushes, \

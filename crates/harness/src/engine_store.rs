@@ -191,13 +191,14 @@ impl Store for EngineStore {
             ("Memtables", memory.memtables),
             ("Idle arenas", memory.idle_arenas),
             ("Block cache", memory.block_cache),
+            ("- its filters", memory.cached_filters),
             ("Filters", memory.filters),
             ("Index", memory.index),
             ("Other", memory.other),
             ("Construction", memory.filter_construction),
             ("Total", memory.total()),
         ];
-        parts.map(|(part, bytes)| format!("{part:<12} {:>12}\n", units::bytes(bytes))).concat()
+        parts.map(|(part, bytes)| format!("{part:<13} {:>12}\n", units::bytes(bytes))).concat()
     }
 
     fn table_stats(&self) -> String {

@@ -52,7 +52,10 @@ pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failu
 pub(crate) const MEMORY_ABOUT: &str = "\
 Shows where the memory of the store is, part by part. Outside the shell the store has just been \
 opened: what the log holds is in memtables, all tables are open (as many as the limit on open files \
-allows), so that filters and indexes show what they take, and the block cache is empty.";
+allows), so that filters and indexes show what they take, and the block cache is empty.
+
+Cached filters are part of the block cache and counted there; the filter limit is how much of other \
+filters may be pinned.";
 
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
@@ -78,7 +81,9 @@ pub(crate) fn run_memory(
                 ("memtables", Value::Size(memory.memtables)),
                 ("idle_arenas", Value::Size(memory.idle_arenas)),
                 ("block_cache", Value::Size(memory.block_cache)),
+                ("cached_filters", Value::Size(memory.cached_filters)),
                 ("filters", Value::Size(memory.filters)),
+                ("filter_limit", memory.pinned_filter_limit.map_or(Value::Null, Value::Size)),
                 ("index", Value::Size(memory.index)),
                 ("other", Value::Size(memory.other)),
                 ("construction", Value::Size(memory.filter_construction)),

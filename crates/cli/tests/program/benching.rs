@@ -92,6 +92,10 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--noverify_checksum",
         "--wal_dir=/elsewhere",
         "--filters=paired:10 --bloom_bits=10",
+        "--filter-shape=sliced",
+        "--filter-shape=per-block --partition_index_and_filters",
+        "--filter-residency=pinned --cache_index_and_filter_blocks=1",
+        "--filter-piece-bytes=100",
         "--filter_uri=cuckoo:10",
         "--mmap_read --use_direct_reads",
         "--benchmarks=fillseq,mergerandom",
@@ -108,6 +112,33 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     }
     check_snapshot("bench_refusals", &text);
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn filters_are_cut_and_held_as_db_bench_and_this_program_name_it() {
+    let program = Program::new();
+    let work = "--num=3000 --benchmarks=fillrandom,compact,readmissing,memstats";
+    let in_cache = |ran: &Ran| {
+        let line = ran.out.lines().find(|line| line.starts_with("- its filters")).unwrap();
+        !line.ends_with(" 0 B")
+    };
+    let theirs = "--partition_index_and_filters --cache_index_and_filter_blocks=1 \
+        --metadata_block_size=1024";
+    let ran = program.run(&format!("bench {theirs} {work}"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("; partitioned, pieces of 1 KiB; in the block cache\n"), "{ran:?}");
+    assert!(ran.err.contains("cuts filters only: indexes stay as they are"), "{ran:?}");
+    assert!(ran.err.contains("indexes of open tables stay in memory"), "{ran:?}");
+    assert!(in_cache(&ran), "{ran:?}");
+    let ours = "--filter-shape=per-block --pinned-filter-bytes=1M";
+    let ran = program.run(&format!("bench {ours} {work}"));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+    assert!(ran.out.contains("; one per block, pieces of 32 KiB; pinned up to 1 MiB\n"));
+    assert!(!in_cache(&ran), "{ran:?}");
+    let off = "--nopartition_index_and_filters --cache_index_and_filter_blocks=false";
+    let ran = program.run(&format!("bench {off} --num=100 --benchmarks=fillseq"));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+    assert!(!ran.out.contains("partitioned") && !ran.out.contains("block cache"), "{ran:?}");
 }
 
 #[test]

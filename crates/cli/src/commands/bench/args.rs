@@ -7,6 +7,7 @@ use clap::builder::BoolishValueParser;
 use trommel_harness::Step;
 use trommel_harness::units::parse_count;
 
+use super::cuts::CutArgs;
 use super::filters::FilterArgs;
 use super::foreign::DbBench;
 use super::steps::StepParser;
@@ -69,6 +70,8 @@ pub(crate) struct BenchArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
+    #[command(flatten)]
+    pub(crate) cuts: CutArgs,
     #[command(flatten)]
     pub(crate) store_switches: StoreSwitches,
     #[command(flatten)]

@@ -37,12 +37,8 @@ const SWITCHES: &[Group] = &[
             "unpartitioned-pinning",
         ],
         Any,
-        "indexes and filters of open tables always stay in memory",
-    ),
-    group(
-        &["cache-index-and-filter-blocks"],
-        Only(&["false"]),
-        "indexes and filters stay in memory beside the cache, and are not evicted",
+        "indexes of open tables always stay in memory, and --filter-residency is for filters of all \
+         levels",
     ),
     group(
         &["disable-data-sync"],
@@ -55,7 +51,7 @@ const SWITCHES: &[Group] = &[
         "the format of tables is the store's own",
     ),
     group(
-        &["partition-index-and-filters", "partition-index", "index-with-first-key", "block-align"],
+        &["partition-index", "index-with-first-key", "block-align"],
         Only(&["false"]),
         "the format of tables is the store's own and has no such variant",
     ),
@@ -178,7 +174,7 @@ const VALUES: &[Group] = &[
     group(
         &["cache-high-pri-pool-ratio", "cache-low-pri-pool-ratio"],
         Any,
-        "the cache holds data blocks only",
+        "the cache has no priorities",
     ),
     group(&["num-levels"], Any, "levels are added as the data needs them, 7 at most"),
     group(&["perf-level"], Any, "filterstats and stats count for all threads, always"),
@@ -248,7 +244,6 @@ const VALUES: &[Group] = &[
             "format-version",
             "index-shortening-mode",
             "data-block-hash-table-util-ratio",
-            "metadata-block-size",
             "checksum-type",
         ],
         Any,
@@ -332,12 +327,12 @@ const VALUES: &[Group] = &[
     group(
         &["row-cache-size", "prepopulate-block-cache", "read-amp-bytes-per-bit"],
         Only(&["0"]),
-        "there is one cache, of data blocks as they are read",
+        "there is one cache, of blocks as they are read",
     ),
     group(
         &["compressed-cache-size", "simcache-size"],
         Only(&["-1", "0"]),
-        "there is one cache, of data blocks as they are read",
+        "there is one cache, of blocks as they are read",
     ),
     group(&["secondary-cache-uri", "read-cache-path"], Only(&[""]), "there is one cache"),
     group(

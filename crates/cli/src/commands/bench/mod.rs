@@ -1,6 +1,7 @@
 //! `trommel bench`.
 
 pub(crate) mod args;
+mod cuts;
 pub(crate) mod filters;
 pub(crate) mod foreign;
 pub(crate) mod journal;
@@ -69,7 +70,11 @@ pub(crate) fn run(
     }
     let plan = plan(args)?;
     let filters = args.filters.policy()?;
-    let setup = set_up(&args.store, &args.store_switches, &filters, args.data.read_mode)?;
+    let (cuts, notes) = args.cuts.resolve()?;
+    for note in notes {
+        control.progress.say(&format!("note: {note}"));
+    }
+    let setup = set_up(&args.store, &args.store_switches, &filters, &cuts, args.data.read_mode)?;
     let reports = Reports::new(&args.reports, control.progress)?;
     let control = Control { progress: &reports, ..control };
     match &args.store.db {

@@ -9,6 +9,7 @@ use trommel::{Durability, FilterPolicy, Options, Prefix};
 use trommel_harness::units::{self, parse_bytes};
 
 use super::args::switches;
+use super::cuts::Cuts;
 use crate::failure::Failure;
 use crate::shared_args::{ReadMode, size, threads};
 
@@ -148,6 +149,7 @@ pub(crate) fn set_up(
     args: &StoreArgs,
     switches: &StoreSwitches,
     filters: &FilterPolicy,
+    cuts: &Cuts,
     mode: ReadMode,
 ) -> Result<Setup, Failure> {
     check(args)?;
@@ -181,8 +183,12 @@ pub(crate) fn set_up(
         .log(!switches.disable_wal)
         .durability(durability)
         .prefix_extractor((args.prefix_size > 0).then(|| Prefix::fixed(args.prefix_size.into())));
-    let lines = lines(args, switches, filters, mode);
-    Ok(Setup { options, lines, settings: settings(args, switches, filters, mode) })
+    let lines = lines(args, switches, filters, cuts, mode);
+    Ok(Setup {
+        options: cuts.apply(options),
+        lines,
+        settings: settings(args, switches, filters, cuts, mode),
+    })
 }
 
 fn check(args: &StoreArgs) -> Result<(), Failure> {
@@ -227,6 +233,7 @@ fn lines(
     args: &StoreArgs,
     switches: &StoreSwitches,
     filters: &FilterPolicy,
+    cuts: &Cuts,
     mode: ReadMode,
 ) -> Vec<(&'static str, String)> {
     let bytes = units::bytes;
@@ -234,8 +241,8 @@ fn lines(
         (
             "Filters",
             match switches.optimize_filters_for_hits {
-                true => format!("{filters}, and none on the last level"),
-                false => filters.to_string(),
+                true => format!("{filters}, and none on the last level{}", cuts.line()),
+                false => format!("{filters}{}", cuts.line()),
             },
         ),
         ("Read mode", mode.name().into()),
@@ -285,9 +292,10 @@ fn settings(
     args: &StoreArgs,
     switches: &StoreSwitches,
     filters: &FilterPolicy,
+    cuts: &Cuts,
     mode: ReadMode,
 ) -> Vec<(&'static str, Value)> {
-    vec![
+    let mut settings = vec![
         ("filters", json!(filters.to_string())),
         ("optimize_filters_for_hits", json!(switches.optimize_filters_for_hits)),
         ("read_mode", json!(mode.name())),
@@ -311,5 +319,7 @@ fn settings(
         ("sync", json!(switches.sync)),
         ("disable_wal", json!(switches.disable_wal)),
         ("use_existing_db", json!(switches.use_existing_db)),
-    ]
+    ];
+    settings.extend(cuts.settings());
+    settings
 }

@@ -6,6 +6,7 @@
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
+//! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
@@ -18,6 +19,7 @@
 )]
 
 mod config;
+mod cuts;
 mod keys;
 mod liveness;
 mod many;

@@ -13,14 +13,14 @@ use trommel::{Db, FilterKind, FilterReport, Options, wilson};
 use crate::rng::Rng;
 
 /// Expected false positives that a level's rate is judged by.
-const ENOUGH: f64 = 2_000.0;
+pub(crate) const ENOUGH: f64 = 2_000.0;
 /// Relative variance of the rate of a filter of one key; that of n keys has an n-th part. Measured:
 /// 1,000 keys scatter by 3.5% at 10 bits and by 7.7% at 23.4.
 const SCATTER_AT_10_BITS: f64 = 0.035 * 0.035 * 1_000.0;
 const SCATTER_AT_23_BITS: f64 = 0.077 * 0.077 * 1_000.0;
 
 /// Key `number` of the store with this seed; those of different numbers differ, and all lie evenly.
-fn key(seed: u64, number: u64) -> [u8; 16] {
+pub(crate) fn key(seed: u64, number: u64) -> [u8; 16] {
     let mixed = Rng::new(seed << 40 | number).u64();
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mixed.swap_bytes().to_le_bytes());
@@ -31,15 +31,15 @@ fn key(seed: u64, number: u64) -> [u8; 16] {
 /// Numbers from here on are never written.
 const MISSING: u64 = 1 << 36;
 
-struct Shape {
+pub(crate) struct Shape {
     /// Keys below level 0.
-    deep_keys: u64,
+    pub(crate) deep_keys: u64,
     /// Keys of each of the three runs of level 0.
-    run_keys: u64,
+    pub(crate) run_keys: u64,
 }
 
 /// A store with three runs in level 0 and two levels below it.
-fn three_levels(seed: u64, shape: &Shape, options: Options) -> Db {
+pub(crate) fn three_levels(seed: u64, shape: &Shape, options: Options) -> Db {
     let bytes = shape.deep_keys * 40;
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
@@ -78,16 +78,16 @@ fn look_for_missing(db: &Db, seed: u64, numbers: std::ops::Range<u64>) {
 
 /// What one level's filters did, all kinds together.
 #[derive(Debug, Clone, Copy, Default)]
-struct Level {
+pub(crate) struct Level {
     keys: u64,
     absent: u64,
     false_positives: f64,
-    expected: f64,
+    pub(crate) expected: f64,
 }
 
 impl Level {
     /// How far the rate is from theory, in standard deviations.
-    fn deviation(&self, scatter: f64) -> f64 {
+    pub(crate) fn deviation(&self, scatter: f64) -> f64 {
         let rate = self.expected / self.absent as f64;
         let by_keys = self.expected * (1.0 - rate);
         let by_filters = self.expected * self.expected * scatter / self.keys as f64;
@@ -137,7 +137,7 @@ fn check_sums(db: &Db, lookups: u64) {
 }
 
 /// Looks for missing keys until theory expects enough false positives on each level.
-fn measure(db: &Db, seed: u64) -> Vec<Level> {
+pub(crate) fn measure(db: &Db, seed: u64) -> Vec<Level> {
     let step = 10_000;
     for round in 0.. {
         look_for_missing(db, seed, round * step..(round + 1) * step);

@@ -1,0 +1,65 @@
+//! Filters that are cut, by key range or by data block: their rates are those of theory on every
+//! level, they deny no key, and no more of them is pinned than was allowed.
+
+use trommel::{FilterResidency, FilterShape, Options};
+
+use crate::report::{ENOUGH, Shape, key, measure, three_levels};
+
+/// Relative variance of the rate of a filter of one key at these bits; see [`crate::report`].
+const SCATTER: f64 = 0.035 * 0.035 * 1_000.0;
+const SHAPE: Shape = Shape { deep_keys: 12_000, run_keys: 1_000 };
+const WRITTEN: u64 = SHAPE.deep_keys + SHAPE.run_keys * 3;
+const CUT: [FilterShape; 2] = [FilterShape::Partitioned, FilterShape::PerBlock];
+
+fn cut(shape: FilterShape) -> Options {
+    let policy = "L0=blocked:6,L1=paired:5,last=standard:7".parse().unwrap();
+    Options::default().filters(policy).filter_shape(shape).filter_piece_bytes(256)
+}
+
+#[test]
+fn cut_filters_meet_their_theory_and_deny_no_key() {
+    for (shape, seed) in CUT.into_iter().zip(40..) {
+        let db = three_levels(seed, &SHAPE, cut(shape));
+        let levels = measure(&db, seed);
+        let report = db.filter_report();
+        assert_eq!(levels.len(), 3, "{report}");
+        for level in levels {
+            assert!(level.expected >= ENOUGH, "{report}");
+            let sigmas = level.deviation(SCATTER);
+            assert!(sigmas.abs() < 4.0, "{shape}: {sigmas} standard deviations: {report}");
+        }
+        for number in 0..WRITTEN {
+            assert!(db.get(key(seed, number)).unwrap().is_some(), "{shape}: {number} is denied");
+        }
+        let keys: Vec<_> = (0..WRITTEN).map(|number| key(seed, number)).collect();
+        for keys in keys.chunks(97) {
+            assert!(db.multi_get(keys).unwrap().iter().all(Option::is_some), "{shape}");
+        }
+    }
+}
+
+#[test]
+fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
+    const MOST: u64 = 2_000;
+    for shape in [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock] {
+        let db = three_levels(7, &SHAPE, cut(shape).pinned_filter_bytes(Some(MOST)));
+        // Filters that are not pinned lie here.
+        db.set_options(|options| options.cache_bytes(1 << 20)).unwrap();
+        let mut most = 0;
+        for number in (0..WRITTEN).step_by(7) {
+            db.get(key(7, number)).unwrap();
+            let memory = db.stats().memory;
+            assert_eq!(memory.pinned_filter_limit, Some(MOST));
+            assert!(memory.filters <= MOST, "{shape}: {memory:?}");
+            most = most.max(memory.filters);
+        }
+        let stats = db.stats();
+        let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
+        assert!(tables > 20 && stats.memory.cached_filters > 0, "{shape}: {stats}");
+        assert!(most > MOST / 4, "{shape}: hardly anything was pinned: {stats}");
+        let wanted: u64 = stats.levels.iter().map(|level| level.filter_bytes).sum();
+        assert!(wanted > 3 * MOST, "{shape}: the limit was not put to the test: {stats}");
+        db.set_options(|options| options.filter_residency(FilterResidency::Cached)).unwrap();
+        assert_eq!(db.stats().memory.pinned_filter_limit, Some(0), "{shape}");
+    }
+}

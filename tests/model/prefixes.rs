@@ -312,6 +312,40 @@ fn check(db: &Db, all: &[Vec<u8>], bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), by
 }
 
 #[test]
+fn a_closure_changed_under_its_name_loses_nothing() {
+    let slash = |key: &[u8]| key.iter().position(|byte| *byte == b'/').map(|at| at + 1);
+    let first = |key: &[u8]| (key.len() >= 2).then_some(2);
+    for whole_keys in [true, false] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let options = || options(&vfs).whole_key_filters(whole_keys);
+        let before = Prefix::custom("mine", slash);
+        let db = Db::open("/store", options().prefix_extractor(before.clone())).unwrap();
+        fill(&db);
+        let all = entries(db.iter());
+        db.close().unwrap();
+        // Under the same name, every filter is asked for what no filter holds.
+        let changed = Prefix::custom("mine", first);
+        let db = Db::open("/store", options().prefix_extractor(changed)).unwrap();
+        if whole_keys {
+            assert_eq!(entries(db.prefix("00")).len(), all.len() / 4);
+        } else {
+            assert!(all.iter().all(|(key, _)| db.get(key).unwrap().is_some()));
+        }
+        let stats = db.stats();
+        assert!(stats.prefix_breach.is_some() && stats.prefix_unused > 0, "{stats:?}");
+        assert_eq!(stats.prefix_useful, 0);
+        // Live, too; and what was found of one closure is not held against another.
+        db.set_options(|options| options.prefix_extractor(before.clone())).unwrap();
+        db.reset_stats();
+        assert_eq!(entries(db.prefix("0003/")), []);
+        assert!(db.stats().prefix_useful > 0 && db.stats().prefix_breach.is_none());
+        let changed = Prefix::custom("mine", first);
+        db.set_options(|options| options.prefix_extractor(changed)).unwrap();
+        assert_eq!(entries(db.prefix("00")).len(), all.len() / 4);
+    }
+}
+
+#[test]
 fn a_closure_that_breaks_its_word_is_dropped_and_named() {
     // The delimiter is left out, so "ab" alone has no prefix though "ab/1" has the prefix "ab".
     let open = || Prefix::custom("open", |key| key.iter().position(|byte| *byte == b'/'));

@@ -19,6 +19,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use trommel_base::MAX_KEY_BYTES;
@@ -46,6 +47,8 @@ pub struct Prefix(Arc<Maker>);
 
 struct Maker {
     name: String,
+    /// Tells it from others of its name in this process; never 0.
+    id: u64,
     rule: Rule,
     /// How it was seen to break its contract, if it was.
     breach: OnceLock<&'static str>,
@@ -92,8 +95,13 @@ impl Prefix {
     /// A closure that breaks this makes scans pass over entries. Where that is seen (while tables
     /// are built, in scans, by [`Db::verify`](crate::Db::verify)), or where it panics, it is asked
     /// no more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and the table being
-    /// built gets no filter of prefixes. A closure that has changed under the same name is seen by
-    /// `verify` alone.
+    /// built gets no filter of prefixes.
+    ///
+    /// Before a table's filter of prefixes is first asked, it is asked for the prefixes of the
+    /// table's own first and last key: if it denies one, the closure has changed under its name,
+    /// and is distrusted as above. A change that those two keys do not show, because they have the
+    /// same prefixes as before, or none now, or a filter says "maybe" by chance, is seen by `verify`
+    /// alone, and scans may pass over entries until then.
     pub fn custom(
         name: impl AsRef<str>,
         prefix_len: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static,
@@ -102,7 +110,9 @@ impl Prefix {
     }
 
     fn new(name: String, rule: Rule) -> Self {
-        Self(Arc::new(Maker { name, rule, breach: OnceLock::new() }))
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT_ID.fetch_add(1, Relaxed);
+        Self(Arc::new(Maker { name, id, rule, breach: OnceLock::new() }))
     }
 
     /// Its name, as tables remember it.
@@ -113,6 +123,16 @@ impl Prefix {
     /// The prefix of `key`, if it has one.
     pub fn of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         prefix_of(&*self.0, key)
+    }
+
+    /// Tells it from others of its name, whose closures may differ; never 0.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Notes that it was seen to break its contract: it is asked no more.
+    pub(crate) fn distrust(&self, breach: &'static str) {
+        self.0.distrust(breach);
     }
 
     /// How it was seen to break its contract, if it was.

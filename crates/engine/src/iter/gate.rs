@@ -8,7 +8,8 @@
 //! 2. Any other range is passed over nowhere. That is so of a range whose first key has no prefix,
 //!    whatever its other keys have, and of all without an upper end (but where `p` has none).
 //! 3. The extractor is the one that is set; where none is, each table's own, if its name says all
-//!    of it. A table whose filter another one made is not passed over, and is counted.
+//!    of it. A table whose filter another one made is not passed over, and is counted: by its
+//!    name, or because the filter denies the prefix of the table's own first or last key.
 //! 4. Each table is asked once in a walk. When the walk has looked for the first or the last key
 //!    of the range in a table that said "maybe", it is known whether that was true.
 //!
@@ -28,34 +29,46 @@ use crate::version::Reader;
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: Bounds,
-    extractor: Option<Prefix>,
+    /// The extractor that is set, and the prefix of the range by it.
+    set: Option<(Prefix, Asked)>,
+}
+
+/// A prefix to ask filters for: the first bytes of the range's first key.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    len: usize,
+    hash: u64,
 }
 
 impl RangeGate {
     /// The gate of a walk over `bounds`; none where every table must be walked.
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &Bounds) -> Option<Arc<Self>> {
-        let extractor = engine.options.load().prefix_extractor.clone();
-        let useless = match &extractor {
-            Some(extractor) => one_prefix(bounds, extractor).is_none(),
-            None => bounds.from.is_empty(),
+        let set = match engine.options.load().prefix_extractor.clone() {
+            Some(extractor) => {
+                let asked = one_prefix(bounds, &extractor)?;
+                Some((extractor, asked))
+            }
+            None if bounds.from.is_empty() => return None,
+            None => None,
         };
-        if useless {
-            return None;
-        }
-        Some(Arc::new(Self { engine: Arc::clone(engine), bounds: bounds.clone(), extractor }))
+        Some(Arc::new(Self { engine: Arc::clone(engine), bounds: bounds.clone(), set }))
     }
 
     /// What `table` says of the range; `None` where it cannot be asked.
     fn ask(&self, level: usize, table: &Reader) -> Option<Verdict> {
-        let made_by = &table.filters().prefixes_part()?.extractor;
-        let extractor = self.extractor.as_ref().or(table.stored_prefix())?;
-        let prefix = one_prefix(&self.bounds, extractor)?;
-        if extractor.name() != made_by {
+        table.filters().prefixes_part()?;
+        let (extractor, Asked { len, hash }) = match &self.set {
+            Some((extractor, asked)) => (extractor, *asked),
+            None => {
+                let stored = table.stored_prefix()?;
+                (stored, one_prefix(&self.bounds, stored)?)
+            }
+        };
+        let prefix = self.bounds.from.get(..len)?;
+        let Some(verdict) = table.ask_prefix(extractor, prefix, hash) else {
             self.engine.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
-        }
-        let hash = trommel_filter::hash(prefix);
-        let verdict = table.filters().ask_prefix(prefix, hash, extractor.name());
+        };
         if !verdict.maybe {
             self.engine.counters.with(|shard| {
                 let cell = shard.prefix(level, verdict.kind);
@@ -80,14 +93,14 @@ impl RangeGate {
 }
 
 /// The prefix of all keys within `bounds`, if they have one; step 1 of the module's head.
-fn one_prefix<'b>(bounds: &'b Bounds, extractor: &Prefix) -> Option<&'b [u8]> {
+fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<Asked> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(to), Some(end)) => *to <= end,
     };
-    inside.then_some(prefix)
+    inside.then(|| Asked { len: prefix.len(), hash: trommel_filter::hash(prefix) })
 }
 
 /// What is known of one table.

@@ -174,17 +174,19 @@ impl Engine {
     /// What a table without a filter of whole keys says of `key` by its filter of prefixes. Where
     /// the prefix is there and the key is not, that counts as a false positive.
     pub(super) fn ask_prefix(&self, table: &Reader, key: &[u8]) -> Verdict {
-        let Some(part) = table.filters().prefixes_part() else { return Verdict::UNFILTERED };
+        if table.filters().prefixes_part().is_none() {
+            return Verdict::UNFILTERED;
+        }
         let options = self.options.load();
         let Some(extractor) = options.prefix_extractor.as_ref().or(table.stored_prefix()) else {
             return Verdict::UNFILTERED;
         };
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
-        if part.extractor != extractor.name() {
+        let verdict = table.ask_prefix(extractor, prefix, trommel_filter::hash(prefix));
+        verdict.unwrap_or_else(|| {
             self.counters.with(|shard| shard.prefix_unused.add(1));
-            return Verdict::UNFILTERED;
-        }
-        table.filters().ask_prefix(prefix, trommel_filter::hash(prefix), extractor.name())
+            Verdict::UNFILTERED
+        })
     }
 
     /// Counts keys that a filter turned away.

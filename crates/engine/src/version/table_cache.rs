@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::Guard;
 use trommel_sstable::{
-    BlockCache, Expected, FilterHost, FilterState, Table, TableConfig, UserFilterReader,
+    BlockCache, Expected, FilterHost, FilterState, Table, TableConfig, UserFilterReader, Verdict,
 };
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
@@ -34,6 +34,20 @@ impl Reader {
     pub(crate) fn stored_prefix(&self) -> Option<&Prefix> {
         self.0.as_ref()?.stored_prefix.as_ref()
     }
+
+    /// What the table's filter of prefixes says of `prefix`, whose hash this is; `None` where
+    /// `extractor`, which made the prefix, is not the one that made the filter.
+    pub(crate) fn ask_prefix(
+        &self,
+        extractor: &Prefix,
+        prefix: &[u8],
+        hash: u64,
+    ) -> Option<Verdict> {
+        let open = self.0.as_ref()?;
+        let is_maker = open.table.filters().prefixes_part()?.extractor == extractor.name();
+        (is_maker && open.is_known_to(extractor))
+            .then(|| open.table.filters().ask_prefix(prefix, hash, extractor.name()))
+    }
 }
 
 impl Deref for Reader {
@@ -50,19 +64,59 @@ impl Deref for Reader {
 pub(crate) struct OpenTable {
     table: Arc<Table>,
     stored_prefix: Option<Prefix>,
+    /// First and last key of a table whose filter of prefixes a closure made.
+    ends: Option<[Box<[u8]>; 2]>,
+    /// The closure whose prefixes of these the filter was last seen to hold, by [`Prefix::id`].
+    known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
 }
 
 impl OpenTable {
-    fn new(table: Table, memory: &Arc<MemoryShares>) -> Self {
+    fn new(table: Table, file: &TableFile, memory: &Arc<MemoryShares>) -> Self {
         // Filters are counted as they come: see `TableHost`.
         let held = table.memory_bytes();
         let bytes = (held.index + held.other) as u64;
-        memory.add_table(bytes);
         let prefixes = table.filters().prefixes_part();
         let stored_prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
-        Self { table: Arc::new(table), stored_prefix, bytes, memory: Arc::clone(memory) }
+        let by_closure = prefixes.is_some() && stored_prefix.is_none();
+        let ends = by_closure.then(|| [file.smallest.clone(), file.largest.clone()]);
+        let bytes = bytes + ends.iter().flatten().map(|key| key.len() as u64).sum::<u64>();
+        memory.add_table(bytes);
+        let (table, memory) = (Arc::new(table), Arc::clone(memory));
+        Self { table, stored_prefix, ends, known_to: AtomicU64::new(0), bytes, memory }
+    }
+
+    /// Whether `extractor`, which bears the name of the filter's maker, may be it: the filter holds
+    /// what it makes of the table's first and last key. If not it is distrusted from now on. Asked
+    /// once a table, as long as it stays open, and extractor.
+    fn is_known_to(&self, extractor: &Prefix) -> bool {
+        // A rule that is built in is all in its name.
+        let Some(ends) = &self.ends else { return true };
+        if extractor.breach().is_some() {
+            return false;
+        }
+        if self.known_to.load(Ordering::Relaxed) == extractor.id() {
+            return true;
+        }
+        let mut was_asked = true;
+        for key in ends {
+            let Some(prefix) = extractor.believed(key) else { continue };
+            let hash = trommel_filter::hash(prefix);
+            let verdict = self.table.filters().ask_prefix(prefix, hash, extractor.name());
+            if !verdict.maybe {
+                extractor.distrust("it has changed: a table's filter denies its own key");
+            }
+            // A filter that cannot be held now may be asked later.
+            was_asked &= verdict != Verdict::UNFILTERED;
+        }
+        if extractor.breach().is_some() {
+            return false;
+        }
+        if was_asked {
+            self.known_to.store(extractor.id(), Ordering::Relaxed);
+        }
+        true
     }
 
     /// The table's reader.
@@ -251,7 +305,7 @@ impl TableCache {
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
-        file.reader.store(Some(Arc::new(OpenTable::new(table, &self.memory))));
+        file.reader.store(Some(Arc::new(OpenTable::new(table, file, &self.memory))));
         ring.push_back(Arc::downgrade(file));
         Ok(Reader(file.reader.load()))
     }

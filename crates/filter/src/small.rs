@@ -25,6 +25,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -42,6 +43,28 @@ const HEADER_BYTES: usize = 48;
 const CHECKSUM_AT: usize = 40;
 /// Bytes a filter takes beside its bits: its label, and where it ends.
 const SLOT_BYTES: usize = 8;
+
+/// Rates of filters, by keys and thousandths of a bit per key, which settle bits and probes.
+static RATES: LazyLock<Mutex<HashMap<(u64, u32), f64>>> = LazyLock::new(Mutex::default);
+/// How many are kept: some 2 MiB. Blocks of a few thousand sizes are common, more are not.
+const MOST_RATES: usize = 1 << 16;
+
+/// The rate for `keys` keys of `millibits` thousandths of a bit each: computed once in a process,
+/// for it costs up to a millisecond, and a table has a group every few dozen blocks.
+fn kept_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
+    let rates = || RATES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(rate) = rates().get(&(keys, millibits)) {
+        return *rate;
+    }
+    // Not under the lock: other builders need not wait.
+    let rate = compute();
+    let mut rates = rates();
+    if rates.len() >= MOST_RATES {
+        rates.clear();
+    }
+    rates.insert((keys, millibits), rate);
+    rate
+}
 
 /// Builds a group of small filters, one after the other.
 ///
@@ -75,8 +98,6 @@ pub struct SmallFiltersBuilder {
     keys: u64,
     /// Sum of their rates, each weighed by its keys.
     passes: f64,
-    /// Rate of a filter by its number of keys.
-    rates: HashMap<usize, f64>,
 }
 
 impl SmallFiltersBuilder {
@@ -93,7 +114,6 @@ impl SmallFiltersBuilder {
             hashes: Vec::new(),
             keys: 0,
             passes: 0.0,
-            rates: HashMap::new(),
         }
     }
 
@@ -140,7 +160,7 @@ impl SmallFiltersBuilder {
         }
         let probes = self.probes;
         let rate = || theory::standard_fpr(keys as u64, 8 * bytes as u64, probes);
-        self.passes += keys as f64 * *self.rates.entry(keys).or_insert_with(rate);
+        self.passes += keys as f64 * kept_rate(keys as u64, self.millibits, rate);
         self.keys += keys as u64;
         self.labels.push((label - self.first) as u32);
         self.ends.push(self.bits.len() as u32);
@@ -383,6 +403,16 @@ mod tests {
                 assert_eq!(filters.may_contain_hash(label, 5), None);
             }
         }
+    }
+
+    /// A rate costs more than the filter: a group's successors find it computed.
+    #[test]
+    fn a_rate_is_computed_for_the_first_group_only() {
+        let first = group("standard:10.123", &[40, 7, 40]);
+        for keys in [40, 7] {
+            kept_rate(keys, 10_123, || panic!("{keys} keys are computed anew"));
+        }
+        assert_eq!(group("standard:10.123", &[40, 7, 40]).expected_fpr(), first.expected_fpr());
     }
 
     /// The rate is that of theory: at least 2,000 expected false positives a row, and the error

@@ -204,8 +204,9 @@ pub struct Stats {
     pub stalled_by_debt: Stall,
     /// Tables that are open.
     pub open_tables: usize,
-    /// Filters that cannot be used (damaged, or of a kind this version does not know): the
-    /// table's file number and the reason. Such a table answers "maybe" to every key.
+    /// Filters of current tables that cannot be used (damaged, of a kind this version does not
+    /// know, or made by a policy that is not here): the table's file number and the reason. Such a
+    /// table answers "maybe" to every key.
     pub unusable_filters: Vec<(u64, String)>,
     /// The last sequence number that reads see.
     pub last_seqno: u64,
@@ -248,7 +249,7 @@ impl Engine {
             stalled_by_level_0: stalls.stall(1),
             stalled_by_debt: stalls.stall(2),
             open_tables: self.tables.open_tables(),
-            unusable_filters: self.tables.unusable_filters(),
+            unusable_filters: self.tables.unusable_filters(&self.version()),
             last_seqno: self.snapshots.visible(),
         }
     }

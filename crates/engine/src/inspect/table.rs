@@ -160,7 +160,7 @@ impl Table {
             format_version: VERSION,
             footer: *table.footer(),
             properties: table.properties().clone(),
-            filter: FilterInfo::of(&table),
+            filter: FilterInfo::of(&table)?,
         })
     }
 
@@ -223,10 +223,10 @@ impl Table {
 }
 
 impl FilterInfo {
-    fn of(table: &trommel_sstable::Table) -> Self {
+    fn of(table: &trommel_sstable::Table) -> Result<Self> {
         let facts = table.filters().facts();
-        Self {
-            state: table.filters().check().clone(),
+        Ok(Self {
+            state: table.filters().check()?.clone(),
             kind: facts.kind,
             bits_asked: facts.bits_asked,
             bits_stored: facts.bits_stored,
@@ -244,7 +244,7 @@ impl FilterInfo {
                     expected_rate: facts.expected,
                 }
             }),
-        }
+        })
     }
 }
 

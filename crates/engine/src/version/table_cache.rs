@@ -5,7 +5,7 @@
 //! is opened, walks round it like a clock's hand, sparing once each table used since it last came
 //! by.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use trommel_sstable::{
 };
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
-use super::TableFile;
+use super::{TableFile, Version};
 use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::memory::MemoryShares;
@@ -140,18 +140,16 @@ struct UnusableFilter {
     /// The table's number.
     table: u64,
     why: String,
-    /// Whether anything is wrong with the file.
-    is_damage: bool,
 }
 
 impl Unusable {
-    fn note(&self, table: u64, why: &str, is_damage: bool) {
+    fn note(&self, table: u64, why: &str) {
         let mut known = lock(&self.0);
         if known.iter().all(|other| other.why != why) {
             crate::events::filter_unusable(table, why);
         }
         if known.iter().all(|other| other.table != table) {
-            known.push(UnusableFilter { table, why: why.to_owned(), is_damage });
+            known.push(UnusableFilter { table, why: why.to_owned() });
         }
     }
 }
@@ -177,10 +175,9 @@ impl FilterHost for TableHost {
 
     fn unusable(&self, state: &FilterState) {
         match state {
-            FilterState::Damaged(why) | FilterState::Unknown(why) => {
-                self.unusable.note(self.number, why, true);
+            FilterState::Damaged(why) | FilterState::Unknown(why) | FilterState::Foreign(why) => {
+                self.unusable.note(self.number, why);
             }
-            FilterState::Foreign(why) => self.unusable.note(self.number, why, false),
             FilterState::Loaded | FilterState::Absent | FilterState::Spared => {}
         }
     }
@@ -358,23 +355,21 @@ impl TableCache {
         false
     }
 
-    /// Tables whose filter cannot be used, with the reason; each was met since the store opened.
-    pub(crate) fn unusable_filters(&self) -> Vec<(u64, String)> {
+    /// The tables of `version` whose filter cannot be used, with the reason, as far as they were met.
+    pub(crate) fn unusable_filters(&self, version: &Version) -> Vec<(u64, String)> {
         let known = lock(&self.unusable_filters.0);
-        known.iter().map(|filter| (filter.table, filter.why.clone())).collect()
-    }
-
-    /// What is wrong with the filter of table `number`, if it was met and anything is.
-    pub(crate) fn damaged_filter(&self, number: u64) -> Option<String> {
-        let known = lock(&self.unusable_filters.0);
-        let damaged = known.iter().find(|filter| filter.table == number && filter.is_damage);
-        damaged.map(|filter| filter.why.clone())
+        if known.is_empty() {
+            return Vec::new();
+        }
+        let current: HashSet<u64> = version.tables().map(|(_, file)| file.number).collect();
+        let current = known.iter().filter(|filter| current.contains(&filter.table));
+        current.map(|filter| (filter.table, filter.why.clone())).collect()
     }
 
     /// Notes that table `number` has no filter, as the user's policy failed to build it.
     pub(crate) fn note_unbuilt(&self, number: u64, why: &str) {
         let why = format!("the policy failed to build it: {why}");
-        self.unusable_filters.note(number, &why, false);
+        self.unusable_filters.note(number, &why);
     }
 
     /// Has the filters of `file` held and asked, or neither. An open table is closed if that is

@@ -9,7 +9,8 @@
 //!    that the cache cannot keep is not read at all: reading it again for each question would cost
 //!    more than the block that it might save.
 //! 4. A piece that cannot be used is remembered as such: it answers "maybe", and the host is told
-//!    once a table.
+//!    once a table. One that the file system failed to read answers "maybe" this once, and is read
+//!    again for the next question: that says nothing of the piece.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -139,31 +140,36 @@ impl Keeper {
     }
 
     /// Reads the piece at `handle` from the file.
-    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, FilterState> {
+    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, Unread> {
         let kind = match form {
             Form::Filter | Form::Small | Form::User => BlockKind::Filter,
             Form::Top { .. } => BlockKind::FilterTop,
         };
         let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
-            Error::Unsupported { .. } => FilterState::Unknown(error.to_string()),
-            error => FilterState::Damaged(error.to_string()),
+            Error::Io { .. } => Unread::Failed(error),
+            Error::Unsupported { .. } => FilterState::Unknown(error.to_string()).into(),
+            error => FilterState::Damaged(error.to_string()).into(),
         })?;
+        Ok(self.decode(&payload, handle, form)?)
+    }
+
+    fn decode(&self, payload: &[u8], handle: Handle, form: Form) -> Result<Piece, FilterState> {
         match form {
-            Form::Filter => Filter::decode_into(&payload, advise_huge_pages)
+            Form::Filter => Filter::decode_into(payload, advise_huge_pages)
                 .map(Piece::Filter)
                 .map_err(|error| refused(&error)),
             Form::User => {
                 let reader =
                     self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
-                OpenUserFilter::open(Arc::clone(reader), &payload).map(Piece::User).map_err(|why| {
+                OpenUserFilter::open(Arc::clone(reader), payload).map(Piece::User).map_err(|why| {
                     let name = reader.name();
                     FilterState::Foreign(format!("the policy \"{name}\" does not take it: {why}"))
                 })
             }
             Form::Small => {
-                SmallFilters::decode(&payload).map(Piece::Small).map_err(|error| refused(&error))
+                SmallFilters::decode(payload).map(Piece::Small).map_err(|error| refused(&error))
             }
-            Form::Top { first } => match Index::decode(&payload, handle.offset) {
+            Form::Top { first } => match Index::decode(payload, handle.offset) {
                 Ok(index) if index.len() > 0 && index.range() == (first, handle.offset) => {
                     Ok(Piece::Top(index))
                 }
@@ -174,6 +180,21 @@ impl Keeper {
                 }
             },
         }
+    }
+}
+
+/// Why a piece is not here.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The file system failed to read it: another time it may not.
+    Failed(Error),
+    /// What was read cannot be used, and never will be.
+    Useless(FilterState),
+}
+
+impl From<FilterState> for Unread {
+    fn from(state: FilterState) -> Self {
+        Self::Useless(state)
     }
 }
 
@@ -304,12 +325,15 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
     }
 
     fn read(&self, keeper: &Keeper, form: Form, handle: Handle) -> Option<Piece> {
-        let read = keeper.read(handle, form);
-        read.map_err(|state| {
-            self.useless.store(true, Ordering::Relaxed);
-            keeper.note(state);
-        })
-        .ok()
+        match keeper.read(handle, form) {
+            Ok(piece) => Some(piece),
+            Err(Unread::Failed(_)) => None,
+            Err(Unread::Useless(state)) => {
+                self.useless.store(true, Ordering::Relaxed);
+                keeper.note(state);
+                None
+            }
+        }
     }
 
     /// A charge for all of the piece, where it turns out to take more than its bytes in the file.

@@ -39,10 +39,10 @@ pub use prefix::{PrefixExtractor, prefix_of};
 pub(crate) use user::UserBuild;
 pub use user::{UserFilter, UserFilterBuilder, UserFilterReader};
 
-use crate::Properties;
 use crate::format::Footer;
 use crate::index::IndexTree;
 use crate::source::Source;
+use crate::{Error, Properties};
 
 /// Whether the table's filters can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum FilterState {
     Loaded,
     /// The table was built without any.
     Absent,
-    /// One is damaged or could not be read; the text says how. It answers "maybe".
+    /// One is damaged; the text says how. It answers "maybe".
     Damaged(String),
     /// One is of a kind this version does not know. It answers "maybe".
     Unknown(String),
@@ -204,11 +204,14 @@ impl Filters {
 
     /// [`state`](Self::state), once everything has been read. Holds nothing in memory that was not
     /// there.
-    pub fn check(&self) -> &FilterState {
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a part could not be read.
+    pub fn check(&self) -> Result<&FilterState, Error> {
         for part in self.parts() {
-            part.check(&self.keeper);
+            part.check(&self.keeper)?;
         }
-        self.state()
+        Ok(self.state())
     }
 
     /// What the table says of the key whose [`trommel_filter::hash`] this is. `extractor` is the

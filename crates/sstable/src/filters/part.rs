@@ -14,8 +14,9 @@ use std::sync::OnceLock;
 
 use trommel_filter::{FilterKind, FilterSpec, theory};
 
-use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned};
+use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned, Unread};
 use super::{FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict};
+use crate::Error;
 use crate::format::Handle;
 use crate::index::Index;
 use crate::source::ReadStats;
@@ -284,22 +285,26 @@ impl Part {
     }
 
     /// Reads every piece, so that what is wrong with any is noted.
-    pub(super) fn check(&self, keeper: &Keeper) {
-        let read = |handle, form| {
-            let read = keeper.read(handle, form);
-            read.map_err(|state| keeper.note(state)).ok()
-        };
-        match &self.pieces {
-            Pieces::Whole(_) => {
-                read(self.whole(), self.whole_form());
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a piece could not be read.
+    pub(super) fn check(&self, keeper: &Keeper) -> Result<(), Error> {
+        let read = |handle, form| match keeper.read(handle, form) {
+            Ok(piece) => Ok(Some(piece)),
+            Err(Unread::Failed(error)) => Err(error),
+            Err(Unread::Useless(state)) => {
+                keeper.note(state);
+                Ok(None)
             }
-            Pieces::Cut { .. } => {
-                let Some(Piece::Top(top)) = read(self.top_place(), self.top_form()) else { return };
-                for handle in (0..top.len()).map_while(|i| top.handle(i)) {
-                    read(handle, self.form());
-                }
+        };
+        if let Pieces::Whole(_) = &self.pieces {
+            read(self.whole(), self.whole_form())?;
+        } else if let Some(Piece::Top(top)) = read(self.top_place(), self.top_form())? {
+            for handle in (0..top.len()).map_while(|i| top.handle(i)) {
+                read(handle, self.form())?;
             }
         }
+        Ok(())
     }
 
     /// Takes its pieces out of the cache.

@@ -8,9 +8,9 @@ use trommel_base::MAX_SEQNO;
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{
     BlockCache, Compression, Expected, FilterHost, FilterPlan, FilterRole, FilterShape,
-    FilterState, PrefixExtractor, ReadStats, Table, TableConfig, TableOptions, layout,
+    FilterState, PrefixExtractor, ReadStats, Table, TableConfig, TableOptions, Verdict, layout,
 };
-use trommel_vfs::{Access, DiskVfs, Vfs};
+use trommel_vfs::{Access, DiskVfs, Failure, Fault, OpKind, SimDisk, Vfs};
 
 use crate::common::*;
 use crate::damage::reseal;
@@ -150,7 +150,7 @@ fn no_key_and_no_prefix_is_denied_in_any_shape_and_place() {
                 let held = || (opened.filters().pinned_bytes(), cache.stats().filter_bytes);
                 assert_eq!(held(), (0, 0), "{context}: nothing is read at open");
                 denies_nothing(&opened, &entries, prefix, &context);
-                assert_eq!(*opened.filters().check(), FilterState::Loaded, "{context}");
+                assert_eq!(*opened.filters().check().unwrap(), FilterState::Loaded, "{context}");
                 opened.verify().unwrap();
                 let (own, cached) = held();
                 assert_eq!(own, host.pinned.load(Ordering::Relaxed), "{context}");
@@ -307,7 +307,7 @@ fn hostile_pieces_and_tops_do_no_harm() {
                 hashes.push(hash);
             }
             filters.ask_many(&keys, &hashes, &mut vec![false; keys.len()]);
-            let _ = (filters.facts(), filters.prefix_facts(), filters.check());
+            let _ = (filters.facts(), filters.prefix_facts(), filters.check().is_ok());
             let _ = opened.verify();
         }
     }
@@ -329,5 +329,29 @@ fn the_directory_says_what_the_parts_are() {
         assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
         let prefixes = opened.filters().prefixes_part().unwrap();
         assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
+    }
+}
+
+/// One read of a filter that fails says nothing of the filter: it is not remembered as useless.
+#[test]
+fn a_read_that_fails_once_costs_one_answer() {
+    let entries: Vec<Entry> =
+        (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    for (shape, pinned) in SHAPES.into_iter().flat_map(|shape| [(shape, u64::MAX), (shape, 0)]) {
+        let context = format!("{shape:?}, {pinned} pinned");
+        let table = InMemory::new(shaped(plan("blocked:20", None, shape), 1 << 16), &entries);
+        let disk = SimDisk::new();
+        let mut file = disk.create(&table.path).unwrap();
+        file.append(&table.bytes()).unwrap();
+        drop(file);
+        let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));
+        let opened = open_with(&disk, &table, Access::Buffered, &cache, Some(Arc::clone(&host)));
+        let ask = || opened.filters().ask(b"key0250x", trommel_filter::hash(b"key0250x"), None);
+        disk.inject(Fault::new(Failure::Io).on(OpKind::Read));
+        assert_eq!(ask(), Verdict::UNFILTERED, "{context}");
+        assert_eq!(*opened.filters().state(), FilterState::Loaded, "{context}");
+        assert_eq!(host.faults.load(Ordering::Relaxed), 0, "{context}");
+        assert!(!ask().maybe, "{context}: it is read again");
+        opened.verify().unwrap();
     }
 }

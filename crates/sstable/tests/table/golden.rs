@@ -97,7 +97,7 @@ fn tables_of_earlier_versions_hold_what_they_held() {
             let table = open(&DiskVfs, &path, access, &BlockCache::new(0)).unwrap();
             assert_eq!(transcript(&table), expected, "{name}");
             table.verify().unwrap();
-            let state = table.filters().check();
+            let state = table.filters().check().unwrap();
             let unfiltered = filter == "none";
             let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };
             assert_eq!(*state, wanted, "{name}");

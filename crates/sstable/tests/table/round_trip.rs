@@ -138,9 +138,9 @@ fn random_tables_come_back_whole() {
         assert_eq!(table.summary.entries, entries.len() as u64);
         assert_eq!(opened.properties().engine, b"the engine's own");
         if round % 4 > 0 {
-            assert_eq!(*opened.filters().check(), FilterState::Loaded);
+            assert_eq!(*opened.filters().check().unwrap(), FilterState::Loaded);
         } else {
-            assert_eq!(*opened.filters().check(), FilterState::Absent);
+            assert_eq!(*opened.filters().check().unwrap(), FilterState::Absent);
         }
         check_all(&opened, &entries, &mut random);
     }

@@ -14,8 +14,9 @@
 //!
 //! So the memory beyond the filter itself peaks at 8 bytes a key and half a megabyte; once the hashes
 //! are dropped, the filter is there twice while it is written out. (A standard filter's bits lie
-//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard, and its filter
-//! is there up to three times.) A counting allocator holds it to that: `tests/bounds/memory.rs`.
+//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//! [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to that:
+//! `tests/bounds/memory.rs`.
 //!
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.
@@ -26,7 +27,7 @@ use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
 use crate::kernel::Chosen;
 use crate::mix::{Golden, scale};
-use crate::ribbon::{self, Ribbon};
+use crate::ribbon::{self, Needs, Ribbon};
 use crate::spec::{FilterKind, FilterSpec};
 use crate::{blocked, paired, partition, standard, theory};
 
@@ -170,6 +171,57 @@ impl FilterBuilder {
             + hashes * size_of::<u64>()
     }
 
+    /// Bytes of memory that building takes at most, all told: those held now and any that
+    /// [`finish`](Self::finish) takes, the finished filter included. Not more than some half above
+    /// what it is in the end, and cheap to ask. The tables of the theory, which the process keeps,
+    /// are not counted.
+    pub fn peak_bytes(&self) -> u64 {
+        let held = self.memory_bytes() as u64;
+        let (keys, millibits) = (self.len, self.spec.millibits());
+        // While the first chunk grows, its half is there too.
+        let growing = if self.chunks.len() == 1 { held + held / 2 } else { held };
+        if self.spec.kind() == FilterKind::None || keys == 0 {
+            return growing + HEADER_BYTES as u64;
+        }
+        if self.spec.kind() == FilterKind::Ribbon {
+            let Needs { columns, equations } = Needs::of(keys, millibits);
+            let shards = ribbon::shards(keys);
+            let dealing = columns + self.dealt_bytes(shards);
+            // Solving begins when the last chunk is dealt out, if there is more than one shard.
+            let hashes = match shards {
+                1 => held,
+                _ => keys * size_of::<u64>() as u64 + partition::most_slack(keys, shards),
+            };
+            let solving = columns + hashes + equations;
+            return growing.max(dealing).max(solving).max(2 * columns + 1024);
+        }
+        let blocks = match (self.spec.kind(), blocks_for(keys, millibits)) {
+            (FilterKind::Paired, blocks @ 2..) => blocks.next_multiple_of(2),
+            (_, blocks) => blocks,
+        };
+        let filter = blocks * BLOCK_BYTES as u64;
+        let dealt = match self.spec.kind() {
+            FilterKind::Standard => held,
+            _ => self.dealt_bytes(blocks.div_ceil(PART as u64)),
+        };
+        // A part's counts of keys.
+        let working = (PART * size_of::<u32>()) as u64;
+        let told = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
+        let written = 2 * filter + HEADER_BYTES as u64;
+        growing.max(dealt + filter + working).max(told).max(written)
+    }
+
+    /// The most that the hashes take while they are cut into parts, one of the chunks being there
+    /// still.
+    fn dealt_bytes(&self, parts: u64) -> u64 {
+        let held = self.memory_bytes() as u64;
+        if parts == 1 {
+            return held;
+        }
+        let chunk = self.len.min(CHUNK as u64) * size_of::<u64>() as u64;
+        held + chunk + partition::most_slack(self.len, parts)
+    }
+
     /// Builds the filter. The bytes describe themselves: [`Filter::decode`](crate::Filter::decode)
     /// needs nothing else. A filter without keys answers no to every question. For a spec of
     /// [`FilterKind::None`] there is no filter, and no bytes.
@@ -186,7 +238,7 @@ impl FilterBuilder {
             )
         };
         if spec.kind() == FilterKind::Ribbon {
-            let mut ribbon = Ribbon::default();
+            let mut ribbon = Ribbon::with_room(keys, millibits);
             self.fill_ribbon(&mut ribbon);
             let (probes, rate) = (ribbon.columns(), ribbon.rate());
             return filter(probes, rate, &ribbon.finish());

@@ -17,6 +17,21 @@ const FAN_OUT_LOG2: u32 = 8;
 /// Hashes in a list's chunk: 4 KiB.
 const CHUNK: usize = 512;
 
+/// Bytes that `keys` hashes, dealt out to `parts` parts, take at most beside their own: all lists'
+/// last chunks count as empty.
+pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
+    let fan_out = 1 << FAN_OUT_LOG2;
+    // Both levels hold lists at once: what is left of the first, and those of one of its lists.
+    let lists = match parts {
+        1 => return 0,
+        _ if parts <= fan_out => parts,
+        _ => (parts.div_ceil(fan_out)).min(fan_out) + fan_out,
+    };
+    // A list of chunks starts with room for 4, doubles, and is there twice meanwhile.
+    let headers = size_of::<Vec<u64>>() as u64 * (6 * lists + 2 * keys.div_ceil(CHUNK as u64));
+    headers + lists.min(keys) * (CHUNK * size_of::<u64>()) as u64
+}
+
 /// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number; `part`
 /// says to which part a hash belongs, and is monotone.
 pub(crate) fn visit_parts(

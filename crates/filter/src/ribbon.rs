@@ -45,7 +45,7 @@
 //!
 //! # Costs
 //! To build: 24 bytes a slot, of one shard at a time, beyond the hashes; and the finished columns are
-//! held up to three times while they are written out. Each key's equation meets some of those before
+//! held twice while they are written out. Each key's equation meets some of those before
 //! it, and each slot is solved column by column, so the time grows with the columns: several times
 //! what a blocked filter takes (`COSTS.md`). To query: an absent key
 //! looks at 2 to 4 cache lines, a present one at all of its columns, some `r / 2` lines.
@@ -189,14 +189,9 @@ impl Shard {
         }
     }
 
-    fn to_bytes(self) -> [u8; ENTRY_BYTES] {
-        let mut bytes = [0; ENTRY_BYTES];
-        bytes[..4].copy_from_slice(&self.first.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.blocks.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.lower.to_le_bytes());
-        bytes[12] = self.columns;
-        bytes[13] = self.seed;
-        bytes
+    fn to_words(self) -> [u64; ENTRY_BYTES / 8] {
+        let shape = u64::from(self.columns) << 32 | u64::from(self.seed) << 40;
+        [u64::from(self.first) | u64::from(self.blocks) << 32, u64::from(self.lower) | shape]
     }
 }
 
@@ -261,13 +256,23 @@ impl Band {
 }
 
 /// A filter that is being built.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ribbon {
     shards: Vec<Shard>,
     segments: Vec<u128>,
 }
 
 impl Ribbon {
+    /// Room for a filter of `keys` keys, so that its columns are there once.
+    pub(crate) fn with_room(keys: u64, millibits: u32) -> Self {
+        let shards = shards(keys);
+        let segments = most_segments(keys, millibits);
+        Self {
+            shards: Vec::with_capacity(usize::try_from(shards).unwrap_or(0)),
+            segments: Vec::with_capacity(usize::try_from(segments).unwrap_or(0)),
+        }
+    }
+
     /// Adds the next shard, of `keys` hashes.
     pub(crate) fn push(
         &mut self,
@@ -313,11 +318,20 @@ impl Ribbon {
         if self.shards.is_empty() {
             return Vec::new();
         }
-        let mut bytes = (self.shards.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(self.shards.iter().flat_map(|shard| shard.to_bytes()));
-        bytes.extend(self.segments.iter().flat_map(|segment| segment.to_le_bytes()));
-        bytes.resize(bytes.len().next_multiple_of(64), 0);
-        bytes.as_chunks().0.iter().map(Block::from_le_bytes).collect()
+        let words = COUNT_BYTES / 8
+            + self.shards.len() * (ENTRY_BYTES / 8)
+            + self.segments.len() * (SEGMENT_BYTES / 8);
+        let mut blocks = vec![Block::default(); words.div_ceil(8)];
+        let entries = self.shards.iter().flat_map(|shard| shard.to_words());
+        let segments = self.segments.iter().flat_map(|&segment| {
+            // The low half stands first, as in the bytes.
+            [segment as u64, (segment >> 64) as u64]
+        });
+        let all = std::iter::once(self.shards.len() as u64).chain(entries).chain(segments);
+        for (at, word) in all.enumerate() {
+            blocks[at / 8].0[at % 8] = word;
+        }
+        blocks
     }
 }
 
@@ -488,6 +502,39 @@ pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     let segments = Shard::plan(keys / shards, millibits, 0).segments() as u64 * shards;
     let bytes = COUNT_BYTES as u64 + shards * ENTRY_BYTES as u64 + segments * SEGMENT_BYTES as u64;
     bytes.div_ceil(64)
+}
+
+/// Segments that a filter of `keys` keys takes at most. A lone shard of few keys may need a block
+/// or two more than was planned; of many shards, each rounds up to a segment.
+fn most_segments(keys: u64, millibits: u32) -> u64 {
+    match shards(keys) {
+        1 => Shard::plan(keys, millibits, 2).segments() as u64,
+        shards => (keys * u64::from(millibits)).div_ceil(1000 * WINDOW as u64) + shards,
+    }
+}
+
+/// What building a filter of `keys` keys takes at most, beside their hashes.
+pub(crate) struct Needs {
+    /// Bytes of all columns before they are put together; and as much again, put together.
+    pub(crate) columns: u64,
+    /// Bytes of the equations of a shard.
+    pub(crate) equations: u64,
+}
+
+impl Needs {
+    pub(crate) fn of(keys: u64, millibits: u32) -> Self {
+        let shards = shards(keys);
+        // Eight standard deviations more than its share are not seen.
+        let most = match shards {
+            1 => keys,
+            _ => keys / shards + 8 * SHARD_KEYS.isqrt(),
+        };
+        let slots = u64::from(Shard::plan(most, millibits, 1).blocks) * WINDOW as u64;
+        let slot = (size_of::<u128>() + size_of::<u64>()) as u64;
+        let columns = most_segments(keys, millibits) * SEGMENT_BYTES as u64;
+        let entries = shards * size_of::<Shard>() as u64 + 64;
+        Self { columns: columns + entries, equations: slots * slot }
+    }
 }
 
 #[cfg(test)]

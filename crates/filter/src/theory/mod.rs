@@ -41,6 +41,17 @@ const SMALL_STANDARD: u64 = 4096;
 /// Keys per block from which a blocked filter says yes to everything: no bit is clear.
 const CROWDED: u64 = 1 << 20;
 
+/// Bytes that computing the rate of a filter of `bits` bits takes at most, beside the tables that
+/// the process keeps.
+pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
+    match kind {
+        // A chance for each number of set bits.
+        FilterKind::Standard if bits <= SMALL_STANDARD => size_of::<f64>() as u64 * (bits + 1),
+        // Those of a block's likely numbers of keys.
+        _ => 2048,
+    }
+}
+
 /// The textbook's rate of a standard filter of `bits_per_key` bits per key and `probes` probes, in
 /// the limit of many keys: `(1 - e^(-k/c))^k`.
 ///

@@ -15,11 +15,8 @@ use super::directory::{FilterPart, FilterRole, FilterShape};
 use crate::format::FRAME_BYTES;
 use crate::index::IndexBuilder;
 
-/// Most bytes that a list of hashes grows by, and that dealing them out holds twice.
+/// Most bytes that a list of hashes grows by, between two questions what it takes.
 const GROWTH_BYTES: u64 = 256 << 10;
-/// Keys of the largest shard of a ribbon, and what solving takes for each.
-const SHARD_KEYS: u64 = 1 << 16;
-const SHARD_KEY_BYTES: u64 = 26;
 
 /// A part and its bytes, still without frames.
 pub(crate) struct BuiltPart {
@@ -121,11 +118,8 @@ impl PartBuilder {
     /// Bytes of memory that building takes from here to its end, at most, were few keys to follow.
     ///
     /// 1. The pieces that are finished.
-    /// 2. The hashes, and by how much their list may be about to grow. While they are dealt out, each
-    ///    list has one chunk that is not full: a sixteenth of them, at most.
-    /// 3. The finished filter beside them; and beside itself, once they are gone and it is written
-    ///    out.
-    /// 4. For a ribbon, the equations of one shard.
+    /// 2. What the open filter's builder says: hashes, and the filter, at the worst moment.
+    /// 3. By how much the list of hashes may be about to grow.
     pub(super) fn memory_bytes(&self) -> u64 {
         if self.spec == FilterSpec::NONE {
             return 0;
@@ -136,13 +130,7 @@ impl PartBuilder {
             Open::Small(filters) => return self.bytes + 4 * filters.bytes() as u64 + (4 << 10),
         };
         let hashes = filter.memory_bytes() as u64;
-        let dealt = hashes + hashes.min(GROWTH_BYTES) + hashes / 16;
-        let finished = self.open_bytes() + (1 << 10);
-        let shard = match self.spec.kind() {
-            FilterKind::Ribbon => filter.len().min(SHARD_KEYS) * SHARD_KEY_BYTES,
-            _ => 0,
-        };
-        self.bytes + dealt.max(finished) + finished + shard
+        self.bytes + filter.peak_bytes() + hashes.min(GROWTH_BYTES)
     }
 
     /// Finishes the open piece, whose last block's separator was noted.

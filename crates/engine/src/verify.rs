@@ -39,9 +39,9 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Distinct keys of the tables, each of which its table's filter let pass.
     pub keys: u64,
-    /// Tables whose filter is intact, and was made by a user's policy that is not here or will not
-    /// take it: their keys were not asked of it. [`Stats::unusable_filters`](crate::Stats) names
-    /// the policy.
+    /// Tables whose filter is intact, and is of a kind that this version does not know, or was made
+    /// by a user's policy that is not here or will not take it: their keys were not asked of it.
+    /// [`Stats::unusable_filters`](crate::Stats) says which.
     pub foreign_filters: u64,
 }
 

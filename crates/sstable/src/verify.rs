@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterKind, FilterSpec};
 
 use crate::block::{Block, tag_of};
 use crate::compression::zeroed;
@@ -27,8 +27,8 @@ pub struct Verified {
     pub entries: u64,
     /// Distinct keys, each asked of the filter if there is one.
     pub keys: u64,
-    /// Whether there is a user's filter whose policy is not here, or will not take it: its keys were
-    /// not asked of it.
+    /// Whether there is a filter of a kind that this version does not know, or a user's whose policy
+    /// is not here, or will not take it: its keys were not asked of it.
     pub foreign_filter: bool,
 }
 
@@ -116,14 +116,13 @@ impl Table {
             FilterState::Loaded
             | FilterState::Absent
             | FilterState::Spared
+            | FilterState::Unknown(_)
             | FilterState::Foreign(_) => Ok(filters),
-            FilterState::Damaged(why) | FilterState::Unknown(why) => {
-                Err(Error::Corruption(trommel_base::Corruption::new(
-                    &self.source.path,
-                    footer.filter_offset(),
-                    format!("the filter cannot be used: {why}"),
-                )))
-            }
+            FilterState::Damaged(why) => Err(Error::Corruption(trommel_base::Corruption::new(
+                &self.source.path,
+                footer.filter_offset(),
+                format!("the filter cannot be used: {why}"),
+            ))),
         }
     }
 }
@@ -273,7 +272,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Compares what was seen with what the table says of itself; entries, keys, and whether there
-    /// is a filter that could not be asked as its policy is not here.
+    /// is a filter that could not be asked as who knows it is not here.
     fn finish(mut self, whole: bool, stored: &Properties) -> Result<(u64, u64, bool), Fault> {
         if !whole {
             return Err(Fault::Damaged("the index does not cover all data blocks"));
@@ -293,11 +292,17 @@ impl<'a> Walk<'a> {
         }
         let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
         let filter = self.filters.keys_part();
-        let is_foreign = matches!(self.filters.state(), FilterState::Foreign(_));
+        let is_foreign =
+            matches!(self.filters.state(), FilterState::Foreign(_) | FilterState::Unknown(_));
         if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
-        if filter.is_some_and(|filter| filter.keys != stored.keys) {
+        // A plain filter has no directory: it says itself how many keys it was built for. What could
+        // not be asked has no kind.
+        let facts_of_filter = self.filters.facts();
+        let is_of_others =
+            facts_of_filter.kind != FilterKind::None && facts_of_filter.keys != stored.keys;
+        if filter.is_some_and(|filter| filter.keys != stored.keys || is_of_others) {
             return Err(Fault::Damaged("the filter was built for another number of keys"));
         }
         Ok((facts.entries, facts.keys, is_foreign))

@@ -124,7 +124,7 @@ impl Keeper {
     #[cold]
     pub(super) fn note(&self, state: FilterState) {
         let place = match state {
-            FilterState::Foreign(_) | FilterState::Spared => &self.unused,
+            FilterState::Foreign(_) | FilterState::Unknown(_) | FilterState::Spared => &self.unused,
             _ => &self.fault,
         };
         if place.set(state).is_ok()

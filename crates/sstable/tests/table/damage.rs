@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, MAX_SEQNO};
 use trommel_sstable::format::{
-    BlockKind, FOOTER_BYTES, INDEX_HEADER_BYTES, VERSION, block_checksum, footer_checksum,
+    BlockKind, FOOTER_BYTES, FRAME_BYTES, INDEX_HEADER_BYTES, VERSION, block_checksum,
+    footer_checksum,
 };
 use trommel_sstable::{
     BlockCache, Compression, Error, Expected, FilterState, ReadStats, ScanOptions, Table,
@@ -426,5 +427,40 @@ fn random_garbage_is_refused() {
             reseal(&mut bytes, &[]);
         }
         assert!(InMemory::of_bytes(&bytes).open().is_err());
+    }
+}
+
+/// Changes a byte of the filter's header, and all checksums with it.
+fn with_header_byte(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
+    let blocks = blocks_of(bytes);
+    let (start, length, _) =
+        *blocks.iter().find(|block| block.2 == BlockKind::Filter).expect("a filter");
+    let mut bytes = bytes.to_vec();
+    let filter = &mut bytes[start..start + length - FRAME_BYTES];
+    filter[at] = value;
+    let sum = trommel_filter::hash(&[&filter[..56], &filter[64..]].concat());
+    filter[56..64].copy_from_slice(&sum.to_le_bytes());
+    reseal(&mut bytes, &blocks);
+    bytes
+}
+
+#[test]
+fn a_filter_of_a_later_family_is_no_damage() {
+    for (_, table) in small_tables("paired:12") {
+        let later = InMemory::of_bytes(&with_header_byte(&table.bytes(), 4, 200)).open().unwrap();
+        let verified = later.verify().unwrap();
+        assert!(verified.foreign_filter, "its keys were not asked");
+        let state = later.filters().check().unwrap();
+        assert!(matches!(state, FilterState::Unknown(_)), "{state:?}");
+    }
+}
+
+#[test]
+fn a_filter_of_another_number_of_keys_is_damage() {
+    for (_, table) in small_tables("paired:12") {
+        // The low byte of its number of keys.
+        let other = with_header_byte(&table.bytes(), 24, 255);
+        let error = InMemory::of_bytes(&other).open().unwrap().verify().unwrap_err();
+        assert!(error.to_string().contains("another number of keys"), "{error}");
     }
 }

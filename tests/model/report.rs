@@ -312,3 +312,31 @@ fn a_key_outside_every_table_probes_none() {
     assert!(report.levels.iter().all(|row| row.measured_rate.is_none()), "{report}");
     assert_eq!((stats.gets, stats.block_reads, stats.cache_hits), (4_000, 0, 0));
 }
+
+/// Filters of 150,000 bytes, and a lookup of a missing key that lies among the keys.
+fn with_large_filters(options: Options) -> Db {
+    let options = options.vfs(Arc::new(MemoryVfs::new())).background_threads(0);
+    let db = Db::open("/store", options.filters("paired:20".parse().unwrap())).unwrap();
+    for number in 0..60_000 {
+        db.put(format!("{number:08}"), "value").unwrap();
+    }
+    db.compact_all().unwrap();
+    assert_eq!(db.get("00000007x").unwrap(), None);
+    db
+}
+
+#[test]
+fn a_filter_that_finds_no_place_is_counted_and_saves_nothing() {
+    let db =
+        with_large_filters(Options::default().pinned_filter_bytes(Some(0)).cache_bytes(64 << 10));
+    assert_eq!(db.stats().filters_not_held, 1, "once a table");
+    assert_eq!(db.filter_report().expected_wasted_reads_per_miss, 1.0);
+}
+
+#[test]
+fn a_memory_limit_leaves_shards_that_hold_filters() {
+    let options = Options::default().filter_residency(trommel::FilterResidency::Cached);
+    let db = with_large_filters(options.cache_bytes(1 << 30).memory_limit(16 << 20));
+    assert_eq!(db.stats().filters_not_held, 0);
+    assert!(db.filter_report().expected_wasted_reads_per_miss < 0.01);
+}

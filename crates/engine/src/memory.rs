@@ -37,6 +37,8 @@ pub(crate) struct MemoryShares {
     pinned_limit: AtomicU64,
     /// Filters that are being built, with the hashes they are built from.
     construction: AtomicU64,
+    /// Filters and pieces of filters that found no place.
+    filters_not_held: AtomicU64,
     /// Held while a part changes and the cache's capacity with it: of two changes at a time the
     /// older share must not be the one that stays.
     changing: Mutex<()>,
@@ -54,6 +56,7 @@ impl MemoryShares {
             pinned_filters: AtomicU64::new(0),
             pinned_limit: AtomicU64::new(u64::MAX),
             construction: AtomicU64::new(0),
+            filters_not_held: AtomicU64::new(0),
             changing: Mutex::default(),
         };
         shares.set_limits(limit, cache_bytes);
@@ -124,6 +127,16 @@ impl MemoryShares {
             self.pinned_filters.fetch_sub(bytes, Relaxed);
             self.tables.fetch_sub(bytes, Relaxed);
         });
+    }
+
+    /// Notes that a filter, or a piece of one, can be held nowhere.
+    pub(crate) fn note_filter_not_held(&self) {
+        self.filters_not_held.fetch_add(1, Relaxed);
+    }
+
+    /// How often that was noted.
+    pub(crate) fn filters_not_held(&self) -> u64 {
+        self.filters_not_held.load(Relaxed)
     }
 
     /// Most bytes that filters may pin; none where only the ceiling stands against it.

@@ -61,12 +61,14 @@ impl ReadMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FilterResidency {
     /// With their open table, up to [`Options::pinned_filter_bytes`]; what does not fit goes to the
-    /// block cache. Found by one load, without a lock. The default.
+    /// block cache, as with `Cached`, and is not used if it does not fit there either. Found by one
+    /// load, without a lock. The default.
     #[default]
     Pinned,
     /// In the block cache, beside the blocks and evicted like them. A filter (or a piece of one, see
-    /// [`Options::filter_shape`]) of more than half a shard of the cache is not used: a shard is a
-    /// 64th of a cache of 64 MiB and more.
+    /// [`Options::filter_shape`]) of more than half a shard of the cache is not used, and counted
+    /// ([`Stats::filters_not_held`](crate::Stats::filters_not_held)): a shard is a 64th of a cache
+    /// of 64 MiB and more, about 1 MiB of a smaller one.
     Cached,
 }
 

@@ -420,7 +420,9 @@ fn assemble(
     own: Weak<Engine>,
 ) -> Engine {
     let vfs = Arc::clone(&options.vfs);
-    let blocks = BlockCache::new(options.wanted_cache_bytes());
+    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
+    let limit = options.memory_limit.unwrap_or(u64::MAX);
+    let blocks = BlockCache::new(options.wanted_cache_bytes().min(limit));
     let memory =
         MemoryShares::new(Arc::clone(&blocks), options.memory_limit, options.wanted_cache_bytes());
     memory.set_pinned_limit(options.pinned_limit());

@@ -96,7 +96,9 @@ impl Engine {
             for file in run {
                 let open = Opened::of(self, file, extractor.as_ref());
                 let reach = self.reach(&version, file);
-                met.push(trommel_tuning::Table { reach, fpr: open.keys.expected });
+                // What cannot be held lets all through, whatever its rate would be.
+                let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
+                met.push(trommel_tuning::Table { reach, fpr });
                 filter_bytes += open.bytes;
                 keys.hold(level, Held::new(open.keys, file.keys));
                 if open.prefixes.kind != FilterKind::None {

@@ -208,6 +208,10 @@ pub struct Stats {
     /// know, or made by a policy that is not here): the table's file number and the reason. Such a
     /// table answers "maybe" to every key.
     pub unusable_filters: Vec<(u64, String)>,
+    /// Filters, and pieces of filters, that were asked for and could be held nowhere: they might
+    /// not be pinned, and take more than half a shard of the block cache. In their place the
+    /// table answers "maybe". Each is counted once as long as its table stays open.
+    pub filters_not_held: u64,
     /// The last sequence number that reads see.
     pub last_seqno: u64,
 }
@@ -250,6 +254,7 @@ impl Engine {
             stalled_by_debt: stalls.stall(2),
             open_tables: self.tables.open_tables(),
             unusable_filters: self.tables.unusable_filters(&self.version()),
+            filters_not_held: self.memory.filters_not_held(),
             last_seqno: self.snapshots.visible(),
         }
     }

@@ -173,6 +173,10 @@ impl FilterHost for TableHost {
         self.memory.unpin_filter(bytes);
     }
 
+    fn not_held(&self) {
+        self.memory.note_filter_not_held();
+    }
+
     fn unusable(&self, state: &FilterState) {
         match state {
             FilterState::Damaged(why) | FilterState::Unknown(why) | FilterState::Foreign(why) => {

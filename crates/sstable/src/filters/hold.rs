@@ -38,6 +38,11 @@ pub trait FilterHost: Send + Sync + fmt::Debug {
     /// `bytes` that were pinned are held no longer.
     fn unpin(&self, bytes: u64);
 
+    /// A filter, or a piece of one, was asked for and can be held nowhere: it may not be pinned,
+    /// and takes more than half a shard of the block cache. Said once for each piece as long as
+    /// the table is open; the table answers "maybe" in its place.
+    fn not_held(&self) {}
+
     /// A filter of the table cannot be used; said once.
     fn unusable(&self, state: &FilterState);
 
@@ -265,11 +270,17 @@ impl Deref for Got<'_> {
 pub(super) struct Cell<P> {
     pinned: OnceLock<P>,
     useless: AtomicBool,
+    /// Whether the host was told that it can be held nowhere.
+    is_homeless: AtomicBool,
 }
 
 impl<P> Default for Cell<P> {
     fn default() -> Self {
-        Self { pinned: OnceLock::new(), useless: AtomicBool::new(false) }
+        Self {
+            pinned: OnceLock::new(),
+            useless: AtomicBool::new(false),
+            is_homeless: AtomicBool::new(false),
+        }
     }
 }
 
@@ -313,6 +324,12 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
             return Some(Got::Cached(cached));
         }
         if !cache.can_keep(bytes) {
+            if let Some(host) = &keeper.host
+                && !self.is_homeless.load(Ordering::Relaxed)
+                && !self.is_homeless.swap(true, Ordering::Relaxed)
+            {
+                host.not_held();
+            }
             return None;
         }
         let piece = self.read(keeper, form, handle)?;

@@ -135,6 +135,9 @@ pub struct FilterFacts {
     pub expected: f64,
     /// Bytes of memory, were it loaded whole.
     pub bytes: u64,
+    /// Whether it can be asked. One that is not cut and can be held nowhere answers "maybe" to
+    /// every key; of one that is cut, each piece has its own fate.
+    pub is_held: bool,
 }
 
 impl FilterFacts {
@@ -147,6 +150,7 @@ impl FilterFacts {
         probes: 0,
         expected: 1.0,
         bytes: 0,
+        is_held: false,
     };
 }
 

@@ -233,6 +233,7 @@ impl Part {
                 let read;
                 let form = self.whole_form();
                 let held = cell.get(keeper, form, || Some(self.whole()));
+                let is_held = held.is_some();
                 let piece = match held.as_deref() {
                     Some(piece) => piece,
                     None => {
@@ -242,7 +243,9 @@ impl Part {
                 };
                 let filter = match piece {
                     Piece::Filter(filter) => filter,
-                    Piece::User(filter) => return Some(filter.facts(&self.said)),
+                    Piece::User(filter) => {
+                        return Some(FilterFacts { is_held, ..filter.facts(&self.said) });
+                    }
                     Piece::Small(_) | Piece::Top(_) => return None,
                 };
                 Some(FilterFacts {
@@ -253,6 +256,7 @@ impl Part {
                     probes: filter.probes(),
                     expected: filter.expected_fpr(),
                     bytes: filter.memory_bytes() as u64,
+                    is_held,
                 })
             }
             Pieces::Cut { .. } => {
@@ -279,6 +283,7 @@ impl Part {
                     probes,
                     expected: self.said.expected_fpr,
                     bytes,
+                    is_held: true,
                 })
             }
         }

@@ -251,6 +251,7 @@ impl OpenUserFilter {
             probes: 0,
             expected: self.expected,
             bytes: self.memory_bytes as u64,
+            is_held: true,
         }
     }
 }

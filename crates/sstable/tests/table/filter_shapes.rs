@@ -39,12 +39,13 @@ struct Host {
     pinned: AtomicU64,
     most: AtomicU64,
     faults: AtomicU64,
+    not_held: AtomicU64,
 }
 
 impl Host {
     fn new(limit: u64) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
-        Arc::new(Self { limit, pinned: zero(), most: zero(), faults: zero() })
+        Arc::new(Self { limit, pinned: zero(), most: zero(), faults: zero(), not_held: zero() })
     }
 }
 
@@ -61,6 +62,10 @@ impl FilterHost for Host {
 
     fn unpin(&self, bytes: u64) {
         self.pinned.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn not_held(&self) {
+        self.not_held.fetch_add(1, Ordering::Relaxed);
     }
 
     fn unusable(&self, _: &FilterState) {
@@ -353,5 +358,22 @@ fn a_read_that_fails_once_costs_one_answer() {
         assert_eq!(host.faults.load(Ordering::Relaxed), 0, "{context}");
         assert!(!ask().maybe, "{context}: it is read again");
         opened.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_filter_that_can_be_held_nowhere_is_told_once() {
+    let entries: Vec<Entry> =
+        (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    let table =
+        InMemory::new(shaped(plan("paired:12", None, FilterShape::Whole), 1 << 16), &entries);
+    for (pinned, cache, is_held) in [(u64::MAX, 0, true), (0, 1 << 20, true), (0, 1000, false)] {
+        let (host, cache) = (Host::new(pinned), BlockCache::new(cache));
+        let opened =
+            open_with(&table.vfs, &table, Access::Buffered, &cache, Some(Arc::clone(&host)));
+        denies_nothing(&opened, &entries, None, "whole");
+        let facts = opened.filters().facts();
+        assert_eq!((facts.keys, facts.is_held), (500, is_held), "{pinned} pinned, {cache:?}");
+        assert_eq!(host.not_held.load(Ordering::Relaxed), u64::from(!is_held));
     }
 }

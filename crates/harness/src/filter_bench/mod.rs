@@ -1,6 +1,6 @@
 //! Filters by themselves: what they cost to build and to ask, and how often they err.
 //!
-//! 1. A [`Fleet`] of filters is built, of about the same number of keys each, until they fill the
+//! 1. A fleet of filters is built, of about the same number of keys each, until they fill the
 //!    memory that was asked for. That every key added is found is checked.
 //! 2. Every filter is asked for keys that it does not hold, and its rate compared with the exact
 //!    one that it announces. The error of the mean comes from the variance *between* filters: one

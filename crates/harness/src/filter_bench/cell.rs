@@ -17,9 +17,10 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The filter's own cost.
-    pub fn net_ns(&self) -> f64 {
-        self.gross_ns - self.dry_ns
+    /// The filter's own cost; none where it is lost in the noise, and would not be above 0.
+    pub fn net_ns(&self) -> Option<f64> {
+        let net = self.gross_ns - self.dry_ns;
+        (net > 0.0).then_some(net)
     }
 }
 
@@ -61,8 +62,8 @@ pub struct Cell {
     pub probes: u32,
     /// Nanoseconds a key to build, hashing included.
     pub build_ns: f64,
-    /// Bytes a key that a builder holds until it writes the filter
-    /// ([`memory_bytes`](trommel::filter::FilterBuilder::memory_bytes)).
+    /// Bytes a key that building takes at its worst moment, beyond the finished filter
+    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes).
     pub build_bytes: f64,
     /// How often they err. None if that was interrupted before it could be said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,10 +82,10 @@ impl Cell {
         self.rate.filter(|rate| rate.false_positives > 0).map(|rate| -rate.measured.log2())
     }
 
-    /// Net nanoseconds a query of a pattern, if it was timed.
+    /// Net nanoseconds a query of a pattern, if it was timed and is above the noise.
     pub fn net_ns(&self, access: Access, mix: Mix) -> Option<f64> {
         let pattern = Pattern { access, mix };
-        self.timings.iter().find(|timing| timing.pattern == pattern).map(Timing::net_ns)
+        self.timings.iter().find(|timing| timing.pattern == pattern).and_then(Timing::net_ns)
     }
 
     /// Keys of a filter, on average.

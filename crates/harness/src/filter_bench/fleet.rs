@@ -111,10 +111,10 @@ impl Fleet {
         for key in 0..keys {
             builder.add(maker.key(number, key));
         }
-        let held = builder.memory_bytes();
+        let peak = builder.peak_bytes();
         let bytes = builder.finish();
         self.build_time += start.elapsed();
-        self.build_bytes += held as u64;
+        self.build_bytes += peak.saturating_sub(bytes.len() as u64);
         let filter = Filter::decode(bytes).map_err(|error| Error::Store(error.into()))?;
         let filter = match plan.kernel {
             Some(kernel) => filter.with_kernel(kernel),

@@ -17,9 +17,9 @@ pub(super) const LEGEND: &str = "\
                       one filter of few keys differs from the mean by some percent
 \"Gross filter\"        a query with all around it: choosing a filter, making a key, hashing it
 \"Dry run\"             all of that but the filter
-\"net\"                 gross less dry: the filter itself
+\"net\"                 gross less dry: the filter itself; - if lost in the noise
 \"ns/op\"               nanoseconds for a key asked, or added
-\"Bytes/key building\"  what a builder holds for a key until it writes the filter
+\"Bytes/key building\"  what building takes for a key at its worst, beyond the filter
 \"Single filter\"       one filter, which the processor's cache holds if it is small
 \"Batched, prepared\"   several keys at once, to one filter drawn for them
 \"Batched, unprepared\" the same, asked one by one
@@ -99,7 +99,8 @@ impl<'a> Words<'a> {
             writeln!(self.out, "    Dry run      ns/op: {:.2}", timing.dry_ns)?;
         }
         let access = timing.pattern.access.name();
-        writeln!(self.out, "  {access} net ns/op: {:.2}", timing.net_ns())
+        let net = timing.net_ns().map_or_else(|| "-".into(), |net| format!("{net:.2}"));
+        writeln!(self.out, "  {access} net ns/op: {net}")
     }
 
     /// The end, once everything was measured.

@@ -82,6 +82,26 @@ pub(crate) struct FilterCell {
     pub(crate) expected: Sum,
 }
 
+impl FilterCell {
+    /// Counts so many times "no" of filters that expect to say "maybe" at this rate.
+    #[inline]
+    pub(crate) fn count_negatives(&self, times: u64, expected: f64) {
+        self.negatives.add(times);
+        self.expected.add(expected * times as f64);
+    }
+
+    /// Counts a "maybe" of such a filter that turned out to be true, or false.
+    #[inline]
+    pub(crate) fn count_maybe(&self, is_true: bool, expected: f64) {
+        if is_true {
+            self.true_positives.add(1);
+        } else {
+            self.false_positives.add(1);
+            self.expected.add(expected);
+        }
+    }
+}
+
 macro_rules! shard {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The counts of one thread.

@@ -162,12 +162,16 @@ impl Header {
     }
 }
 
-/// `N` bytes of `bytes` from `at` on; both are constants within the header.
-fn array<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+/// `N` bytes of a header from `at` on; both are constants within it.
+pub(crate) fn array<const N: usize, const HEADER: usize>(
+    bytes: &[u8; HEADER],
+    at: usize,
+) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-fn checksum(header: &[u8], body: &[u8]) -> u64 {
+/// XXH3 over what stands before the checksum in a header, and over the body.
+pub(crate) fn checksum(header: &[u8], body: &[u8]) -> u64 {
     let mut hasher = Xxh3::new();
     hasher.update(header);
     hasher.update(body);

@@ -27,9 +27,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use xxhash_rust::xxh3::Xxh3;
-
-use crate::format::{DecodeError, MAX_PROBES};
+use crate::format::{DecodeError, MAX_PROBES, array, checksum};
 use crate::spec::{FilterKind, FilterSpec, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::standard::Walk;
 use crate::theory;
@@ -344,17 +342,6 @@ impl fmt::Debug for SmallFilters {
             .field("bytes", &self.bits.len())
             .finish_non_exhaustive()
     }
-}
-
-fn array<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    std::array::from_fn(|i| bytes[at + i])
-}
-
-fn checksum(header: &[u8], body: &[u8]) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(header);
-    hasher.update(body);
-    hasher.digest()
 }
 
 #[cfg(test)]

@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
         if block.tag(i) != Some(tag_of(hash)) {
             return Err(Fault::Damaged("a tag is not that of its key"));
         }
-        if !self.filters.ask(&key, hash, None).maybe {
+        if !self.filters.ask(&key, hash).maybe {
             return Err(Fault::Damaged("the filter denies a key that the table holds"));
         }
         if new_key {

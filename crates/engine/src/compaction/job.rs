@@ -119,7 +119,7 @@ impl Engine {
 /// Whether `table` may hold `key`, as far as is known without opening it.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
-    let verdict = open.table().filters().ask(key, trommel_filter::hash(key), None);
+    let verdict = open.table().filters().ask(key, trommel_filter::hash(key));
     // A user's filter that is wrong costs a lookup its answer; it must not cost a tombstone.
     verdict.maybe || verdict.kind == FilterLabel::User
 }

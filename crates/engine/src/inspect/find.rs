@@ -181,7 +181,7 @@ fn in_table(
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
     let opened = Table::open(vfs, &path)?;
-    let verdict = opened.reader()?.filters().ask(key, trommel_filter::hash(key), None);
+    let verdict = opened.reader()?.filters().ask(key, trommel_filter::hash(key));
     let filter = match verdict.kind {
         FilterLabel::Own(FilterKind::None) => Answer::NotAsked,
         _ if verdict.maybe => Answer::Maybe,

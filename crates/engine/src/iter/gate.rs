@@ -71,9 +71,7 @@ impl RangeGate {
         };
         if !verdict.maybe {
             self.engine.counters.with(|shard| {
-                let cell = shard.prefix(level, verdict.kind);
-                cell.negatives.add(1);
-                cell.expected.add(verdict.expected);
+                shard.prefix(level, verdict.kind).count_negatives(1, verdict.expected);
             });
         }
         Some(verdict)
@@ -81,13 +79,7 @@ impl RangeGate {
 
     fn count_maybe(&self, level: usize, verdict: Verdict, is_true: bool) {
         self.engine.counters.with(|shard| {
-            let cell = shard.prefix(level, verdict.kind);
-            if is_true {
-                cell.true_positives.add(1);
-            } else {
-                cell.false_positives.add(1);
-                cell.expected.add(verdict.expected);
-            }
+            shard.prefix(level, verdict.kind).count_maybe(is_true, verdict.expected);
         });
     }
 }

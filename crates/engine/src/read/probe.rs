@@ -97,7 +97,7 @@ impl<'a> Lookup<'a> {
                 &opened
             }
         };
-        let mut verdict = table.filters().ask(self.key, self.hash, None);
+        let mut verdict = table.filters().ask(self.key, self.hash);
         if verdict == Verdict::UNFILTERED {
             verdict = self.engine.ask_prefix(table, self.key);
         }
@@ -146,9 +146,7 @@ impl Tally {
     #[inline]
     fn count_refusals(&mut self, shard: &Shard) {
         for (level, verdict) in &self.refusals[..self.refused] {
-            let cell = shard.filter(*level, verdict.kind);
-            cell.negatives.add(1);
-            cell.expected.add(verdict.expected);
+            shard.filter(*level, verdict.kind).count_negatives(1, verdict.expected);
         }
         self.refused = 0;
     }
@@ -193,22 +191,14 @@ impl Engine {
     #[inline]
     pub(super) fn count_negatives(&self, level: usize, verdict: Verdict, keys: u64) {
         self.counters.with(|shard| {
-            let cell = shard.filter(level, verdict.kind);
-            cell.negatives.add(keys);
-            cell.expected.add(verdict.expected * keys as f64);
+            shard.filter(level, verdict.kind).count_negatives(keys, verdict.expected);
         });
     }
 
     /// Counts a key that a table had to be searched for.
     pub(super) fn count_maybe(&self, level: usize, verdict: Verdict, found: bool) {
         self.counters.with(|shard| {
-            let cell = shard.filter(level, verdict.kind);
-            if found {
-                cell.true_positives.add(1);
-            } else {
-                cell.false_positives.add(1);
-                cell.expected.add(verdict.expected);
-            }
+            shard.filter(level, verdict.kind).count_maybe(found, verdict.expected);
         });
     }
 

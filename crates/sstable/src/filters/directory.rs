@@ -8,8 +8,8 @@
 //! spec (v + bytes) | policy (v + bytes) | extractor (v + bytes)
 //! ```
 //!
-//! (v: a varint.) What is not known to a reader is not an error: it does without that part, and
-//! every key is a "maybe".
+//! (v: a varint.) A policy or an extractor that is not known is no error: the reader does without
+//! that part, and every key is a "maybe". So it is for all parts where a role or a shape is unknown.
 
 use std::fmt;
 use std::str::FromStr;

@@ -218,27 +218,10 @@ impl Filters {
         Ok(self.state())
     }
 
-    /// What the table says of the key whose [`trommel_filter::hash`] this is. `extractor` is the
-    /// one in use now, if there is one.
+    /// What the table's filter of whole keys says of the key whose [`trommel_filter::hash`] this is.
     #[inline]
-    pub fn ask(
-        &self,
-        key: &[u8],
-        hash: u64,
-        extractor: Option<&Arc<dyn PrefixExtractor>>,
-    ) -> Verdict {
-        if let Some(part) = &self.keys {
-            return part.ask(key, hash, &self.keeper);
-        }
-        let (Some(part), Some(extractor)) = (&self.prefixes, extractor) else {
-            return Verdict::UNFILTERED;
-        };
-        match prefix_of(&**extractor, key) {
-            Some(prefix) if part.said.extractor == extractor.name() => {
-                part.ask(key, trommel_filter::hash(prefix), &self.keeper)
-            }
-            _ => Verdict::UNFILTERED,
-        }
+    pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
+        self.keys.as_ref().map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper))
     }
 
     /// Asks for the cache line that [`ask`](Self::ask) looks at first, without waiting for it: a

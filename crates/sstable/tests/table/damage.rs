@@ -94,7 +94,7 @@ fn check_honest(table: &Arc<Table>, entries: &[Entry], context: &str) -> bool {
             }
             Err(error) => sound &= names_file(&error),
         }
-        let verdict = table.filters().ask(key, trommel_filter::hash(key), None);
+        let verdict = table.filters().ask(key, trommel_filter::hash(key));
         assert!(verdict.maybe, "{context}");
     }
     let mut cursor = table.cursor(ScanOptions::default());

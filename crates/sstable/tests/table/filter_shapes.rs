@@ -113,7 +113,7 @@ fn denies_nothing(table: &Table, entries: &[Entry], prefix: Option<usize>, conte
     let model = model_at(entries, MAX_SEQNO);
     for (key, entry) in &model {
         let hash = trommel_filter::hash(key);
-        assert!(filters.ask(key, hash, None).maybe, "{context}: {key:?}");
+        assert!(filters.ask(key, hash).maybe, "{context}: {key:?}");
         let found = table.get(key, hash, MAX_SEQNO, &mut stats).unwrap().unwrap();
         assert_eq!((found.seqno, &*found.value), (entry.seqno, &*entry.value), "{context}");
         if let Some(prefix) = prefix.and_then(|len| key.get(..len)) {
@@ -208,8 +208,7 @@ fn absent_keys_pass_as_often_as_the_table_says() {
         let (mut asked, mut passed, mut expected) = (0_u32, 0_u32, 0.0);
         for i in (0..39_999).flat_map(|i| (1..10).map(move |below| i * 10 + below)) {
             let key = format!("key{i:08}");
-            let verdict =
-                table.filters().ask(key.as_bytes(), trommel_filter::hash(key.as_bytes()), None);
+            let verdict = table.filters().ask(key.as_bytes(), trommel_filter::hash(key.as_bytes()));
             assert_eq!(verdict.kind, facts.kind);
             asked += 1;
             passed += u32::from(verdict.maybe);
@@ -306,7 +305,7 @@ fn hostile_pieces_and_tops_do_no_harm() {
             let (mut keys, mut hashes) = (Vec::new(), Vec::new());
             for entry in entries.iter().step_by(7) {
                 let hash = trommel_filter::hash(&entry.key);
-                filters.ask(&entry.key, hash, None);
+                filters.ask(&entry.key, hash);
                 filters.ask_prefix(&entry.key[..6], hash, "first");
                 keys.push(&*entry.key);
                 hashes.push(hash);
@@ -351,7 +350,7 @@ fn a_read_that_fails_once_costs_one_answer() {
         drop(file);
         let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));
         let opened = open_with(&disk, &table, Access::Buffered, &cache, Some(Arc::clone(&host)));
-        let ask = || opened.filters().ask(b"key0250x", trommel_filter::hash(b"key0250x"), None);
+        let ask = || opened.filters().ask(b"key0250x", trommel_filter::hash(b"key0250x"));
         disk.inject(Fault::new(Failure::Io).on(OpKind::Read));
         assert_eq!(ask(), Verdict::UNFILTERED, "{context}");
         assert_eq!(*opened.filters().state(), FilterState::Loaded, "{context}");

@@ -106,7 +106,7 @@ fn tables_of_earlier_versions_hold_what_they_held() {
                 let hash = trommel_filter::hash(&entry.key);
                 let found = table.get(&entry.key, hash, entry.seqno, &mut stats).unwrap();
                 assert_eq!(found.unwrap().value, entry.value);
-                assert!(table.filters().ask(&entry.key, hash, None).maybe);
+                assert!(table.filters().ask(&entry.key, hash).maybe);
             }
         }
     }

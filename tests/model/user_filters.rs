@@ -1,13 +1,15 @@
 //! Filter policies that users bring: stored with tables, read where they are known, contained where
 //! they fail; and filters of the last level that are stored and not used.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use trommel::inspect;
 use trommel::vfs::{MemoryVfs, Vfs};
 use trommel::{
-    Db, FilterChoice, FilterContext, FilterLabel, FilterReason, FilterReport, FilterSpec, Options,
-    UserFilter, UserFilterBuilder, UserFilterPolicy, wilson,
+    Db, Error, FilterChoice, FilterContext, FilterLabel, FilterReason, FilterReport, FilterSpec,
+    Options, UserFilter, UserFilterBuilder, UserFilterPolicy, wilson,
 };
 
 /// What the policy does wrong.
@@ -21,7 +23,10 @@ enum Fault {
     PanicsAnswering,
     RefusesToOpen,
     DeniesAll,
+    EndsInNothing,
+    EndsInHalf,
     StatesNonsense,
+    StatesNothing,
 }
 
 /// Keeps the first sixteen bits of each key's hash: its rate is the share of those that are taken.
@@ -76,11 +81,26 @@ impl UserFilterBuilder for PrintsBuilder {
         assert!(self.fault != Fault::PanicsFinishing, "as planned");
         self.prints.sort_unstable();
         self.prints.dedup();
-        self.prints.iter().flat_map(|print| print.to_le_bytes()).collect()
+        let mut bytes: Vec<u8> = self.prints.iter().flat_map(|print| print.to_le_bytes()).collect();
+        match self.fault {
+            Fault::EndsInNothing => bytes.clear(),
+            Fault::EndsInHalf => drop(bytes.pop()),
+            _ => {}
+        }
+        bytes
     }
 
     fn memory_bytes(&self) -> usize {
-        if self.fault == Fault::StatesNonsense { usize::MAX } else { 4 * self.prints.capacity() }
+        stated(self.fault, 4 * self.prints.capacity())
+    }
+}
+
+/// What is said of bytes in memory.
+fn stated(fault: Fault, bytes: usize) -> usize {
+    match fault {
+        Fault::StatesNonsense => usize::MAX,
+        Fault::StatesNothing => 0,
+        _ => bytes,
     }
 }
 
@@ -104,12 +124,13 @@ impl UserFilter for PrintsFilter {
     fn expected_fpr(&self) -> f64 {
         match self.fault {
             Fault::StatesNonsense => f64::NAN,
+            Fault::StatesNothing => -1.0,
             _ => self.prints.len() as f64 / f64::from(1 << 16),
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        if self.fault == Fault::StatesNonsense { usize::MAX } else { 2 * self.prints.capacity() }
+        stated(self.fault, 2 * self.prints.capacity())
     }
 }
 
@@ -222,7 +243,10 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         (PanicsOpening, "none"),
         (RefusesToOpen, "none"),
         (DeniesAll, "none"),
+        (EndsInNothing, "none"),
+        (EndsInHalf, "none"),
         (StatesNonsense, "user"),
+        (StatesNothing, "user"),
         (PanicsAnswering, "user"),
     ] {
         let vfs = Arc::new(MemoryVfs::new());
@@ -235,7 +259,9 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         assert_eq!(tables(&report, kind), 1, "{fault:?}: {report}");
         let said = report.policy.as_ref().unwrap();
         // What is stated is taken as far as it can be.
-        assert_eq!(said.failures > 0, fault != StatesNonsense, "{fault:?}: {report}");
+        let is_taken = matches!(fault, StatesNonsense | StatesNothing);
+        assert_eq!(said.failures == 0, is_taken, "{fault:?}: {report}");
+        assert!(report.levels.iter().all(|row| row.expected_rate.unwrap_or(0.0) <= 1.0));
         let first = said.first_failure.clone().unwrap_or_default();
         let panics = format!("{fault:?}").starts_with("Panics");
         assert_eq!(first.contains("panic"), panics, "{fault:?}: {first}");
@@ -244,6 +270,25 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         // What was stored is sound: without the policy, and with one that does its work.
         check_all(&Db::open(DIR, options(&vfs)).unwrap());
         check_all(&open(&vfs, &prints("wrong", Nothing)));
+    }
+}
+
+/// Under a ceiling no policy takes more memory by saying so, or by saying nothing.
+#[test]
+fn sizes_that_a_policy_makes_up_keep_to_the_ceiling() {
+    for fault in [Fault::StatesNonsense, Fault::StatesNothing] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let limit = 4 << 20;
+        let options = options(&vfs).memory_limit(limit).user_filters(prints("wrong", fault));
+        let db = Db::open(DIR, options).unwrap();
+        fill(&db);
+        check_all(&db);
+        db.compact_all().unwrap();
+        check_all(&db);
+        let stats = db.stats();
+        assert!(stats.memory.total() <= limit, "{fault:?}: {stats}");
+        assert_eq!(stats.memory.filter_construction, 0, "{fault:?}: {stats}");
+        db.verify().unwrap();
     }
 }
 
@@ -298,6 +343,77 @@ fn a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone() {
     }
 }
 
+/// The only table of a store with few keys and a user's filter, and the store's files.
+fn small_store(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, PathBuf) {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = Db::open(DIR, options(&vfs).block_bytes(256).user_filters(Arc::clone(policy) as _));
+    let db = db.unwrap();
+    for number in 0..SMALL_KEYS {
+        db.put(key(number * 2), b"value").unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let files = vfs.list(Path::new(DIR)).unwrap();
+    let tables = files.iter().map(|file| Path::new(DIR).join(&file.name));
+    let mut tables = tables.filter(|path| path.extension().is_some_and(|end| end == "sst"));
+    (Arc::clone(&vfs), tables.next().unwrap())
+}
+
+const SMALL_KEYS: u64 = 40;
+
+/// The files of `vfs`, one of them with other bytes.
+fn with_file(vfs: &MemoryVfs, changed: &Path, bytes: &[u8]) -> Arc<MemoryVfs> {
+    let copy = Arc::new(MemoryVfs::new());
+    copy.create_dir(Path::new(DIR)).unwrap();
+    for file in vfs.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(&file.name);
+        let bytes =
+            if path == changed { bytes.to_vec() } else { vfs.read(&path, u64::MAX).unwrap() };
+        copy.create(&path).unwrap().append(&bytes).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn every_flipped_byte_gives_right_answers_or_an_error_and_verify_finds_it() {
+    let policy = prints("prints", Fault::Nothing);
+    let (vfs, table) = small_store(&policy);
+    let blocks = inspect::Table::open(&*vfs, &table).unwrap().layout().unwrap();
+    let unusable: Vec<_> = blocks.iter().filter(|block| block.content.is_err()).collect();
+    assert!(unusable.is_empty(), "before: {unusable:?}");
+    let bytes = vfs.read(&table, u64::MAX).unwrap();
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        for known in [true, false] {
+            let vfs = with_file(&vfs, &table, &flipped);
+            let options = options(&vfs);
+            let options =
+                if known { options.user_filters(Arc::clone(&policy) as _) } else { options };
+            let db = Db::open(DIR, options).unwrap();
+            let keys: Vec<_> = (0..2 * SMALL_KEYS).map(key).collect();
+            let many = db.multi_get(&keys);
+            for (number, key) in keys.iter().enumerate() {
+                let is_there = number % 2 == 0;
+                for found in [db.get(key).ok(), many.as_ref().ok().map(|many| many[number].clone())]
+                    .into_iter()
+                    .flatten()
+                {
+                    assert_eq!(found.is_some(), is_there, "byte {at}, key {number}");
+                    assert!(found.is_none_or(|value| *value == *b"value"), "byte {at}");
+                }
+            }
+            let layout = inspect::Table::open(&*vfs, &table).unwrap().layout();
+            let is_told = |blocks: Vec<inspect::BlockInfo>| {
+                blocks.iter().any(|b| b.content.is_err() && b.offset <= at as u64)
+            };
+            assert!(layout.map_or(true, is_told), "byte {at}");
+            let error = db.verify().expect_err(&format!("byte {at}, policy known: {known}"));
+            assert!(matches!(error, Error::Corruption(_)), "byte {at}: {error}");
+        }
+    }
+}
+
 #[test]
 fn names_of_policies_are_checked() {
     for name in ["", "a\tb"] {
@@ -347,4 +463,67 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     let (negatives, spared, held, report) = misses(&db);
     assert_eq!((negatives, spared, held), (0, 0, 0), "{report}");
     assert_eq!(db.stats().levels[0].filter_bytes, 0);
+}
+
+/// Tables become the last when what lies below them goes, and are so no more when some of them sink:
+/// each is spared as long as it lies in the last level, and no longer, whoever made its filter.
+#[test]
+fn a_table_that_lies_last_no_more_is_asked_again() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let policy = prints("prints", Fault::Nothing);
+    let open = || {
+        let options = options(&vfs).base_level_bytes(8 << 10).level_ratio(100).l0_trigger(1);
+        let options = options.filters_on_last_level(false).auto_compaction(false);
+        Db::open(DIR, options.user_filters(Arc::clone(&policy) as _)).unwrap()
+    };
+    let db = open();
+    fill(&db);
+    db.compact_all().unwrap();
+    // Three tables behind the keys of the last level, in the level above it.
+    let start = KEYS * 2;
+    db.set_options(|options| options.auto_compaction(true)).unwrap();
+    for number in start..start + 300 {
+        db.put(key(number * 2), b"value").unwrap();
+        if number % 100 == 99 {
+            db.flush().unwrap();
+        }
+    }
+    db.wait_idle().unwrap();
+    db.set_options(|options| options.auto_compaction(false)).unwrap();
+    // The level, the kind of filter and the number of tables of each row of the report, when keys
+    // among those of the three tables, and some that are not there, have been looked up.
+    let look = |db: &Db| {
+        db.reset_stats();
+        for number in start..start + 300 {
+            assert!(db.contains_key(key(number * 2)).unwrap(), "key {number}");
+            assert!(!db.contains_key(key(number * 2 + 1)).unwrap(), "no key {number}");
+        }
+        let report = db.filter_report();
+        let rows = report.levels.iter().map(|row| {
+            assert_eq!(row.kind == FilterLabel::User, row.negatives > 0, "{report}");
+            (row.level, row.kind.name(), row.tables)
+        });
+        (rows.collect::<Vec<_>>(), report.spared_tables)
+    };
+    // What was built for the last level has no filter to spare.
+    assert_eq!(look(&db), (vec![(1, "user", 3), (2, "none", 1)], 0));
+    for number in 0..KEYS {
+        db.delete(key(number * 2)).unwrap();
+    }
+    db.compact_range(..key(KEYS * 2)).unwrap();
+    assert_eq!(look(&db), (vec![(1, "none", 3)], 3), "they are the last now");
+    db.compact_range(..=key((start + 50) * 2)).unwrap();
+    let parted = (vec![(1, "user", 2), (2, "none", 1)], 0);
+    assert_eq!(look(&db), parted, "one was rewritten as the last: two are so no more");
+    drop(db);
+    let db = open();
+    assert_eq!(look(&db), parted, "opened again");
+    db.set_options(|options| options.auto_compaction(true)).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(
+        look(&db),
+        (vec![(1, "none", 3)], 2),
+        "moved as they are: two have filters to spare"
+    );
+    db.verify().unwrap();
 }

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_filter::{Filter, SmallFilters};
+use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::ReadFile;
 
 use crate::block::Block;
@@ -22,7 +22,7 @@ use crate::format::{BlockKind, FOOTER_BYTES, FRAME_BYTES, Fault, Footer, Handle}
 use crate::index::{Index, IndexTree};
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{BlockCache, Error, FilterPart, FilterShape, Properties};
+use crate::{BlockCache, Error, FilterPart, FilterShape, FilterState, Properties};
 
 /// One stretch of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
@@ -44,7 +44,8 @@ pub struct BlockContent {
     pub compression: &'static str,
     /// Bytes of its payload, decompressed.
     pub raw_bytes: u64,
-    /// Entries of a data block, separators of an index block, keys of a filter; else 0.
+    /// Entries of a data block, separators of an index block, keys of a filter whose kind is known;
+    /// else 0.
     pub items: u64,
     /// First key of a data block, first separator of an index block; else empty.
     pub first_key: Vec<u8>,
@@ -216,10 +217,13 @@ impl Walk {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
             Ok(parts) => parts,
-            Err(why) => {
+            Err(state) => {
                 let (offset, bytes) = region;
-                let kind = BlockKind::Filter;
-                return Ok(vec![BlockInfo { offset, bytes, kind, content: Err(why) }]);
+                let content = match state {
+                    FilterState::Unknown(_) => Ok(plain(bytes)),
+                    _ => Err("its directory in the properties makes no sense".into()),
+                };
+                return Ok(vec![BlockInfo { offset, bytes, kind: BlockKind::Filter, content }]);
             }
         };
         let mut blocks = Vec::new();
@@ -227,7 +231,7 @@ impl Walk {
         for part in parts {
             if part.shape == FilterShape::Whole {
                 let handle = Handle { offset, bytes: part.bytes as usize };
-                blocks.push(self.filter(handle, part.shape)?);
+                blocks.push(self.filter(handle, &part)?);
             } else {
                 self.pieces(&part, offset, &mut blocks)?;
             }
@@ -257,7 +261,7 @@ impl Walk {
         match &top {
             Ok(top) => {
                 for piece in (0..top.len()).map_while(|i| top.handle(i)) {
-                    blocks.push(self.filter(piece, part.shape)?);
+                    blocks.push(self.filter(piece, part)?);
                 }
             }
             Err(_) => blocks.push(BlockInfo {
@@ -276,18 +280,23 @@ impl Walk {
         Ok(())
     }
 
-    /// One block of the filter region.
-    fn filter(&self, handle: Handle, shape: FilterShape) -> Result<BlockInfo, Error> {
+    /// One block of the filter region, which belongs to `part`.
+    fn filter(&self, handle: Handle, part: &FilterPart) -> Result<BlockInfo, Error> {
         let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
         let content = payload.and_then(|payload| {
-            let keys = match shape {
+            let keys = match part.shape {
+                // What a user's policy made is no damage; only the directory knows its keys.
+                FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
+                _ if !part.policy.is_empty() => Ok(0),
                 FilterShape::PerBlock => SmallFilters::decode(&payload).map(|group| group.keys()),
                 _ => Filter::decode(&payload).map(|filter| filter.keys()),
             };
-            match keys {
-                Ok(items) => Ok(BlockContent { items, ..plain(payload.len() as u64) }),
-                Err(error) => Err(format!("the filter cannot be used: {error}")),
-            }
+            let items = match keys {
+                Ok(items) => items,
+                Err(DecodeError::Unknown { .. }) => 0,
+                Err(error) => return Err(format!("the filter cannot be used: {error}")),
+            };
+            Ok(BlockContent { items, ..plain(payload.len() as u64) })
         });
         let (offset, bytes) = (handle.offset, handle.bytes as u64);
         Ok(BlockInfo { offset, bytes, kind: BlockKind::Filter, content })

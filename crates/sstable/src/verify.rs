@@ -106,10 +106,6 @@ impl Table {
     }
 
     fn stored_filters(&self, footer: &Footer, properties: &Properties) -> Result<Filters, Error> {
-        // Every byte, those of parts that are not known too.
-        let mut region = vec![0; footer.filter_bytes as usize];
-        self.source.read_into(footer.filter_offset(), &mut region)?;
-        drop(region);
         let reader = self.filters().reader().cloned();
         let filters = Filters::open(&self.source, &self.index, footer, properties, None, reader);
         match filters.check()? {

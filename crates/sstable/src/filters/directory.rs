@@ -9,7 +9,7 @@
 //! ```
 //!
 //! (v: a varint.) A policy or an extractor that is not known is no error: the reader does without
-//! that part, and every key is a "maybe". So it is for all parts where a role or a shape is unknown.
+//! that part, and every key is a "maybe". Where a role or a shape is unknown, so it is for all parts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +20,8 @@ use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use crate::format::Fault;
 
 const DAMAGED: Fault = Fault::Damaged("the directory of filters makes no sense");
+const LATER: Fault =
+    Fault::Unsupported("a filter of a role or a shape that this version does not know");
 
 /// What a filter was built from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +110,26 @@ impl FilterPart {
         put_bytes(out, self.extractor.as_bytes());
     }
 
-    fn decode(decoder: &mut Decoder<'_>) -> Option<Self> {
-        let role = match decoder.u8()? {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Fault> {
+        let role = match decoder.u8().ok_or(DAMAGED)? {
             0 => FilterRole::Keys,
             1 => FilterRole::Prefixes,
-            _ => return None,
+            _ => return Err(LATER),
         };
-        let shape = match decoder.u8()? {
+        let shape = match decoder.u8().ok_or(DAMAGED)? {
             0 => FilterShape::Whole,
             1 => FilterShape::Partitioned,
             2 => FilterShape::PerBlock,
-            _ => return None,
+            _ => return Err(LATER),
         };
+        Self::decode_rest(role, shape, decoder).ok_or(DAMAGED)
+    }
+
+    fn decode_rest(
+        role: FilterRole,
+        shape: FilterShape,
+        decoder: &mut Decoder<'_>,
+    ) -> Option<Self> {
         let expected_fpr = f64::from_bits(decoder.u64()?);
         if !(0.0..=1.0).contains(&expected_fpr) {
             return None;
@@ -173,7 +183,7 @@ pub(crate) fn decode(directory: &[u8], filter_bytes: u64) -> Result<Vec<FilterPa
     let mut parts = Vec::new();
     let mut bytes = 0u64;
     for _ in 0..count {
-        let part = FilterPart::decode(&mut decoder).ok_or(DAMAGED)?;
+        let part = FilterPart::decode(&mut decoder)?;
         bytes = bytes.checked_add(part.bytes).ok_or(DAMAGED)?;
         parts.push(part);
     }
@@ -219,6 +229,16 @@ mod tests {
         let custom =
             FilterPart { policy: "mine".into(), ..part(FilterRole::Keys, FilterShape::Whole) };
         assert!(!encode(&[custom]).is_empty());
+    }
+
+    #[test]
+    fn what_a_later_version_cuts_is_no_damage() {
+        let directory = encode(&[part(FilterRole::Keys, FilterShape::Partitioned)]);
+        for (at, byte) in [(1, 2), (2, 3)] {
+            let mut later = directory.clone();
+            later[at] = byte;
+            assert_eq!(decode(&later, 300), Err(LATER));
+        }
     }
 
     #[test]

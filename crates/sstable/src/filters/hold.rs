@@ -147,7 +147,7 @@ impl Keeper {
     /// Reads the piece at `handle` from the file.
     pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, Unread> {
         let kind = match form {
-            Form::Filter | Form::Small | Form::User => BlockKind::Filter,
+            Form::Filter | Form::Small | Form::User | Form::Foreign => BlockKind::Filter,
             Form::Top { .. } => BlockKind::FilterTop,
         };
         let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
@@ -163,6 +163,7 @@ impl Keeper {
             Form::Filter => Filter::decode_into(payload, advise_huge_pages)
                 .map(Piece::Filter)
                 .map_err(|error| refused(&error)),
+            Form::Foreign => Err(FilterState::Foreign(NO_READER.into())),
             Form::User => {
                 let reader =
                     self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
@@ -218,6 +219,8 @@ pub(super) enum Form {
     Small,
     /// A filter of the user's whose reader is here.
     User,
+    /// One that nobody here can ask: no more of it is known than that its checksum is right.
+    Foreign,
     /// The top of the pieces that lie from `first` up to it.
     Top {
         first: u64,

@@ -39,7 +39,7 @@ pub use prefix::{PrefixExtractor, prefix_of};
 pub(crate) use user::UserBuild;
 pub use user::{UserFilter, UserFilterBuilder, UserFilterReader};
 
-use crate::format::Footer;
+use crate::format::{Fault, Footer};
 use crate::index::IndexTree;
 use crate::source::Source;
 use crate::{Error, Properties};
@@ -160,6 +160,8 @@ pub struct Filters {
     keeper: Keeper,
     keys: Option<Part>,
     prefixes: Option<Part>,
+    /// Those that nobody here can ask.
+    foreign: Vec<Part>,
 }
 
 impl Filters {
@@ -175,22 +177,27 @@ impl Filters {
     ) -> Self {
         let is_wanted = host.as_ref().is_none_or(|host| host.wants_filters());
         let keeper = Keeper::new(Arc::clone(source), Arc::clone(index), host, reader);
-        let mut filters = Self { keeper, keys: None, prefixes: None };
+        let mut filters = Self { keeper, keys: None, prefixes: None, foreign: Vec::new() };
         if !is_wanted && footer.filter_bytes > 0 {
             filters.keeper.note(FilterState::Spared);
             return filters;
         }
-        let parts = parts_of(footer, properties).unwrap_or_else(|why| {
-            filters.keeper.note(FilterState::Damaged(why));
+        let parts = parts_of(footer, properties).unwrap_or_else(|state| {
+            filters.keeper.note(state);
             Vec::new()
         });
         let mut offset = footer.filter_offset();
         for said in parts {
             let (bytes, role) = (said.bytes, said.role);
-            match Part::new(said, offset, &filters.keeper) {
-                Ok(part) if role == FilterRole::Keys => filters.keys = Some(part),
-                Ok(part) => filters.prefixes = Some(part),
-                Err(state) => filters.keeper.note(state),
+            let why_foreign = Part::why_foreign(&said, &filters.keeper);
+            let part = Part::new(said, offset, why_foreign.is_some());
+            match (why_foreign, role) {
+                (Some(state), _) => {
+                    filters.keeper.note(state);
+                    filters.foreign.push(part);
+                }
+                (None, FilterRole::Keys) => filters.keys = Some(part),
+                (None, FilterRole::Prefixes) => filters.prefixes = Some(part),
             }
             offset += bytes;
         }
@@ -206,13 +213,13 @@ impl Filters {
         self.keeper.fault().unwrap_or(if parts { READY } else { ABSENT })
     }
 
-    /// [`state`](Self::state), once everything has been read. Holds nothing in memory that was not
-    /// there.
+    /// [`state`](Self::state), once everything has been read, what nobody here can ask too. Holds
+    /// nothing in memory that was not there.
     ///
     /// # Errors
     /// [`Error::Io`] where a part could not be read.
     pub fn check(&self) -> Result<&FilterState, Error> {
-        for part in self.parts() {
+        for part in self.parts().chain(&self.foreign) {
             part.check(&self.keeper)?;
         }
         Ok(self.state())
@@ -302,17 +309,20 @@ impl Filters {
     }
 }
 
-/// The parts of the filter region; the text says what is wrong with its directory.
+/// The parts of the filter region, or why its directory says nothing of them.
 pub(crate) fn parts_of(
     footer: &Footer,
     properties: &Properties,
-) -> Result<Vec<FilterPart>, String> {
+) -> Result<Vec<FilterPart>, FilterState> {
     if footer.filter_bytes == 0 {
         return Ok(Vec::new());
     }
     if !properties.filters.is_empty() {
         let parts = directory::decode(&properties.filters, footer.filter_bytes);
-        return parts.map_err(|_| "the directory of filters makes no sense".into());
+        return parts.map_err(|fault| match fault {
+            Fault::Damaged(why) => FilterState::Damaged(why.into()),
+            Fault::Unsupported(what) => FilterState::Unknown(what.into()),
+        });
     }
     Ok(vec![FilterPart {
         role: FilterRole::Keys,

@@ -30,6 +30,8 @@ pub(super) struct Part {
     pub(super) said: FilterPart,
     /// Kind of its filters.
     kind: FilterLabel,
+    /// As what its pieces are read.
+    form: Form,
     /// Its first byte in the file.
     offset: u64,
     pieces: Pieces,
@@ -44,46 +46,46 @@ enum Pieces {
 type Cells = [Cell<Box<Pinned>>];
 
 impl Part {
-    /// The part that is said to start at `offset`.
-    pub(super) fn new(said: FilterPart, offset: u64, keeper: &Keeper) -> Result<Self, FilterState> {
-        if !said.policy.is_empty() {
-            return Self::of_user(said, offset, keeper);
-        }
+    /// The part that is said to start at `offset`; `is_foreign` where nobody here can ask it, so
+    /// that it can only be checked.
+    pub(super) fn new(said: FilterPart, offset: u64, is_foreign: bool) -> Self {
         let pieces = match said.shape {
             FilterShape::Whole => Pieces::Whole(Cell::default()),
             FilterShape::Partitioned | FilterShape::PerBlock => {
                 Pieces::Cut { top: Cell::default(), cells: OnceLock::new() }
             }
         };
-        let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
-        Ok(Self { said, kind: kind.into(), offset, pieces })
+        let (kind, form) = if is_foreign {
+            (FilterKind::None.into(), Form::Foreign)
+        } else if !said.policy.is_empty() {
+            (FilterLabel::User, Form::User)
+        } else {
+            let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
+            let is_small = said.shape == FilterShape::PerBlock;
+            (kind.into(), if is_small { Form::Small } else { Form::Filter })
+        };
+        Self { said, kind, form, offset, pieces }
     }
 
-    /// A part that a user's policy made.
-    fn of_user(said: FilterPart, offset: u64, keeper: &Keeper) -> Result<Self, FilterState> {
+    /// Why the part that is `said` to be there is asked nothing, if so.
+    pub(super) fn why_foreign(said: &FilterPart, keeper: &Keeper) -> Option<FilterState> {
+        if said.policy.is_empty() {
+            return None;
+        }
         if keeper.reader.as_ref().is_none_or(|reader| reader.name() != said.policy) {
             let why = format!("it was made by the policy {:?}, which is not here", said.policy);
-            return Err(FilterState::Foreign(why));
+            return Some(FilterState::Foreign(why));
         }
-        if (said.shape, said.role) != (FilterShape::Whole, FilterRole::Keys) {
-            let why = "a user's filter is cut in a way this version cannot read";
-            return Err(FilterState::Unknown(why.into()));
-        }
-        let pieces = Pieces::Whole(Cell::default());
-        Ok(Self { said, kind: FilterLabel::User, offset, pieces })
-    }
-
-    /// As what a part that is not cut is read.
-    #[inline]
-    fn whole_form(&self) -> Form {
-        if self.kind == FilterLabel::User { Form::User } else { Form::Filter }
+        let is_known = (said.shape, said.role) == (FilterShape::Whole, FilterRole::Keys);
+        let why = "a user's filter is cut in a way this version cannot read";
+        (!is_known).then(|| FilterState::Unknown(why.into()))
     }
 
     /// Whether the table may hold `key`, whose hash this is.
     #[inline]
     pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
         let piece = match &self.pieces {
-            Pieces::Whole(cell) => cell.get(keeper, self.whole_form(), || Some(self.whole())),
+            Pieces::Whole(cell) => cell.get(keeper, self.form, || Some(self.whole())),
             Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
                 return self.ask_block(key, hash, keeper).unwrap_or(Verdict::UNFILTERED);
             }
@@ -180,7 +182,7 @@ impl Part {
             Verdict { maybe: true, kind: self.kind, expected: self.said.expected_fpr };
         match &self.pieces {
             Pieces::Whole(cell) => {
-                let piece = cell.get(keeper, self.whole_form(), || Some(self.whole()))?;
+                let piece = cell.get(keeper, self.form, || Some(self.whole()))?;
                 match &*piece {
                     Piece::Filter(filter) => {
                         filter.may_contain_many(hashes, answers);
@@ -231,13 +233,12 @@ impl Part {
         match &self.pieces {
             Pieces::Whole(cell) => {
                 let read;
-                let form = self.whole_form();
-                let held = cell.get(keeper, form, || Some(self.whole()));
+                let held = cell.get(keeper, self.form, || Some(self.whole()));
                 let is_held = held.is_some();
                 let piece = match held.as_deref() {
                     Some(piece) => piece,
                     None => {
-                        read = keeper.read(self.whole(), form).ok()?;
+                        read = keeper.read(self.whole(), self.form).ok()?;
                         &read
                     }
                 };
@@ -303,10 +304,10 @@ impl Part {
             }
         };
         if let Pieces::Whole(_) = &self.pieces {
-            read(self.whole(), self.whole_form())?;
+            read(self.whole(), self.form)?;
         } else if let Some(Piece::Top(top)) = read(self.top_place(), self.top_form())? {
             for handle in (0..top.len()).map_while(|i| top.handle(i)) {
-                read(handle, self.form())?;
+                read(handle, self.form)?;
             }
         }
         Ok(())
@@ -366,14 +367,6 @@ impl Part {
         Some((top, cells.get_or_init(fresh)))
     }
 
-    /// As what its pieces are read.
-    fn form(&self) -> Form {
-        match self.said.shape {
-            FilterShape::PerBlock => Form::Small,
-            FilterShape::Whole | FilterShape::Partitioned => Form::Filter,
-        }
-    }
-
     #[inline]
     fn piece_at<'a>(
         &self,
@@ -382,7 +375,7 @@ impl Part {
         i: usize,
         keeper: &Keeper,
     ) -> Option<Got<'a>> {
-        cells.get(i)?.get(keeper, self.form(), || top.handle(i))
+        cells.get(i)?.get(keeper, self.form, || top.handle(i))
     }
 
     /// The piece that a search for `key` arrives at.

@@ -7,6 +7,7 @@
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
+//! * [`cut_stores`]: filters of keys and prefixes, both in pieces, some of them lost.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
@@ -19,6 +20,7 @@
 )]
 
 mod config;
+mod cut_stores;
 mod cuts;
 mod keys;
 mod liveness;

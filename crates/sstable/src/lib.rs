@@ -35,7 +35,7 @@ pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
 pub use filters::{
-    FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan, FilterRole, FilterShape,
+    Answers, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan, FilterRole, FilterShape,
     FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder, UserFilterReader,
     Verdict, prefix_of,
 };

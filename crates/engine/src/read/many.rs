@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
-use trommel_sstable::{Found, ReadStats, Request, Verdict};
+use trommel_sstable::{Answers, Found, ReadStats, Request, Verdict};
 
 use super::probe::{TOGETHER, is_decided};
 use crate::engine::Engine;
@@ -46,7 +46,8 @@ struct Batch<'a> {
 /// What is used again for each table.
 #[derive(Default)]
 struct Scratch<'a> {
-    maybe: Vec<bool>,
+    /// What a table's filter says of its stretch.
+    said: Answers,
     requests: Vec<Request<'a>>,
     /// Where the keys of the requests are among the pending ones, and what was said of them.
     asked: Vec<(usize, Verdict)>,
@@ -150,23 +151,9 @@ impl Engine {
             return Ok(());
         }
         let table = reader.map_or_else(|| self.tables.reader(file), Ok)?;
-        let scratch = &mut batch.scratch;
-        scratch.maybe.clear();
-        scratch.maybe.resize(keys.len(), true);
         let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
-        let verdict = table.filters().ask_many(pending, hashes, &mut scratch.maybe);
-        match verdict {
-            None if table.filters().prefixes_part().is_some() => {
-                self.ask_prefixes(level, &table, keys, batch);
-            }
-            _ => {
-                let verdict = verdict.unwrap_or(Verdict::UNFILTERED);
-                let negatives = batch.take_survivors(keys, verdict);
-                if negatives > 0 {
-                    self.count_negatives(level, verdict, negatives);
-                }
-            }
-        }
+        table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
+        self.take_survivors(level, &table, keys, batch);
         let scratch = &mut batch.scratch;
         if scratch.requests.is_empty() {
             return Ok(());
@@ -188,26 +175,46 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes which of `keys` a table without a filter of whole keys must be searched for, by its
-    /// filter of prefixes.
-    fn ask_prefixes(
+    /// Notes which of `keys` a table must be searched for by what its filter said of them, and
+    /// counts those that it turned away. Where none of whole keys could be asked, that of the
+    /// prefixes is.
+    fn take_survivors(
         &self,
         level: usize,
         table: &Reader,
         keys: Range<usize>,
         batch: &mut Batch<'_>,
     ) {
+        let said = std::mem::take(&mut batch.scratch.said);
         batch.scratch.forget_requests();
-        for at in keys {
-            if batch.places[at] == DECIDED {
-                continue;
+        for (run, verdict, maybe) in said.runs() {
+            let mut negatives = 0;
+            for (at, maybe) in (keys.start + run.start..).zip(maybe) {
+                if batch.places[at] == DECIDED {
+                    continue;
+                }
+                if !maybe {
+                    negatives += 1;
+                } else if verdict == Verdict::UNFILTERED {
+                    self.take_by_prefix(level, table, at, batch);
+                } else {
+                    batch.request(at, verdict);
+                }
             }
-            let verdict = self.ask_prefix(table, batch.keys[at]);
-            if verdict.maybe {
-                batch.request(at, verdict);
-            } else {
-                self.count_negatives(level, verdict, 1);
+            if negatives > 0 {
+                self.count_negatives(level, verdict, negatives);
             }
+        }
+        batch.scratch.said = said;
+    }
+
+    /// Notes whether a table must be searched for the pending key `at`, by its filter of prefixes.
+    fn take_by_prefix(&self, level: usize, table: &Reader, at: usize, batch: &mut Batch<'_>) {
+        let verdict = self.ask_prefix(table, batch.keys[at]);
+        if verdict.maybe {
+            batch.request(at, verdict);
+        } else {
+            self.count_negatives(level, verdict, 1);
         }
     }
 }
@@ -240,24 +247,6 @@ impl<'a> Batch<'a> {
         let (key, hash) = (self.keys[at], self.hashes[at]);
         self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
         self.scratch.asked.push((at, verdict));
-    }
-
-    /// Notes which of `keys` a table must be searched for, and returns how many its filter turned
-    /// away.
-    fn take_survivors(&mut self, keys: Range<usize>, verdict: Verdict) -> u64 {
-        self.scratch.forget_requests();
-        let mut negatives = 0;
-        for (nth, at) in keys.enumerate() {
-            if self.places[at] == DECIDED {
-                continue;
-            }
-            if self.scratch.maybe[nth] {
-                self.request(at, verdict);
-            } else {
-                negatives += 1;
-            }
-        }
-        negatives
     }
 
     /// Takes the decided keys off the lists.

@@ -22,7 +22,7 @@ use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
 use super::user::OpenUserFilter;
-use super::{FilterState, UserFilterReader, Verdict};
+use super::{Answers, FilterState, UserFilterReader, Verdict};
 use crate::Error;
 use crate::cache::CachedPiece;
 use crate::format::{BlockKind, Handle};
@@ -86,9 +86,20 @@ impl Piece {
             Self::Small(_) | Self::Top(_) => Verdict::UNFILTERED,
         }
     }
-}
 
-impl Piece {
+    /// What the filter says of each of many keys.
+    pub(super) fn answer(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
+        if let Self::Filter(filter) = self {
+            let (kind, expected) = (filter.kind().into(), filter.expected_fpr());
+            let verdict = Verdict { maybe: true, kind, expected };
+            filter.may_contain_many(hashes, answers.add(hashes.len(), verdict));
+            return;
+        }
+        for (key, hash) in keys.iter().zip(hashes) {
+            answers.add_one(self.verdict(key, *hash));
+        }
+    }
+
     /// What the filter of the data block at `offset` says; `None` if it is not here.
     pub(super) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
         let Self::Small(filters) = self else { return None };

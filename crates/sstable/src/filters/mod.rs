@@ -12,6 +12,7 @@
 //!
 //! Called by the engine before it touches a table's blocks, so that it can count.
 
+mod answers;
 mod build;
 mod directory;
 mod hold;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 
 use trommel_filter::FilterKind;
 
+pub use answers::Answers;
 pub use build::FilterPlan;
 pub(crate) use build::FiltersBuilder;
 pub(crate) use directory::encode as encode_directory;
@@ -240,17 +242,14 @@ impl Filters {
         }
     }
 
-    /// [`ask`](Self::ask) for many keys, cheapest if they are sorted: `answers[i]` becomes whether
-    /// the table may hold `keys[i]`, whose hash is `hashes[i]`. The verdict is that of all of them:
-    /// its rate is that of the whole table. `None`, and no answer, if no filter of whole keys can be
-    /// used.
-    pub fn ask_many(
-        &self,
-        keys: &[&[u8]],
-        hashes: &[u64],
-        answers: &mut [bool],
-    ) -> Option<Verdict> {
-        self.keys.as_ref()?.ask_many(keys, hashes, answers, &self.keeper)
+    /// [`ask`](Self::ask) for many keys, whose hashes are `hashes`, cheapest if they are sorted: what
+    /// it says of each replaces what `answers` held.
+    pub fn ask_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
+        answers.clear();
+        match &self.keys {
+            Some(part) => part.ask_many(keys, hashes, answers, &self.keeper),
+            None => answers.add_unfiltered(keys.len()),
+        }
     }
 
     /// Whether the table may hold a key with this prefix, which the extractor of this name made.

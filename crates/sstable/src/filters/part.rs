@@ -15,7 +15,9 @@ use std::sync::OnceLock;
 use trommel_filter::{FilterKind, FilterSpec, theory};
 
 use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned, Unread};
-use super::{FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict};
+use super::{
+    Answers, FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict,
+};
 use crate::Error;
 use crate::format::Handle;
 use crate::index::Index;
@@ -170,61 +172,55 @@ impl Part {
         self.piece_of(key, keeper)?.verdict_of_block(offset, hash)
     }
 
-    /// As [`ask`](Self::ask) for many keys; `None`, and no answer, where the part cannot be used.
+    /// As [`ask`](Self::ask) for many keys: an answer for each.
     pub(super) fn ask_many(
         &self,
         keys: &[&[u8]],
         hashes: &[u64],
-        answers: &mut [bool],
+        answers: &mut Answers,
         keeper: &Keeper,
-    ) -> Option<Verdict> {
-        let mut verdict =
-            Verdict { maybe: true, kind: self.kind, expected: self.said.expected_fpr };
-        match &self.pieces {
+    ) {
+        let asked = match &self.pieces {
             Pieces::Whole(cell) => {
-                let piece = cell.get(keeper, self.form, || Some(self.whole()))?;
-                match &*piece {
-                    Piece::Filter(filter) => {
-                        filter.may_contain_many(hashes, answers);
-                        verdict.kind = filter.kind().into();
-                        verdict.expected = filter.expected_fpr();
-                    }
-                    Piece::User(filter) => {
-                        for ((key, hash), answer) in keys.iter().zip(hashes).zip(answers) {
-                            *answer = filter.verdict(key, *hash).maybe;
-                        }
-                    }
-                    Piece::Small(_) | Piece::Top(_) => return None,
-                }
+                let piece = cell.get(keeper, self.form, || Some(self.whole()));
+                piece.map(|piece| piece.answer(keys, hashes, answers))
             }
             Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
-                for ((answer, key), hash) in answers.iter_mut().zip(keys).zip(hashes) {
-                    *answer = self.ask_block(key, *hash, keeper).is_none_or(|said| said.maybe);
+                for (key, hash) in keys.iter().zip(hashes) {
+                    answers.add_one(self.ask(key, *hash, keeper));
                 }
+                Some(())
             }
-            Pieces::Cut { .. } => {
-                let (top, cells) = self.top(keeper)?;
-                let top = index_in(&top)?;
-                let place = |key: &[u8]| top.find(key).min(top.len() - 1);
-                let mut start = 0;
-                while let Some(first) = keys.get(start) {
-                    let i = place(first);
-                    // Neighbours of one piece are asked together.
-                    let rest = keys.get(start..).unwrap_or_default();
-                    let count = rest.iter().take_while(|key| place(key) == i).count();
-                    let range = start..start + count;
-                    start += count;
-                    let piece = self.piece_at(top, cells, i, keeper);
-                    let asked = hashes.get(range.clone()).zip(answers.get_mut(range));
-                    let Some((hashes, answers)) = asked else { break };
-                    match piece.as_deref() {
-                        Some(Piece::Filter(filter)) => filter.may_contain_many(hashes, answers),
-                        _ => answers.fill(true),
-                    }
-                }
-            }
+            Pieces::Cut { .. } => self.ask_many_of_pieces(keys, hashes, answers, keeper),
+        };
+        if asked.is_none() {
+            answers.add_unfiltered(keys.len());
         }
-        Some(verdict)
+    }
+
+    /// Asks neighbours of one piece together; `None`, and no answer, where the top cannot be used.
+    fn ask_many_of_pieces(
+        &self,
+        mut keys: &[&[u8]],
+        mut hashes: &[u64],
+        answers: &mut Answers,
+        keeper: &Keeper,
+    ) -> Option<()> {
+        let (top, cells) = self.top(keeper)?;
+        let top = index_in(&top)?;
+        let place = |key: &[u8]| top.find(key).min(top.len() - 1);
+        while let Some(first) = keys.first() {
+            let i = place(first);
+            let count = keys.iter().take_while(|key| place(key) == i).count();
+            let (those, later) = keys.split_at_checked(count)?;
+            let (hashes_of_those, later_hashes) = hashes.split_at_checked(count)?;
+            match self.piece_at(top, cells, i, keeper) {
+                Some(piece) => piece.answer(those, hashes_of_those, answers),
+                None => answers.add_unfiltered(count),
+            }
+            (keys, hashes) = (later, later_hashes);
+        }
+        Some(())
     }
 
     /// What the part is; `None` if it cannot be used. Reads a whole filter; of a cut one the top,

@@ -1,0 +1,170 @@
+//! Stores with filters of keys and of prefixes, both cut, by key range or by data block: every way
+//! to look finds what is there, whole or with pieces lost, and all are counted alike.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel::inspect::{BlockKind, Table};
+use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::{Db, FilterReport, FilterShape, Options, Prefix};
+
+use crate::rng::Rng;
+
+const SHAPES: [FilterShape; 3] =
+    [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+/// Users that may have events; about two in three have some.
+const USERS: usize = 300;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn event(user: usize, number: usize) -> Vec<u8> {
+    format!("{user:04}/{number:02}").into_bytes()
+}
+
+struct Store {
+    vfs: Arc<MemoryVfs>,
+    options: Options,
+    model: Model,
+}
+
+impl Store {
+    /// A deep tree and four runs above it. Users have one to thirty events, so that prefixes
+    /// straddle blocks, pieces and tables.
+    fn new(shape: FilterShape, whole_keys: bool) -> Self {
+        let vfs = Arc::new(MemoryVfs::new());
+        let options = Options::default()
+            .vfs(Arc::<MemoryVfs>::clone(&vfs))
+            .background_threads(0)
+            .auto_compaction(false)
+            .block_bytes(256)
+            .table_bytes(16 << 10)
+            .filters("blocked:9".parse().unwrap())
+            .prefix_extractor(Prefix::until("/"))
+            .prefix_filters(Some("blocked:9".parse().unwrap()))
+            .whole_key_filters(whole_keys)
+            .filter_shape(shape)
+            .filter_piece_bytes(256);
+        let db = Db::open("/store", options.clone()).unwrap();
+        let (mut model, mut rng) = (Model::new(), Rng::new(8));
+        for run in 0..5 {
+            for user in (0..USERS).filter(|user| user % 3 != 1) {
+                for number in 0..1 + rng.below(30) {
+                    if run > 0 && !rng.once_in(10) {
+                        continue;
+                    }
+                    let (key, value) = (event(user, number), rng.u64().to_le_bytes().to_vec());
+                    db.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            }
+            // Users without a slash have no prefix.
+            let key = format!("{:04}", run * 50).into_bytes();
+            db.put(&key, b"plain").unwrap();
+            model.insert(key, b"plain".to_vec());
+            db.flush().unwrap();
+            if run == 0 {
+                db.compact_all().unwrap();
+            }
+        }
+        db.close().unwrap();
+        Self { vfs, options, model }
+    }
+
+    fn open(&self) -> Db {
+        Db::open("/store", self.options.clone()).unwrap()
+    }
+
+    fn tables(&self) -> Vec<PathBuf> {
+        let files = self.vfs.list(Path::new("/store")).unwrap();
+        let mut tables: Vec<PathBuf> =
+            files.iter().map(|file| Path::new("/store").join(&file.name)).collect();
+        tables.retain(|path| path.extension().is_some_and(|extension| extension == "sst"));
+        tables.sort();
+        tables
+    }
+
+    /// Damages every third piece, and the tops of every third table.
+    fn lose_pieces(&self) {
+        let mut pieces = 0;
+        for (nth, path) in self.tables().iter().enumerate() {
+            let mut bytes = self.vfs.read(path, u64::MAX).unwrap();
+            for block in Table::open(&*self.vfs, path).unwrap().layout().unwrap() {
+                pieces += usize::from(block.kind == BlockKind::Filter);
+                let is_lost = match block.kind {
+                    BlockKind::Filter => pieces % 3 == 0,
+                    BlockKind::FilterTop => nth % 3 == 0,
+                    _ => false,
+                };
+                if is_lost {
+                    bytes[(block.offset + block.bytes / 2) as usize] ^= 1;
+                }
+            }
+            self.vfs.remove(path).unwrap();
+            self.vfs.create(path).unwrap().append(&bytes).unwrap();
+        }
+        assert!(pieces >= 6, "{pieces}");
+    }
+
+    /// All keys, and as many that are absent, in no order.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let absent = |user| (0..31).step_by(3).map(move |number| event(user, number));
+        let mut keys: Vec<Vec<u8>> = self.model.keys().cloned().collect();
+        keys.extend(self.model.keys().map(|key| [&**key, b"x"].concat()));
+        keys.extend((0..USERS + 2).flat_map(absent));
+        let mut rng = Rng::new(9);
+        for at in 1..keys.len() {
+            keys.swap(at, rng.below(at + 1));
+        }
+        keys
+    }
+}
+
+/// What the filters of each level and kind said, and how often they were expected to err.
+fn counts(report: &FilterReport) -> Vec<(usize, &'static str, [u64; 3], f64)> {
+    let rows = report.levels.iter().filter(|row| row.probes > 0);
+    rows.map(|row| {
+        let said = [row.negatives, row.false_positives, row.true_positives];
+        let absent = (row.negatives + row.false_positives) as f64;
+        (row.level, row.kind.name(), said, row.expected_rate.unwrap_or(0.0) * absent)
+    })
+    .collect()
+}
+
+#[test]
+fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
+    for (shape, whole_keys) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)])
+    {
+        let store = Store::new(shape, whole_keys);
+        for is_damaged in [false, true] {
+            if is_damaged {
+                store.lose_pieces();
+            }
+            let (db, keys) = (store.open(), store.keys());
+            let context = format!("{shape}, whole keys {whole_keys}, damaged {is_damaged}");
+            for key in &keys {
+                let found = db.get(key).unwrap();
+                assert_eq!(found.as_deref(), store.model.get(key).map(Vec::as_slice), "{context}");
+            }
+            let alone = db.filter_report();
+            db.reset_stats();
+            for keys in keys.chunks(89) {
+                let found = db.multi_get(keys).unwrap();
+                for (key, found) in keys.iter().zip(found) {
+                    let there = store.model.get(key).map(Vec::as_slice);
+                    assert_eq!(found.as_deref(), there, "{context}");
+                }
+            }
+            let together = db.filter_report();
+            let (alone_counts, counts) = (counts(&alone), counts(&together));
+            assert_eq!(alone_counts.len(), counts.len(), "{context}\n{alone}\n{together}");
+            for (one, other) in alone_counts.iter().zip(&counts) {
+                let same = (one.0, one.1, one.2) == (other.0, other.1, other.2);
+                assert!(same, "{context}\n{alone}\n{together}");
+                assert!((one.3 / other.3 - 1.0).abs() < 1e-9, "{context}: {one:?} {other:?}");
+            }
+            let unfiltered = counts.iter().any(|row| row.1 == "none");
+            assert!(!is_damaged || unfiltered, "{context}\n{together}");
+        }
+    }
+}

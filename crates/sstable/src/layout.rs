@@ -17,12 +17,12 @@ use trommel_vfs::ReadFile;
 
 use crate::block::Block;
 use crate::compression::{self, zeroed};
-use crate::filters::parts_of;
+use crate::filters::{Listed, parts_of};
 use crate::format::{BlockKind, FOOTER_BYTES, FRAME_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{BlockCache, Error, FilterPart, FilterShape, FilterState, Properties};
+use crate::{BlockCache, Error, FilterPart, FilterShape, Properties};
 
 /// One stretch of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
@@ -217,25 +217,29 @@ impl Walk {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
             Ok(parts) => parts,
-            Err(state) => {
+            Err(why) => {
                 let (offset, bytes) = region;
-                let content = match state {
-                    FilterState::Unknown(_) => Ok(plain(bytes)),
-                    _ => Err("its directory in the properties makes no sense".into()),
-                };
-                return Ok(vec![BlockInfo { offset, bytes, kind: BlockKind::Filter, content }]);
+                let kind = BlockKind::Filter;
+                return Ok(vec![BlockInfo { offset, bytes, kind, content: Err(why.into()) }]);
             }
         };
         let mut blocks = Vec::new();
         let mut offset = region.0;
         for part in parts {
-            if part.shape == FilterShape::Whole {
-                let handle = Handle { offset, bytes: part.bytes as usize };
-                blocks.push(self.filter(handle, &part)?);
-            } else {
-                self.pieces(&part, offset, &mut blocks)?;
+            let bytes = part.bytes();
+            match part {
+                Listed::Part(part) if part.shape == FilterShape::Whole => {
+                    let handle = Handle { offset, bytes: bytes as usize };
+                    blocks.push(self.filter(handle, &part)?);
+                }
+                Listed::Part(part) => self.pieces(&part, offset, &mut blocks)?,
+                // Where its blocks begin is not known, and it is no damage.
+                Listed::Later { .. } => {
+                    let (kind, content) = (BlockKind::Filter, Ok(plain(bytes)));
+                    blocks.push(BlockInfo { offset, bytes, kind, content });
+                }
             }
-            offset += part.bytes;
+            offset += bytes;
         }
         Ok(blocks)
     }

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! (v: a varint.) A policy or an extractor that is not known is no error: the reader does without
-//! that part, and every key is a "maybe". Where a role or a shape is unknown, so it is for all parts.
+//! that part, and every key is a "maybe". So it is where a role or a shape is unknown, which a later
+//! version may bring: the entry says how many bytes to pass over, and the other parts are asked as
+//! ever. No role stands twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,11 +19,29 @@ use std::str::FromStr;
 use trommel_base::Decoder;
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 
-use crate::format::Fault;
+const DAMAGED: &str = "the directory of filters makes no sense";
 
-const DAMAGED: Fault = Fault::Damaged("the directory of filters makes no sense");
-const LATER: Fault =
-    Fault::Unsupported("a filter of a role or a shape that this version does not know");
+/// What the directory says of one part.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Listed {
+    /// One that can be told.
+    Part(FilterPart),
+    /// One of a role or a shape that this version does not know.
+    Later {
+        /// Its stored bytes.
+        bytes: u64,
+    },
+}
+
+impl Listed {
+    /// Stored bytes of the part.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Part(part) => part.bytes,
+            Self::Later { bytes } => *bytes,
+        }
+    }
+}
 
 /// What a filter was built from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,26 +130,8 @@ impl FilterPart {
         put_bytes(out, self.extractor.as_bytes());
     }
 
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Fault> {
-        let role = match decoder.u8().ok_or(DAMAGED)? {
-            0 => FilterRole::Keys,
-            1 => FilterRole::Prefixes,
-            _ => return Err(LATER),
-        };
-        let shape = match decoder.u8().ok_or(DAMAGED)? {
-            0 => FilterShape::Whole,
-            1 => FilterShape::Partitioned,
-            2 => FilterShape::PerBlock,
-            _ => return Err(LATER),
-        };
-        Self::decode_rest(role, shape, decoder).ok_or(DAMAGED)
-    }
-
-    fn decode_rest(
-        role: FilterRole,
-        shape: FilterShape,
-        decoder: &mut Decoder<'_>,
-    ) -> Option<Self> {
+    /// An entry behind its role and shape.
+    fn decode(role: FilterRole, shape: FilterShape, decoder: &mut Decoder<'_>) -> Option<Self> {
         let expected_fpr = f64::from_bits(decoder.u64()?);
         if !(0.0..=1.0).contains(&expected_fpr) {
             return None;
@@ -144,6 +146,26 @@ impl FilterPart {
             Self { role, shape, expected_fpr, keys, bytes, top_bytes, spec, policy, extractor };
         Some(part)
     }
+}
+
+/// One entry, and the number of its role.
+fn entry(decoder: &mut Decoder<'_>) -> Option<(u8, Listed)> {
+    let (role, shape) = (decoder.u8()?, decoder.u8()?);
+    let known_role =
+        [FilterRole::Keys, FilterRole::Prefixes].into_iter().find(|r| *r as u8 == role);
+    let known_shape = FilterShape::ALL.into_iter().find(|known| *known as u8 == shape);
+    let listed = match known_role.zip(known_shape) {
+        Some((role, shape)) => Listed::Part(FilterPart::decode(role, shape, decoder)?),
+        None => {
+            let (_rate, _keys) = (decoder.u64()?, decoder.varint()?);
+            let (bytes, _top_bytes) = (decoder.varint()?, decoder.varint()?);
+            for _text in 0..3 {
+                decoder.bytes(usize::MAX)?;
+            }
+            Listed::Later { bytes }
+        }
+    };
+    Some((role, listed))
 }
 
 fn text(decoder: &mut Decoder<'_>) -> Option<String> {
@@ -176,15 +198,20 @@ fn is_plain(parts: &[FilterPart]) -> bool {
     }
 }
 
-/// The parts of a region of `filter_bytes` bytes.
-pub(crate) fn decode(directory: &[u8], filter_bytes: u64) -> Result<Vec<FilterPart>, Fault> {
+/// The parts of a region of `filter_bytes` bytes, in the order in which they lie there; an error
+/// says what is wrong.
+pub(crate) fn decode(directory: &[u8], filter_bytes: u64) -> Result<Vec<Listed>, &'static str> {
     let mut decoder = Decoder::new(directory);
     let count = decoder.varint().ok_or(DAMAGED)?;
-    let mut parts = Vec::new();
+    let (mut parts, mut roles) = (Vec::new(), Vec::new());
     let mut bytes = 0u64;
     for _ in 0..count {
-        let part = FilterPart::decode(&mut decoder)?;
-        bytes = bytes.checked_add(part.bytes).ok_or(DAMAGED)?;
+        let (role, part) = entry(&mut decoder).ok_or(DAMAGED)?;
+        if roles.contains(&role) {
+            return Err("the directory of filters names a role twice");
+        }
+        bytes = bytes.checked_add(part.bytes()).ok_or(DAMAGED)?;
+        roles.push(role);
         parts.push(part);
     }
     if !decoder.is_empty() || bytes != filter_bytes {
@@ -218,8 +245,8 @@ mod tests {
             part(FilterRole::Prefixes, FilterShape::Whole),
         ];
         let directory = encode(&parts);
-        assert_eq!(decode(&directory, 600), Ok(parts.to_vec()));
         assert!(decode(&directory, 601).is_err(), "the parts do not fill the region");
+        assert_eq!(decode(&directory, 600), Ok(parts.map(Listed::Part).to_vec()));
     }
 
     #[test]
@@ -232,13 +259,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_cuts_is_no_damage() {
-        let directory = encode(&[part(FilterRole::Keys, FilterShape::Partitioned)]);
-        for (at, byte) in [(1, 2), (2, 3)] {
-            let mut later = directory.clone();
+    fn what_a_later_version_adds_is_passed_over() {
+        let keys = part(FilterRole::Keys, FilterShape::Partitioned);
+        let prefixes = part(FilterRole::Prefixes, FilterShape::Whole);
+        let whole = encode(&[keys.clone(), prefixes.clone()]);
+        // The second entry begins behind the number of parts and the first.
+        let second = encode(std::slice::from_ref(&keys)).len();
+        for (at, byte) in [(1, 2), (2, 3), (second, 7), (second + 1, 0xff)] {
+            let mut later = whole.clone();
             later[at] = byte;
-            assert_eq!(decode(&later, 300), Err(LATER));
+            let other = if at < second { &prefixes } else { &keys };
+            let mut expected = vec![Listed::Part(other.clone()), Listed::Later { bytes: 300 }];
+            if at < second {
+                expected.reverse();
+            }
+            assert_eq!(decode(&later, 600), Ok(expected), "byte {at}");
+            assert!(decode(&later, 601).is_err(), "the parts do not fill the region");
         }
+        // Even a later version gives no role twice.
+        let mut twice = whole.clone();
+        (twice[second], twice[second + 1]) = (0, 9);
+        assert!(decode(&twice, 600).is_err());
+    }
+
+    #[test]
+    fn a_role_that_stands_twice_is_damage() {
+        let keys = part(FilterRole::Keys, FilterShape::Whole);
+        assert!(decode(&encode(&[keys.clone(), keys]), 600).is_err());
     }
 
     #[test]

@@ -29,8 +29,8 @@ use trommel_filter::FilterKind;
 pub use answers::Answers;
 pub use build::FilterPlan;
 pub(crate) use build::FiltersBuilder;
-pub(crate) use directory::encode as encode_directory;
 pub use directory::{FilterPart, FilterRole, FilterShape};
+pub(crate) use directory::{Listed, encode as encode_directory};
 pub use hold::FilterHost;
 use hold::Keeper;
 pub(crate) use hold::Piece;
@@ -41,7 +41,7 @@ pub use prefix::{PrefixExtractor, prefix_of};
 pub(crate) use user::UserBuild;
 pub use user::{UserFilter, UserFilterBuilder, UserFilterReader};
 
-use crate::format::{Fault, Footer};
+use crate::format::Footer;
 use crate::index::IndexTree;
 use crate::source::Source;
 use crate::{Error, Properties};
@@ -184,26 +184,38 @@ impl Filters {
             filters.keeper.note(FilterState::Spared);
             return filters;
         }
-        let parts = parts_of(footer, properties).unwrap_or_else(|state| {
-            filters.keeper.note(state);
+        let parts = parts_of(footer, properties).unwrap_or_else(|why| {
+            filters.keeper.note(FilterState::Damaged(why.into()));
             Vec::new()
         });
         let mut offset = footer.filter_offset();
-        for said in parts {
-            let (bytes, role) = (said.bytes, said.role);
-            let why_foreign = Part::why_foreign(&said, &filters.keeper);
-            let part = Part::new(said, offset, why_foreign.is_some());
-            match (why_foreign, role) {
-                (Some(state), _) => {
-                    filters.keeper.note(state);
-                    filters.foreign.push(part);
+        for listed in parts {
+            let bytes = listed.bytes();
+            match listed {
+                Listed::Part(said) => filters.add(said, offset),
+                Listed::Later { .. } => {
+                    let why = "one is of a role or a shape that this version does not know";
+                    filters.keeper.note(FilterState::Unknown(why.into()));
                 }
-                (None, FilterRole::Keys) => filters.keys = Some(part),
-                (None, FilterRole::Prefixes) => filters.prefixes = Some(part),
             }
             offset += bytes;
         }
         filters
+    }
+
+    /// Adds the part that is said to start at `offset`.
+    fn add(&mut self, said: FilterPart, offset: u64) {
+        let role = said.role;
+        let why_foreign = Part::why_foreign(&said, &self.keeper);
+        let part = Part::new(said, offset, why_foreign.is_some());
+        match (why_foreign, role) {
+            (Some(state), _) => {
+                self.keeper.note(state);
+                self.foreign.push(part);
+            }
+            (None, FilterRole::Keys) => self.keys = Some(part),
+            (None, FilterRole::Prefixes) => self.prefixes = Some(part),
+        }
     }
 
     /// Whether there are filters, and why not, as far as they were read so far: each is read when
@@ -308,22 +320,18 @@ impl Filters {
     }
 }
 
-/// The parts of the filter region, or why its directory says nothing of them.
+/// The parts of the filter region; the text says what is wrong with its directory.
 pub(crate) fn parts_of(
     footer: &Footer,
     properties: &Properties,
-) -> Result<Vec<FilterPart>, FilterState> {
+) -> Result<Vec<Listed>, &'static str> {
     if footer.filter_bytes == 0 {
         return Ok(Vec::new());
     }
     if !properties.filters.is_empty() {
-        let parts = directory::decode(&properties.filters, footer.filter_bytes);
-        return parts.map_err(|fault| match fault {
-            Fault::Damaged(why) => FilterState::Damaged(why.into()),
-            Fault::Unsupported(what) => FilterState::Unknown(what.into()),
-        });
+        return directory::decode(&properties.filters, footer.filter_bytes);
     }
-    Ok(vec![FilterPart {
+    Ok(vec![Listed::Part(FilterPart {
         role: FilterRole::Keys,
         shape: FilterShape::Whole,
         expected_fpr: 1.0,
@@ -333,5 +341,5 @@ pub(crate) fn parts_of(
         spec: properties.filter.clone(),
         policy: String::new(),
         extractor: String::new(),
-    }])
+    })])
 }

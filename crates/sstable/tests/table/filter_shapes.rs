@@ -392,6 +392,62 @@ fn the_directory_says_what_the_parts_are() {
     }
 }
 
+/// What a later version adds to the region costs nothing of what is known.
+#[test]
+fn a_part_of_a_later_version_is_not_used_and_the_others_are() {
+    let entries: Vec<Entry> =
+        (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    for shape in SHAPES {
+        let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
+        let table = InMemory::new(shaped(plan, 1 << 16), &entries);
+        let whole = table.bytes();
+        let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+        let listed = layout(&file, &table.path).unwrap();
+        let blocks: Vec<_> = listed
+            .iter()
+            .filter(|block| block.kind != BlockKind::Footer)
+            .map(|block| (block.offset as usize, block.bytes as usize, block.kind))
+            .collect();
+        let properties = blocks.iter().find(|block| block.2 == BlockKind::Properties).unwrap().0;
+        // Tag and length, then the number of parts, then role and shape of the first.
+        let start = |at: &usize| whole[*at] == 14 && whole[at + 2..at + 5] == [2, 0, shape as u8];
+        let directory = (properties..whole.len() - 5).find(start).unwrap();
+        let second = (directory + 5..whole.len()).find(|at| whole[*at..at + 2] == [1, shape as u8]);
+        let later = [(directory + 3, 2), (directory + 4, 9), (second.unwrap(), 2)];
+        for (nth, (at, value)) in later.into_iter().enumerate() {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            reseal(&mut bytes, &blocks);
+            let made = InMemory::of_bytes(&bytes);
+            let (host, cache) = (Host::new(u64::MAX), BlockCache::new(0));
+            let opened =
+                open_with(&made.vfs, &made, Access::Buffered, &cache, Some(Arc::clone(&host)));
+            denies_nothing(&opened, &entries, Some(6), "later");
+            let filters = opened.filters();
+            let by_key = filters.ask(b"key0050x", trommel_filter::hash(b"key0050x"));
+            let by_prefix = filters.ask_prefix(b"key00:", trommel_filter::hash(b"key00:"), "first");
+            let context = format!("{shape:?}, byte {at}");
+            assert_eq!((by_key.maybe, by_prefix.maybe), (nth < 2, nth == 2), "{context}");
+            let state = filters.check().unwrap();
+            assert!(matches!(state, FilterState::Unknown(_)), "{context}: {state:?}");
+            assert_eq!(host.faults.load(Ordering::Relaxed), 1, "{context}: told once");
+            assert!(opened.verify().unwrap().foreign_filter, "{context}");
+            let file = made.vfs.open(&made.path, Access::Buffered).unwrap();
+            let listed = layout(&file, &made.path).unwrap();
+            assert!(listed.iter().all(|block| block.content.is_ok()), "{context}");
+        }
+        // The same role twice: which of the two is asked would be chance.
+        let mut bytes = whole.clone();
+        bytes[second.unwrap()] = 0;
+        reseal(&mut bytes, &blocks);
+        let opened = InMemory::of_bytes(&bytes).open().unwrap();
+        denies_nothing(&opened, &entries, Some(6), "twice");
+        let state = opened.filters().state();
+        assert!(matches!(state, FilterState::Damaged(_)), "{shape:?}: {state:?}");
+        assert!(opened.verify().is_err());
+    }
+}
+
 /// One read of a filter that fails says nothing of the filter: it is not remembered as useless.
 #[test]
 fn a_read_that_fails_once_costs_one_answer() {

@@ -379,6 +379,14 @@ impl fmt::Display for Stats {
                 self.prefix_checked, self.prefix_useful, self.prefix_unused
             )?;
         }
+        if self.filters_not_held > 0 || !self.unusable_filters.is_empty() {
+            let unusable = self.unusable_filters.len();
+            writeln!(
+                f,
+                "filters: {unusable} cannot be used, {} find no room",
+                self.filters_not_held
+            )?;
+        }
         write!(
             f,
             "stalls: {:?} for memtables, {:?} for level 0, {:?} for compaction debt",

@@ -141,9 +141,15 @@ impl Store for EngineStore {
     }
 
     fn verify(&self) -> Result<String, StoreError> {
-        let VerifyReport { tables, logs, bytes, entries, keys, .. } = self.db.verify()?;
+        let report = self.db.verify()?;
+        let VerifyReport { tables, logs, bytes, entries, keys, .. } = report;
+        let foreign = match report.foreign_filters {
+            0 => String::new(),
+            filters => format!(", {filters} filters that nobody here can ask"),
+        };
         Ok(format!(
-            "{tables} tables with {entries} entries of {keys} keys, {logs} logs and manifests, {}",
+            "{tables} tables with {entries} entries of {keys} keys, {logs} logs and manifests, \
+             {}{foreign}",
             units::bytes(bytes)
         ))
     }

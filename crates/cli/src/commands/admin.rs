@@ -101,7 +101,10 @@ pub(crate) const VERIFY_ABOUT: &str = "\
 Reads every byte of every file of the store, checks every checksum and every order, and asks every \
 table's filter for every key of the table. Ends with exit code 4 at the first damage, and says which \
 file, where in it, and what to do. To find all damaged files, give the store's directory to sst check, \
-log check and manifest check, which go on through all files.";
+log check and manifest check, which go on through all files.
+
+Foreign filters are those that are intact and were not asked, as this program does not know who made \
+them: a policy of the program that wrote the store, or a later version.";
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -127,6 +130,7 @@ pub(crate) fn run_verify(
                 ("bytes", Value::Size(report.bytes)),
                 ("entries", Value::Count(report.entries)),
                 ("keys", Value::Count(report.keys)),
+                ("foreign_filters", Value::Count(report.foreign_filters)),
             ],
         )?;
         Ok(output.finish()?)

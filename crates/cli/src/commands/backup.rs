@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use trommel::Options;
 use trommel::vfs::DiskVfs;
+use trommel::{Options, VerifyReport};
 use trommel_backup::{Damage, Deleted, Error, Repository, refuse_nested, target_at};
 use trommel_harness::Control;
 
@@ -338,6 +338,9 @@ pub(crate) fn restore(
             failure.with(what)
         })?
     };
+    let verified = |count: fn(VerifyReport) -> u64| -> Value {
+        restored.verified.map(count).map(Value::Count).into()
+    };
     let mut output = args.output.begin("backup-restore", out);
     output.record(
         "",
@@ -346,7 +349,8 @@ pub(crate) fn restore(
             ("dir", args.dir.display().to_string().into()),
             ("files", Value::Count(restored.backup.files.len() as u64)),
             ("bytes", Value::Size(restored.backup.bytes())),
-            ("entries", restored.verified.map_or(Value::Null, |v| Value::Count(v.entries))),
+            ("entries", verified(|report| report.entries)),
+            ("foreign_filters", verified(|report| report.foreign_filters)),
         ],
     )?;
     write_damages("damages", &restored.damages, &mut output)?;

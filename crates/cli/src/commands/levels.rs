@@ -97,7 +97,11 @@ pub(crate) fn run_memory(
 pub(crate) const STATS_ABOUT: &str = "\
 Shows what the store holds: how opening found it, its files by level, and how much compaction it \
 needs. In the shell, what was done since the store was opened is shown too; elsewhere it has just \
-been opened, and nothing was done.";
+been opened, and nothing was done.
+
+Unusable filters are those that were found damaged, or to be of makers that are not known here; \
+filters not held are those that found room neither in memory of their own nor in the block cache. \
+Both are known once a filter is asked: verify asks them all.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
@@ -170,6 +174,7 @@ fn write_store(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("file_bytes", Value::Size(stats.levels.iter().map(|level| level.bytes).sum())),
             ("compaction_debt", Value::Size(stats.compaction_debt)),
             ("unusable_filters", none_if_empty(unusable.collect())),
+            ("filters_not_held", Value::Count(stats.filters_not_held)),
         ],
     )?)
 }

@@ -2,6 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel::{
+    Db, FilterChoice, FilterContext, Options, UserFilter, UserFilterBuilder, UserFilterPolicy,
+};
 
 use crate::support::{Program, check_snapshot};
 
@@ -158,14 +163,14 @@ fn a_store_behind_a_link_is_not_destroyed() {
 #[test]
 fn a_locked_store_is_told_apart() {
     let program = with_many();
-    let writer = trommel::Db::open(program.path("db"), trommel::Options::default()).unwrap();
+    let writer = Db::open(program.path("db"), Options::default()).unwrap();
     for line in ["get key000001", "put a 1", "verify", "destroy --yes", "stats"] {
         let ran = program.run_on(line);
         assert_eq!((ran.code, &*ran.out), (Some(5), ""), "{line}");
         assert!(ran.err.contains("checkpoint") && ran.err.contains("close it"), "{}", ran.err);
     }
     writer.close().unwrap();
-    let reader = trommel::Db::open_read_only(program.path("db"), trommel::Options::default());
+    let reader = Db::open_read_only(program.path("db"), Options::default());
     let reader = reader.unwrap();
     assert_eq!(program.run_on("get key000001").code, Some(0));
     assert_eq!(program.run_on("put a 1").code, Some(5));
@@ -193,4 +198,84 @@ fn a_damaged_log_is_salvaged() {
     assert_eq!(program.run_on("get key999998").code, Some(3));
     let ran = program.run_on("flush --salvage");
     assert_eq!((ran.code, &*ran.err), (Some(0), "salvage: nothing had to be dropped\n"));
+}
+
+/// A policy that this program has never heard of: its filters let everything pass.
+#[derive(Debug)]
+struct Unheard;
+
+impl UserFilterPolicy for Unheard {
+    fn name(&self) -> &str {
+        "unheard of"
+    }
+
+    fn choose(&self, _: &FilterContext) -> FilterChoice {
+        FilterChoice::User(Box::new(Self))
+    }
+
+    fn open(&self, _: &[u8]) -> Result<Box<dyn UserFilter>, String> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl UserFilterBuilder for Unheard {
+    fn add(&mut self, _: &[u8], _: u64) {}
+
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        b"anything".to_vec()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl UserFilter for Unheard {
+    fn may_contain(&self, _: &[u8], _: u64) -> bool {
+        true
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        1.0
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn filters_that_nobody_here_can_ask_are_counted_and_are_no_damage() {
+    let program = Program::new();
+    let options = Options::default().user_filters(Arc::new(Unheard));
+    let db = Db::open(program.path("db"), options).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = files(&program.path("db"), "sst").remove(0).display().to_string();
+    for (line, told) in [
+        ("verify".to_owned(), "foreign filters  1"),
+        ("verify --format=jsonl".into(), "\"foreign_filters\":1}"),
+        ("bench --benchmarks=verify --use_existing_db".into(), ", 1 filters that nobody here can"),
+    ] {
+        let ran = program.run_on(&line);
+        assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
+        assert!(ran.out.contains(told), "{line}: {}", ran.out);
+    }
+    for (line, told) in [
+        (format!("sst check --format=jsonl {table}"), "\"foreign_filter\":true}"),
+        (
+            format!("sst info {table}"),
+            "it was made by the policy \"unheard of\", which is not here",
+        ),
+    ] {
+        let ran = program.run(&line);
+        assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
+        assert!(ran.out.contains(told), "{line}: {}", ran.out);
+    }
+    let to = program.path("backups").display().to_string();
+    assert_eq!(program.run_on(&format!("backup create --to {to}")).code, Some(0));
+    let new = program.path("new").display().to_string();
+    let ran = program.run(&format!("backup restore 1 {new} --from {to} --format=jsonl"));
+    assert!(ran.out.contains("\"foreign_filters\":1"), "{}{}", ran.out, ran.err);
 }

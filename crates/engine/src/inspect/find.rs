@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use trommel_base::{EntryKind, SeqNo};
 use trommel_filter::FilterKind;
-use trommel_sstable::FilterLabel;
+use trommel_sstable::{FilterLabel, Filters, Verdict};
 use trommel_vfs::Vfs;
 
 use super::files::list;
@@ -27,6 +27,7 @@ use crate::files::{log_path, table_path};
 use crate::manifest::names::Numbered;
 use crate::manifest::state::ManifestState;
 use crate::output::logical_level;
+use crate::prefix::Prefix;
 use crate::version::TableFile;
 
 /// Where a key is.
@@ -50,6 +51,8 @@ pub struct Sighting {
     pub level: Option<usize>,
     /// What the table's filter says of the key.
     pub filter: Answer,
+    /// Whether that is the filter of prefixes: lookups ask it where there is no other to ask.
+    pub by_prefix: bool,
     /// Whether a lookup of the newest version comes here: nothing before it holds the key.
     pub reached: bool,
     /// The versions it holds, newest first.
@@ -169,7 +172,8 @@ fn in_log(vfs: &dyn Vfs, path: &Path, key: &[u8], problems: &mut Vec<Error>) -> 
     versions.reverse();
     problems.extend(log.check().err());
     let path = path.to_path_buf();
-    Ok(Sighting { path, level: None, filter: Answer::NotAsked, reached: false, versions })
+    let filter = Answer::NotAsked;
+    Ok(Sighting { path, level: None, filter, by_prefix: false, reached: false, versions })
 }
 
 fn in_table(
@@ -181,7 +185,7 @@ fn in_table(
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
     let opened = Table::open(vfs, &path)?;
-    let verdict = opened.reader()?.filters().ask(key, trommel_filter::hash(key));
+    let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
         FilterLabel::Own(FilterKind::None) => Answer::NotAsked,
         _ if verdict.maybe => Answer::Maybe,
@@ -197,5 +201,22 @@ fn in_table(
             offset: entry.block,
         });
     }
-    Ok(Sighting { path, level: Some(level), filter, reached: false, versions })
+    Ok(Sighting { path, level: Some(level), filter, by_prefix, reached: false, versions })
+}
+
+/// What the filters of a table say of `key`, as a lookup asks them, and whether that is the one of
+/// prefixes. What a closure made of the key is not known here.
+fn ask(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
+    let verdict = filters.ask(key, trommel_filter::hash(key));
+    if verdict != Verdict::UNFILTERED {
+        return (verdict, false);
+    }
+    let by_prefix = || {
+        let extractor = &filters.prefixes_part()?.extractor;
+        let maker = Prefix::stored(extractor)?;
+        let prefix = maker.of(key)?;
+        let verdict = filters.ask_prefix(prefix, trommel_filter::hash(prefix), extractor);
+        (verdict != Verdict::UNFILTERED).then_some(verdict)
+    };
+    by_prefix().map_or((Verdict::UNFILTERED, false), |verdict| (verdict, true))
 }

@@ -95,6 +95,9 @@ pub struct TableCheck {
     pub entries: u64,
     /// Distinct keys, each of which the filter let pass.
     pub keys: u64,
+    /// Whether there is a filter that was not asked: of a kind that this version does not know, or
+    /// made by a user's policy, which is never here.
+    pub foreign_filter: bool,
 }
 
 /// The data blocks of a table added up. Lengths are in bytes.
@@ -174,7 +177,12 @@ impl Table {
         let prefixes = table.filters().prefixes_part();
         let prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
         let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
-        Ok(TableCheck { bytes: verified.bytes, entries: verified.entries, keys: verified.keys })
+        Ok(TableCheck {
+            bytes: verified.bytes,
+            entries: verified.entries,
+            keys: verified.keys,
+            foreign_filter: verified.foreign_filter,
+        })
     }
 
     /// The entries between two keys, in order: keys ascending, versions of one key newest first.

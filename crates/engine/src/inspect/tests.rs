@@ -14,7 +14,7 @@ use super::{
     Table, find, live_files, properties,
 };
 use crate::error::Error;
-use crate::{Db, Options, WriteBatch};
+use crate::{Db, Options, Prefix, WriteBatch};
 
 pub(super) const DIR: &str = "/db";
 
@@ -112,6 +112,43 @@ fn a_scan_of_a_table_keeps_to_its_bounds() {
     assert_eq!(scan(Bound::Unbounded, Bound::Excluded(2)), keys(&[1]));
     assert_eq!(scan(Bound::Included(8), Bound::Included(4)), keys(&[]));
     db.close().unwrap();
+}
+
+/// What lookups ask of a table is told: its filter of prefixes, where it has no other.
+#[test]
+fn a_filter_of_prefixes_answers_for_a_table_without_another() {
+    let trace = |vfs: &MemoryVfs, key: &str| {
+        let trace = find(vfs, Path::new(DIR), key.as_bytes()).unwrap();
+        let sightings = trace.sightings.iter().map(|s| (s.filter, s.by_prefix, s.is_wasted()));
+        sightings.collect::<Vec<_>>()
+    };
+    let closure = Prefix::custom("first four", |key| (key.len() >= 4).then_some(4));
+    for (prefix, whole_keys, expected, reads) in [
+        (Prefix::fixed(4), false, [(Answer::No, true), (Answer::Maybe, true)], 1),
+        (Prefix::fixed(4), true, [(Answer::No, false), (Answer::No, false)], 0),
+        // Only the store's own program has the closure.
+        (closure, false, [(Answer::NotAsked, false); 2], 1),
+    ] {
+        let vfs = MemoryVfs::new();
+        let options = options(&vfs, "paired:16").prefix_extractor(prefix);
+        let options = options.whole_key_filters(whole_keys);
+        let db = Db::open(DIR, options).unwrap();
+        for key in ["aaaa 1", "bbbb 1", "cc", "dddd 1"] {
+            db.put(key, "value").unwrap();
+        }
+        db.compact_all().unwrap();
+        for (key, (filter, by_prefix)) in ["bbba 2", "bbbb 2"].iter().zip(expected) {
+            assert_eq!(db.get(key).unwrap(), None);
+            let is_wasted = filter != Answer::No;
+            assert_eq!(trace(&vfs, key), [(filter, by_prefix, is_wasted)], "{key}");
+        }
+        // A key without a prefix asks nothing of a filter of prefixes.
+        let of_short = if whole_keys { Answer::Maybe } else { Answer::NotAsked };
+        assert_eq!(trace(&vfs, "cc")[0].0, of_short);
+        let stats = db.stats();
+        assert_eq!(stats.block_reads + stats.cache_hits, reads, "{stats}");
+        db.close().unwrap();
+    }
 }
 
 #[test]

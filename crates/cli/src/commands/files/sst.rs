@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use trommel::inspect::{
-    BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, PrefixFilterInfo, Table, TableInfo,
+    BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, PrefixFilterInfo, Table, TableCheck,
+    TableInfo,
 };
 
 use super::{
@@ -221,16 +222,20 @@ pub(super) fn state(state: &FilterState) -> String {
 
 fn check(args: &CheckArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("sst_check", out);
-    output.list("tables", &["file", "ok", "bytes", "entries", "keys"])?;
+    output.list("tables", &["file", "ok", "bytes", "entries", "keys", "foreign_filter"])?;
     let failures =
         Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
             let checked = Table::open(DISK, file).and_then(|table| table.check());
-            let counts = match &checked {
-                Ok(checked) => [checked.bytes, checked.entries, checked.keys].map(Value::Count),
-                Err(_) => [Value::Null, Value::Null, Value::Null],
-            };
-            let row = [path_text(file), checked.is_ok().into()].into_iter().chain(counts);
-            output.row(row.collect())?;
+            let found = checked.as_ref().ok();
+            let count = |count: fn(&TableCheck) -> u64| found.map(count).map(Value::Count).into();
+            output.row(vec![
+                path_text(file),
+                checked.is_ok().into(),
+                count(|checked| checked.bytes),
+                count(|checked| checked.entries),
+                count(|checked| checked.keys),
+                found.map(|checked| Value::from(checked.foreign_filter)).into(),
+            ])?;
             Ok(checked.map(drop)?)
         })?;
     output.finish()?;

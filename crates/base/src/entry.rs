@@ -39,6 +39,20 @@ impl EntryKind {
     }
 }
 
+/// The first eight bytes of `bytes`, filled up with zeros, as a number that sorts as they do: where
+/// two numbers differ, so do the bytes, in the same way; where they are equal, the bytes decide.
+#[inline]
+pub fn first_word(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk::<8>() {
+        return u64::from_le_bytes(*first).swap_bytes();
+    }
+    let mut first = [0; 8];
+    for (byte, from) in first.iter_mut().zip(bytes) {
+        *byte = *from;
+    }
+    u64::from_le_bytes(first).swap_bytes()
+}
+
 /// A borrowed view of one version of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRef<'a> {

@@ -25,7 +25,7 @@ use crate::manifest::state::ManifestState;
 use crate::manifest::writer::ManifestWriter;
 use crate::output::logical_level;
 use crate::sync::lock;
-use crate::version::{TableFile, Version};
+use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
 
 /// The manifest in force, and what it says.
@@ -110,6 +110,7 @@ impl Engine {
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
         let after = Arc::new(writer.append(self, &edit).map_err(|error| self.poison(error))?);
+        let fences = Arc::new(Fences::of(&after));
         self.debt.store(debt(&after, &self.options.load().compaction()), Ordering::Relaxed);
         {
             let mut state = lock(&self.background.state);
@@ -117,6 +118,7 @@ impl Engine {
                 active: Arc::clone(&view.active),
                 frozen: without(&view.frozen, flushed),
                 version: Arc::clone(&after),
+                fences: Arc::clone(&fences),
             });
             if let Some(id) = finished {
                 state.busy.finish(id);

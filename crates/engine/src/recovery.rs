@@ -45,7 +45,7 @@ use crate::options::Options;
 use crate::output::{Outputs, Purpose};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
-use crate::version::TableCache;
+use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
 use crate::write::Leader;
 
@@ -203,10 +203,12 @@ impl Engine {
             log_number: view.active.log_number,
         });
         let version = Arc::new(state.version.clone());
+        let fences = Arc::new(Fences::of(&version));
         self.replace_view(|view| View {
             active: Arc::clone(&active),
             frozen: view.frozen.clone(),
             version: Arc::clone(&version),
+            fences: Arc::clone(&fences),
         });
         Ok(())
     }
@@ -229,10 +231,12 @@ impl Engine {
             memtable: Arc::new(Memtable::new(&self.arenas)),
             log_number,
         });
+        let fences = Arc::new(Fences::of(&version));
         self.replace_view(|_| View {
             active: Arc::clone(&active),
             frozen: Vec::new(),
             version: Arc::clone(&version),
+            fences: Arc::clone(&fences),
         });
         Ok(())
     }
@@ -443,6 +447,7 @@ fn assemble(
         }),
         frozen: Vec::new(),
         version: Arc::new(recovered.state.version.clone()),
+        fences: Arc::new(Fences::of(&recovered.state.version)),
     };
     Engine {
         dir: dir.to_path_buf(),

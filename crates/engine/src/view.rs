@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trommel_base::{EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
-use crate::version::Version;
+use crate::version::{Candidates, Fences, Version};
 
 /// A memtable, and the log that holds its writes.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct View {
     /// Full memtables that wait to be written out, newest first.
     pub(crate) frozen: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
+    /// Those of `version`.
+    pub(crate) fences: Arc<Fences>,
 }
 
 impl View {
@@ -36,6 +38,12 @@ impl View {
     #[inline]
     pub(crate) fn get_in_memory(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
         self.memtables().find_map(|logged| logged.memtable.get(key, seqno))
+    }
+
+    /// The tables that may hold `key`, newest first.
+    #[inline]
+    pub(crate) fn tables_for<'a>(&'a self, key: &'a [u8]) -> Candidates<'a> {
+        self.fences.candidates(key)
     }
 
     /// Bytes of all memtables.

@@ -133,6 +133,12 @@ impl Filter {
         }
     }
 
+    /// Its cache lines.
+    #[inline]
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.bits.blocks
+    }
+
     /// The same filter, asked with the instructions of `kernel` from now on, if this processor has
     /// them. To measure and to compare: [`decode`](Self::decode) chooses the best.
     #[must_use]

@@ -107,6 +107,7 @@ mod builder;
 mod filter;
 mod format;
 mod kernel;
+mod lines;
 mod mix;
 mod paired;
 mod partition;
@@ -123,6 +124,7 @@ pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel};
+pub use lines::FilterLines;
 pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterKind, FilterSpec, ParseSpecError};
 

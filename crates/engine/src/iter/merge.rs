@@ -19,7 +19,7 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{Cursor, EntryRef, SeqNo, Slice, compare_internal};
+use trommel_base::{Cursor, EntryRef, SeqNo, Slice, compare_internal, first_word};
 
 /// The entries of all its sources, in order.
 #[derive(Debug)]
@@ -47,17 +47,6 @@ struct Head {
 enum Direction {
     Forward,
     Backward,
-}
-
-/// The first eight bytes of `key`, first byte highest.
-#[inline]
-fn prefix(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    match key.first_chunk::<8>() {
-        Some(first) => bytes = *first,
-        None => bytes[..key.len()].copy_from_slice(key),
-    }
-    u64::from_le_bytes(bytes).swap_bytes()
 }
 
 impl<C: Cursor> MergeCursor<C>
@@ -114,7 +103,7 @@ where
             return Err(error);
         }
         self.heads[i] = match self.sources[i].entry() {
-            Some(entry) => Head { prefix: prefix(entry.key), live: true },
+            Some(entry) => Head { prefix: first_word(entry.key), live: true },
             None => Head::default(),
         };
         Ok(())

@@ -1,13 +1,10 @@
 //! Looking up one key.
 
-use std::sync::Arc;
-
 use trommel_base::{EntryKind, SeqNo, Slice};
 
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{LEVELS, TableFile, Version};
 
 impl Engine {
     /// The value of `key` at the moment `at`, or now.
@@ -26,7 +23,7 @@ impl Engine {
         }
         let mut tally = Tally::new();
         let lookup = Lookup::new(self, key, seqno);
-        let found = lookup.search(candidates(&view.version, key), &mut tally);
+        let found = lookup.search(view.tables_for(key), &mut tally);
         let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);
         self.counters.with(|shard| {
             tally.count(shard);
@@ -42,14 +39,4 @@ impl Engine {
             shard.found.add(u64::from(found));
         });
     }
-}
-
-/// The tables that may hold `key`, newest first, with their levels.
-fn candidates<'a>(
-    version: &'a Version,
-    key: &'a [u8],
-) -> impl Iterator<Item = (usize, &'a Arc<TableFile>)> {
-    let runs = version.levels[0].iter().filter(|table| table.may_hold(key));
-    let deeper = (1..LEVELS).filter_map(|level| Some((level, version.table_for(level, key)?)));
-    runs.map(|table| (0, table)).chain(deeper)
 }

@@ -17,10 +17,16 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_sstable::{Answers, Found, ReadStats, Request, Verdict};
 
-use super::probe::{TOGETHER, is_decided};
+use super::probe::is_decided;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::version::{LEVELS, Reader, TableFile};
+
+/// Tables that are opened, if they are not, and held before the first of them is asked.
+///
+/// Each takes one of the few slots in which a thread notes what it reads without a shared write
+/// (eight in `arc-swap`); the view takes another.
+const TOGETHER: usize = 6;
 
 /// Cache lines of filters that are asked for ahead. A filter asks for as many by itself where it
 /// is given a longer stretch.

@@ -1,7 +1,5 @@
 //! Asking one table for one key: its filter first, and its blocks only where that says "maybe".
 
-use std::sync::Arc;
-
 use trommel_base::SeqNo;
 use trommel_sstable::FilterLabel;
 use trommel_sstable::{Found, ReadStats, Verdict};
@@ -9,25 +7,14 @@ use trommel_sstable::{Found, ReadStats, Verdict};
 use crate::counters::Shard;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{Reader, TableFile};
+use crate::version::{Candidates, Fence, Reader, TableFile};
 
-/// Tables whose filters are asked for before the first of them is asked: so many misses overlap.
-///
-/// Each takes one of the few slots in which a thread notes what it reads without a shared write
-/// (eight in `arc-swap`); the view takes another.
-pub(super) const TOGETHER: usize = 6;
+/// Tables whose filters are asked for before the first of them is asked: so many misses overlap,
+/// about as many as a core can wait for.
+const TOGETHER: usize = 8;
 
-/// Of these, the tables that a single lookup prepares first. To prepare one costs about as many
-/// instructions as to ask it.
+/// Of these, how many are asked for at first.
 const FIRST_TOGETHER: usize = 2;
-
-/// A table that is about to be asked.
-struct Prepared<'a> {
-    level: usize,
-    file: &'a Arc<TableFile>,
-    /// Its reader, if it was open.
-    reader: Option<Reader>,
-}
 
 /// A key on its way through the tables, hashed once.
 pub(super) struct Lookup<'a> {
@@ -42,68 +29,69 @@ impl<'a> Lookup<'a> {
         Self { engine, key, hash: trommel_filter::hash(key), seqno }
     }
 
-    /// The newest visible version of the key in the tables of `candidates`: each with its level,
-    /// newest first. A few at a time: the filters of all of them are on their way to the processor
-    /// before the first is asked. Few at first, for the newest table may have the key.
+    /// The newest visible version of the key in the tables of `candidates`.
+    ///
+    /// 1. A key that lies in the range of one table only is looked for there at once.
+    /// 2. Otherwise the filters of a few tables are asked for before the first of them is asked, so
+    ///    that they are on their way to the processor together: two at first, for the newest may
+    ///    have the key, then [`TOGETHER`] at a time.
     #[inline]
-    pub(super) fn search<'t>(
+    pub(super) fn search(
         &self,
-        mut candidates: impl Iterator<Item = (usize, &'t Arc<TableFile>)>,
+        mut candidates: Candidates<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Found>> {
-        let mut together = FIRST_TOGETHER;
+        let mut places = [None; TOGETHER];
+        let mut wanted = FIRST_TOGETHER;
         loop {
-            let mut tables = [const { None }; TOGETHER];
-            let mut count = 0;
-            while count < together
-                && let Some((level, file)) = candidates.next()
-            {
-                tables[count] = Some(self.prepare(level, file));
-                count += 1;
+            let tables = candidates.next(&mut places[..wanted]);
+            if tables.len() > 1 {
+                tables.iter().flatten().for_each(|table| table.prefetch(self.hash));
             }
-            for table in tables[..count].iter().flatten() {
+            for table in tables.iter().flatten() {
                 let found = self.probe(table, tally)?;
                 if found.is_some() {
                     return Ok(found);
                 }
             }
-            if count < together {
+            if tables.len() < wanted {
                 return Ok(None);
             }
-            together = TOGETHER;
+            wanted = TOGETHER;
         }
     }
 
-    /// Asks for what the filter of `file`, which lies in `level`, looks at first. Opens nothing: it
-    /// may not be needed.
+    /// The newest visible version of the key in a table: asks its filter, and searches it if that
+    /// says "maybe".
     #[inline]
-    fn prepare<'t>(&self, level: usize, file: &'t Arc<TableFile>) -> Prepared<'t> {
-        let reader = self.engine.tables.reader_if_open(file);
-        if let Some(table) = &reader {
-            table.filters().prefetch(self.hash);
+    fn probe(&self, fence: &Fence, tally: &mut Tally) -> Result<Option<Found>> {
+        let table = self.engine.tables.reader(&fence.file)?;
+        let verdict = table.filters().ask(self.key, self.hash);
+        table.filters().note_lines(fence.lines());
+        if !verdict.maybe {
+            tally.refuse(self.engine, fence.level, verdict);
+            return Ok(None);
         }
-        Prepared { level, file, reader }
+        self.look_up(fence, &table, verdict, tally)
     }
 
-    /// The newest visible version of the key in a table.
-    #[inline]
-    fn probe(&self, table: &Prepared<'_>, tally: &mut Tally) -> Result<Option<Found>> {
-        let Prepared { level, file, reader } = table;
-        let opened;
-        let table = match reader {
-            Some(table) => table,
-            None => {
-                opened = self.engine.tables.reader(file)?;
-                &opened
-            }
-        };
-        let mut verdict = table.filters().ask(self.key, self.hash);
+    /// The newest visible version of the key in a table whose filter of whole keys, if it has one,
+    /// says "maybe".
+    #[inline(never)]
+    fn look_up(
+        &self,
+        fence: &Fence,
+        table: &Reader,
+        mut verdict: Verdict,
+        tally: &mut Tally,
+    ) -> Result<Option<Found>> {
+        let Fence { file, level, .. } = fence;
         if verdict == Verdict::UNFILTERED {
             verdict = self.engine.ask_prefix(table, self.key);
-        }
-        if !verdict.maybe {
-            tally.refuse(self.engine, *level, verdict);
-            return Ok(None);
+            if !verdict.maybe {
+                tally.refuse(self.engine, *level, verdict);
+                return Ok(None);
+            }
         }
         let found = table.get(self.key, self.hash, self.seqno, &mut tally.reads)?;
         if found.is_some() {
@@ -117,12 +105,19 @@ impl<'a> Lookup<'a> {
 
 /// What one lookup has to count: kept here, so that the thread's counts are looked up once.
 pub(super) struct Tally {
-    /// Filters that turned the key away, and their levels.
-    refusals: [(usize, Verdict); REFUSALS],
+    refusals: [Refusal; REFUSALS],
     refused: usize,
     reads: ReadStats,
     /// Level and filter of the table that had the key.
     hit: Option<(usize, FilterLabel)>,
+}
+
+/// A filter that turned the key away.
+#[derive(Clone, Copy)]
+struct Refusal {
+    expected: f64,
+    kind: FilterLabel,
+    level: u8,
 }
 
 /// Filters that turn a key away before they are counted.
@@ -130,7 +125,8 @@ const REFUSALS: usize = 8;
 
 impl Tally {
     pub(super) fn new() -> Self {
-        let refusals = [(0, Verdict::UNFILTERED); REFUSALS];
+        let Verdict { expected, kind, .. } = Verdict::UNFILTERED;
+        let refusals = [Refusal { expected, kind, level: 0 }; REFUSALS];
         Self { refusals, refused: 0, reads: ReadStats::default(), hit: None }
     }
 
@@ -139,14 +135,15 @@ impl Tally {
         if self.refused == REFUSALS {
             engine.counters.with(|shard| self.count_refusals(shard));
         }
-        self.refusals[self.refused] = (level, verdict);
+        let Verdict { expected, kind, .. } = verdict;
+        self.refusals[self.refused] = Refusal { expected, kind, level: level as u8 };
         self.refused += 1;
     }
 
     #[inline]
     fn count_refusals(&mut self, shard: &Shard) {
-        for (level, verdict) in &self.refusals[..self.refused] {
-            shard.filter(*level, verdict.kind).count_negatives(1, verdict.expected);
+        for Refusal { expected, kind, level } in &self.refusals[..self.refused] {
+            shard.filter(usize::from(*level), *kind).count_negatives(1, *expected);
         }
         self.refused = 0;
     }

@@ -7,11 +7,13 @@
 //! 3. For any key, what lies in an upper level is newer than what lies in a deeper one; within
 //!    level 0, what lies in an earlier table is newer.
 
+mod fences;
 mod table_cache;
 mod table_file;
 
 use std::sync::Arc;
 
+pub(crate) use fences::{Candidates, Fence, Fences};
 pub(crate) use table_cache::{Reader, TableCache};
 pub(crate) use table_file::TableFile;
 pub use table_file::TableMeta;
@@ -46,12 +48,5 @@ impl Version {
         let run = &self.levels[level];
         let from = run.partition_point(|table| *table.largest < *smallest);
         run[from..].iter().take_while(meets).cloned().collect()
-    }
-
-    /// The one table of a sorted `level` whose key range holds `key`.
-    pub(crate) fn table_for(&self, level: usize, key: &[u8]) -> Option<&Arc<TableFile>> {
-        let run = &self.levels[level];
-        let at = run.partition_point(|table| *table.largest < *key);
-        run.get(at).filter(|table| *table.smallest <= *key)
     }
 }

@@ -72,7 +72,8 @@ impl Engine {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
             frozen.push(Arc::clone(&view.active));
             frozen.extend(view.frozen.iter().cloned());
-            View { active: Arc::clone(&active), frozen, version: Arc::clone(&view.version) }
+            let (version, fences) = (Arc::clone(&view.version), Arc::clone(&view.fences));
+            View { active: Arc::clone(&active), frozen, version, fences }
         });
         self.background.wake();
         Ok(())

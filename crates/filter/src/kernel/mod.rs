@@ -236,15 +236,22 @@ fn plainly<T: Task>(scalar: Scalar, task: T) -> T::Answer {
 
 /// Asks for the cache line of `block` without waiting for it.
 #[inline(always)]
-#[allow(unsafe_code, reason = "the intrinsic takes a pointer")]
 pub(crate) fn prefetch(block: &Block) {
+    prefetch_at(std::ptr::from_ref(block).addr());
+}
+
+/// Asks for the cache line at `address`, where there may be anything or nothing, without waiting for
+/// it. Elsewhere than on x86-64 it does nothing.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the intrinsic takes a pointer")]
+pub(crate) fn prefetch_at(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the
-        // address; this one is that of a live block. Every x86-64 processor has the instruction.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(block).cast()) };
+        // address. Every x86-64 processor has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    std::hint::black_box(block.0[0]);
+    let _ = address;
 }

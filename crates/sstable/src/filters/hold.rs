@@ -72,16 +72,22 @@ pub(crate) enum Piece {
     User(OpenUserFilter),
 }
 
+/// What a filter of our own says of the key whose hash this is.
+#[inline]
+pub(super) fn verdict_of(filter: &Filter, hash: u64) -> Verdict {
+    Verdict {
+        maybe: filter.may_contain_hash(hash),
+        kind: filter.kind().into(),
+        expected: filter.expected_fpr(),
+    }
+}
+
 impl Piece {
     /// What the filter says of the key whose hash this is.
     #[inline]
     pub(super) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
         match self {
-            Self::Filter(filter) => Verdict {
-                maybe: filter.may_contain_hash(hash),
-                kind: filter.kind().into(),
-                expected: filter.expected_fpr(),
-            },
+            Self::Filter(filter) => verdict_of(filter, hash),
             Self::User(filter) => filter.verdict(key, hash),
             Self::Small(_) | Self::Top(_) => Verdict::UNFILTERED,
         }

@@ -24,7 +24,7 @@ mod user;
 use std::fmt;
 use std::sync::Arc;
 
-use trommel_filter::FilterKind;
+use trommel_filter::{FilterKind, FilterLines};
 
 pub use answers::Answers;
 pub use build::FilterPlan;
@@ -243,6 +243,14 @@ impl Filters {
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
         self.keys.as_ref().map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper))
+    }
+
+    /// Notes where the cache lines of the filter of whole keys lie, if it is whole and pinned.
+    #[inline]
+    pub fn note_lines(&self, lines: &FilterLines) {
+        if let Some(filter) = self.keys.as_ref().and_then(Part::pinned_filter) {
+            lines.note(filter);
+        }
     }
 
     /// Asks for the cache line that [`ask`](Self::ask) looks at first, without waiting for it: a

@@ -1,8 +1,9 @@
 //! Collects one separator per block and writes the index, in one level or two.
 
 use trommel_base::codec::{put_u16, put_u32, put_u64};
+use trommel_base::first_word;
 
-use super::{encoded_bytes, word_of};
+use super::encoded_bytes;
 use crate::block::common_prefix;
 use crate::format::{BlockKind, seal};
 
@@ -155,7 +156,7 @@ impl IndexBuilder {
         put_u16(out, 0);
         put_u64(out, first_offset);
         for i in first..end {
-            put_u64(out, word_of(&self.separator(i)[prefix..]));
+            put_u64(out, first_word(&self.separator(i)[prefix..]));
         }
         for length in &self.lengths[first..end] {
             put_u32(out, *length);

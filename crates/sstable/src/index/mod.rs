@@ -26,7 +26,7 @@ pub(crate) use tree::{At, IndexTree};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-use trommel_base::{Decoder, MAX_KEY_BYTES};
+use trommel_base::{Decoder, MAX_KEY_BYTES, first_word};
 
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
 
@@ -129,7 +129,7 @@ impl Index {
         let Some(suffix) = key.strip_prefix(&*self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.len() };
         };
-        let word = word_of(suffix);
+        let word = first_word(suffix);
         let first = lower_bound(&self.words, word);
         if self.words.get(first) != Some(&word) {
             return first;
@@ -173,7 +173,7 @@ impl Index {
     #[inline]
     pub(crate) fn separator_is(&self, i: usize, key: &[u8]) -> bool {
         key.strip_prefix(&*self.prefix).is_some_and(|suffix| {
-            self.words.get(i) == Some(&word_of(suffix))
+            self.words.get(i) == Some(&first_word(suffix))
                 && self.suffixes.get(i).is_some_and(|len| usize::from(*len) == suffix.len())
                 && self.rest(i) == suffix.get(8..).unwrap_or_default()
         })
@@ -251,19 +251,6 @@ fn rest_ends_of(suffixes: &[u16], total: usize) -> Result<Box<[u32]>, Fault> {
         return Err(DAMAGED);
     }
     Ok(ends.into_boxed_slice())
-}
-
-/// The first eight bytes of `suffix`, padded with zeros, as a word that compares as they do.
-#[inline]
-fn word_of(suffix: &[u8]) -> u64 {
-    if let Some(bytes) = suffix.first_chunk::<8>() {
-        return u64::from_le_bytes(*bytes).swap_bytes();
-    }
-    let mut bytes = [0; 8];
-    for (byte, from) in bytes.iter_mut().zip(suffix) {
-        *byte = *from;
-    }
-    u64::from_le_bytes(bytes).swap_bytes()
 }
 
 /// The first of the sorted `words` that is not smaller than `word`. Each step is a load, a

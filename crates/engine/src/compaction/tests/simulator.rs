@@ -283,7 +283,7 @@ impl World {
             let holds = *table.smallest <= *key && *key <= *table.largest;
             holds.then(|| Self::find(&self.contents[&table.number], key, snapshot)).flatten()
         };
-        let in_level = |level| self.version.table_for(level, key).and_then(in_table);
+        let in_level = |level| self.version.overlapping(level, key, key).first().and_then(in_table);
         let found = Self::find(&self.memtable, key, snapshot)
             .or_else(|| self.version.levels[0].iter().find_map(in_table))
             .or_else(|| (1..LEVELS).find_map(in_level));

@@ -1,0 +1,261 @@
+//! Where the key ranges of a version's tables begin and end, laid out to be searched.
+//!
+//! 1. A *run* is the tables of one level. What the first and the last keys of all its tables have
+//!    in common is its prefix, and is kept once; a key that does not begin with it is in no table.
+//! 2. Of each first and last key the next eight bytes are a word ([`first_word`]). A key is made
+//!    such a word, and compared with theirs: tables and their keys, each of which would be a cache
+//!    miss, are not looked at.
+//! 3. Where words are equal, the whole keys decide.
+//! 4. Beside the words stands where the table's filter lies, so that it can be asked for before the
+//!    table is looked at ([`FilterLines`]).
+//!
+//! Made once for each version, when it is put in force, and used by every lookup in it.
+
+use std::slice::Iter;
+use std::sync::Arc;
+
+use trommel_base::first_word;
+use trommel_filter::FilterLines;
+
+use super::{TableFile, Version};
+
+/// The fences of a version's levels.
+#[derive(Debug)]
+pub(crate) struct Fences {
+    /// Level 0.
+    newest: Run,
+    /// The deeper levels that have tables.
+    deeper: Vec<Run>,
+}
+
+/// The tables of one level.
+#[derive(Debug)]
+struct Run {
+    prefix: Box<[u8]>,
+    /// The words of the tables' last keys, for a search in a sorted run.
+    largest: Box<[u64]>,
+    fences: Box<[Fence]>,
+}
+
+/// A table, and what a lookup needs of it before it looks at it.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    /// The words of its first and last key.
+    smallest: u64,
+    largest: u64,
+    lines: FilterLines,
+    pub(crate) file: Arc<TableFile>,
+    pub(crate) level: usize,
+}
+
+impl Fence {
+    /// Asks for what the table's filter looks at first, once that was [noted](Self::lines).
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.lines.prefetch(hash);
+    }
+
+    /// Where the filter lies: to be noted whenever it was asked.
+    #[inline]
+    pub(crate) fn lines(&self) -> &FilterLines {
+        &self.lines
+    }
+}
+
+impl Fences {
+    pub(crate) fn of(version: &Version) -> Self {
+        let mut runs = (0..).zip(&version.levels).map(|(level, tables)| Run::of(level, tables));
+        let newest = runs.next().unwrap_or_else(|| Run::of(0, &[]));
+        Self { newest, deeper: runs.filter(|run| !run.fences.is_empty()).collect() }
+    }
+
+    /// The tables that may hold `key`.
+    #[inline]
+    pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a> {
+        let word = self.newest.word(key);
+        let newest = if word.is_some() { &*self.newest.fences } else { &[] };
+        let word = word.unwrap_or_default();
+        Candidates { key, word, newest: newest.iter(), deeper: self.deeper.iter() }
+    }
+}
+
+impl Run {
+    fn of(level: usize, tables: &[Arc<TableFile>]) -> Self {
+        let mut keys = tables.iter().flat_map(|table| [&*table.smallest, &*table.largest]);
+        let first = keys.next().unwrap_or_default();
+        let shared = keys.fold(first.len(), |shared, key| {
+            let same = first[..shared].iter().zip(key).take_while(|(a, b)| a == b);
+            same.count()
+        });
+        let word = |key: &[u8]| first_word(&key[shared..]);
+        let fences = tables.iter().map(|file| Fence {
+            smallest: word(&file.smallest),
+            largest: word(&file.largest),
+            lines: FilterLines::default(),
+            file: Arc::clone(file),
+            level,
+        });
+        let fences: Box<[Fence]> = fences.collect();
+        let largest = fences.iter().map(|fence| fence.largest).collect();
+        Self { prefix: first[..shared].into(), largest, fences }
+    }
+
+    /// The word of `key`; `None` if it lies outside of all tables.
+    #[inline]
+    fn word(&self, key: &[u8]) -> Option<u64> {
+        if self.fences.is_empty() {
+            return None;
+        }
+        key.strip_prefix(&*self.prefix).map(first_word)
+    }
+
+    /// Of a sorted run, the one table whose key range holds `key`.
+    #[inline]
+    fn table_for(&self, key: &[u8]) -> Option<&Fence> {
+        let word = self.word(key)?;
+        let mut at = self.largest.partition_point(|largest| *largest < word);
+        if *self.largest.get(at)? == word {
+            at += self.tied(at, word, key);
+        }
+        let fence = self.fences.get(at)?;
+        let starts_before = fence.smallest < word || *fence.file.smallest <= *key;
+        starts_before.then_some(fence)
+    }
+
+    /// How many tables from `at` on, among those whose last key has this word, end before `key`.
+    fn tied(&self, at: usize, word: u64, key: &[u8]) -> usize {
+        let tied = self.largest[at..].partition_point(|largest| *largest == word);
+        self.fences[at..at + tied].partition_point(|fence| *fence.file.largest < *key)
+    }
+}
+
+/// The tables that may hold a key, newest first: see [`Fences::candidates`].
+pub(crate) struct Candidates<'a> {
+    key: &'a [u8],
+    /// The key's word in level 0.
+    word: u64,
+    /// Tables of level 0 that are still to be looked at; none where the key lies outside of all.
+    newest: Iter<'a, Fence>,
+    /// Levels that are still to be looked at.
+    deeper: Iter<'a, Run>,
+}
+
+impl<'a> Candidates<'a> {
+    /// The next of them, as many as there are `places`; fewer if these are the last.
+    pub(crate) fn next<'p>(
+        &mut self,
+        places: &'p mut [Option<&'a Fence>],
+    ) -> &'p [Option<&'a Fence>] {
+        let mut count = 0;
+        while count < places.len() {
+            let found = self.next_of_newest().or_else(|| self.next_of_deeper());
+            if found.is_none() {
+                break;
+            }
+            places[count] = found;
+            count += 1;
+        }
+        &places[..count]
+    }
+
+    #[inline]
+    fn next_of_newest(&mut self) -> Option<&'a Fence> {
+        let (word, key) = (self.word, self.key);
+        self.newest.find(|fence| match fence.smallest < word && word < fence.largest {
+            true => true,
+            false => fence.smallest <= word && word <= fence.largest && fence.file.may_hold(key),
+        })
+    }
+
+    #[inline]
+    fn next_of_deeper(&mut self) -> Option<&'a Fence> {
+        self.deeper.find_map(|run| run.table_for(self.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LEVELS, TableMeta};
+    use super::*;
+
+    fn table(number: u64, smallest: &[u8], largest: &[u8]) -> Arc<TableFile> {
+        Arc::new(TableFile::new(TableMeta {
+            number,
+            table_id: number,
+            file_bytes: 1,
+            smallest: smallest.into(),
+            largest: largest.into(),
+            min_seqno: number,
+            max_seqno: number,
+            entries: 1,
+            deletions: 0,
+            keys: 1,
+            filter_bytes: 0,
+            built_for: 0,
+            filter_sidecar: None,
+        }))
+    }
+
+    /// Keys behind `prefix` in order, most of which differ in what a word does not show.
+    fn keys(prefix: &[u8]) -> Vec<Vec<u8>> {
+        let ends: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"b", b"ba", b"\xff"];
+        let middles: [&[u8]; 4] =
+            [b"", b"aaaaaaa", b"aaaaaaaa", b"\xff\xff\xff\xff\xff\xff\xff\xff"];
+        let all = middles.iter().flat_map(|middle| ends.map(|end| [prefix, middle, end].concat()));
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Tables between these keys: runs that overlap in level 0, sorted runs in others.
+    fn version_of(keys: &[Vec<u8>], seed: usize) -> Version {
+        let mut version = Version::default();
+        let mut number = 0;
+        for (level, tables) in version.levels.iter_mut().enumerate() {
+            let mut at = seed * (level + 3) % 5;
+            while at < keys.len() && (seed + level) % 4 != 1 {
+                let end = (at + (seed / 7 + at * 5) % 4).min(keys.len() - 1);
+                number += 1;
+                tables.push(table(number, &keys[at], &keys[end]));
+                at = if level == 0 { at + 1 + seed % 3 } else { end + 1 + (seed + at) % 3 };
+            }
+        }
+        version
+    }
+
+    fn candidates(fences: &Fences, key: &[u8], at_once: usize) -> Vec<(usize, u64)> {
+        let mut candidates = fences.candidates(key);
+        let mut all = Vec::new();
+        loop {
+            let mut places = vec![None; at_once];
+            let next = candidates.next(&mut places);
+            all.extend(next.iter().flatten().map(|fence| (fence.level, fence.file.number)));
+            if next.len() < at_once {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_are_all_tables_whose_range_holds_the_key() {
+        for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
+            let keys = keys(prefix);
+            let others = [[prefix, b"c"].concat(), b"".to_vec(), b"k".to_vec(), b"z".to_vec()];
+            for seed in 0..60 {
+                let version = version_of(&keys, seed);
+                let fences = Fences::of(&version);
+                for key in keys.iter().chain(&others) {
+                    let tables = |level| version.overlapping(level, key, key);
+                    let wanted: Vec<_> = (0..LEVELS)
+                        .flat_map(|level| tables(level).into_iter().map(move |t| (level, t.number)))
+                        .collect();
+                    for at_once in [1, 2, 8] {
+                        let found = candidates(&fences, key, at_once);
+                        assert_eq!(found, wanted, "{key:?}, seed {seed}, {at_once} at once");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -98,6 +98,10 @@ fn a_sweep_is_rows_in_every_format_and_its_records_can_be_read_again() {
     assert!(csv.starts_with("filter,kind,bits_asked,"), "{csv}");
     let table = program.run(&format!("filter-bench --from {json}")).out;
     assert!(table.lines().nth(1).unwrap().contains("paired:8"), "{table}");
+    fs::write(&json, lines.replace("\"schema\":2", "\"schema\":1")).unwrap();
+    let older = program.run(&format!("filter-bench --from {json} --format json"));
+    assert!(older.code == Some(0) && older.err.contains("schema 1"), "{older:?}");
+    assert!(older.out.contains("\"build_bytes\":null"), "{older:?}");
     fs::write(&json, "{\"schema\":9}").unwrap();
     let newer = program.run(&format!("filter-bench --from {json}"));
     assert!(newer.code == Some(1) && newer.err.contains("schema 9"), "{newer:?}");

@@ -64,7 +64,9 @@ pub struct Cell {
     pub build_ns: f64,
     /// Bytes a key that building takes at its worst moment, beyond the finished filter
     /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes).
-    pub build_bytes: f64,
+    /// None in records that are too old to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_bytes: Option<f64>,
     /// How often they err. None if that was interrupted before it could be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,

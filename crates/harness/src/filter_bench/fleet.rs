@@ -173,7 +173,7 @@ impl Fleet {
             stored_bits: bits / self.keys as f64,
             probes: first.probes(),
             build_ns: nanoseconds(self.build_time, self.keys),
-            build_bytes: self.build_bytes as f64 / self.keys as f64,
+            build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
             ..Cell::default()
         }
     }

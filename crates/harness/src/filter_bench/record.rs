@@ -2,7 +2,7 @@
 //!
 //! `docs/format/filter-bench-record.md` is the page for readers of such files; a test holds it and
 //! these types together. A reader ignores fields that it does not know and refuses a schema newer
-//! than [`SCHEMA`].
+//! than [`SCHEMA`]. Of an older one it leaves out what has another meaning now.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -15,7 +15,11 @@ use crate::record::{ReadError, read_each};
 use crate::units;
 
 /// Version of [`Record`] as JSON.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
+
+/// The first schema whose `build_bytes` are those of the worst moment; before, they left out that of
+/// writing the filter.
+const SCHEMA_OF_PEAKS: u32 = 2;
 
 /// Where and when something was measured, which all cells of a run share.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -42,7 +46,7 @@ impl Place {
 /// A cell, where it was measured.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`], or that of the file it was read from.
     pub schema: u32,
     /// Where and when.
     #[serde(flatten)]
@@ -70,12 +74,16 @@ pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
-/// ignored.
+/// ignored, and records of schema 1 lose their `build_bytes`, which told something else.
 ///
 /// # Errors
 /// The first line that is no record, or one of a newer schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
-    read_each(text, "a filter-bench", SCHEMA)
+    let mut records: Vec<Record> = read_each(text, "a filter-bench", SCHEMA)?;
+    for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
+        record.cell.build_bytes = None;
+    }
+    Ok(records)
 }
 
 #[cfg(test)]
@@ -95,11 +103,26 @@ mod tests {
         records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(read_lines(&text).unwrap(), records);
-        let newer = text.replacen("\"schema\":1", "\"schema\":2", 1);
+        let newer = text.replacen("\"schema\":2", "\"schema\":3", 1);
         let error = read_lines(&newer).unwrap_err().to_string();
-        assert!(error.contains("line 1") && error.contains("schema 2"), "{error}");
+        assert!(error.contains("line 1") && error.contains("schema 3"), "{error}");
         let error = read_lines("{\"schema\":1}").unwrap_err().to_string();
         assert!(error.contains("no record of a filter-bench"), "{error}");
+    }
+
+    #[test]
+    fn what_meant_something_else_is_left_out() {
+        let records = [testing::record("paired", 10.0, 1000), testing::record("ribbon", 8.0, 10)];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
+        let older = String::from_utf8(bytes).unwrap().replacen("\"schema\":2", "\"schema\":1", 1);
+        let read = read_lines(&older).unwrap();
+        assert!(records[0].cell.build_bytes.is_some());
+        let cell = Cell { build_bytes: None, ..records[0].cell.clone() };
+        assert_eq!(read, [Record { schema: 1, cell, ..records[0].clone() }, records[1].clone()]);
+        let mut again = Vec::new();
+        read.iter().for_each(|record| write_line(record, &mut again).unwrap());
+        assert_eq!(read_lines(&String::from_utf8(again).unwrap()).unwrap(), read);
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn a_fleet_fills_its_memory_and_errs_as_it_says() {
         assert!(rate.interval.0 < rate.measured && rate.measured < rate.interval.1);
         assert_eq!(cell.timings.len(), 18);
         assert!(cell.timings.iter().all(|timing| timing.gross_ns > 0.0));
-        assert!((4.0..64.0).contains(&cell.build_bytes), "{cell:?}");
+        assert!((4.0..64.0).contains(&cell.build_bytes.unwrap()), "{cell:?}");
         let line = serde_json::to_string(&cell).unwrap();
         assert_eq!(serde_json::from_str::<Cell>(&line).unwrap(), cell);
     }

@@ -66,7 +66,7 @@ pub(crate) fn run(
         control.progress.say(&format!("note: {note}"));
     }
     if !args.files.from.is_empty() {
-        return show(args, out);
+        return show(args, control, out);
     }
     let plans = args.plans()?;
     let mut files = Files::new(&args.files, Vec::new())?;
@@ -87,10 +87,16 @@ pub(crate) fn run(
 }
 
 /// Shows what was measured earlier.
-fn show(args: &FilterBenchArgs, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut found = Vec::new();
     for file in &args.files.from {
         found.extend(records::read_with(file, read_lines)?);
+    }
+    if found.iter().any(|record| record.cell.build_bytes.is_none()) {
+        control.progress.say(
+            "note: records of schema 1 told other bytes of building than this program does: they \
+             are left out",
+        );
     }
     let mut output = args.output.begin("filter_bench", out);
     output.list("filters", &rows::columns(args.output.format))?;

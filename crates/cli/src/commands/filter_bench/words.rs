@@ -58,7 +58,9 @@ impl<'a> Words<'a> {
             None => writeln!(out, "Filter: {}", cell.spec)?,
         }
         writeln!(out, "Build avg ns/key: {:.2}", cell.build_ns)?;
-        writeln!(out, "Bytes/key building: {:.2}", cell.build_bytes)?;
+        if let Some(bytes) = cell.build_bytes {
+            writeln!(out, "Bytes/key building: {bytes:.2}")?;
+        }
         writeln!(out, "Number of filters: {}", cell.filters)?;
         writeln!(out, "Total size (MB): {:.3}", cell.memory_bytes as f64 / 1_048_576.0)?;
         writeln!(out, "Bits/key stored: {bits:.4}")?;

@@ -271,9 +271,9 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
         super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
     };
     let x_of = |cell: &Cell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
-    let draw = |id, title, unit: &str, value: &dyn Fn(&Cell) -> f64, show_y: Show<'_>| {
+    let draw = |id, title, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
         let line = |(kind, cells): &(&str, Vec<&Cell>)| {
-            let points = cells.iter().map(|cell| (x_of(cell), value(cell)));
+            let points = cells.iter().filter_map(|cell| Some((x_of(cell), value(cell)?)));
             (kind_name(kind), sorted(points))
         };
         let lines: Vec<_> = groups.iter().map(line).filter(|(_, p)| !p.is_empty()).collect();
@@ -289,7 +289,9 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
         Lines { id, title, what, lines, show, most: 1.0, marks: &[] }.draw(x)
     };
     [
-        draw("build-time", "Time to build", "ns", &|cell| cell.build_ns, &|nanos| time(*nanos)),
+        draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {
+            time(*nanos)
+        }),
         draw("build-memory", "Memory to build", "bytes", &|cell| cell.build_bytes, &|bytes| {
             format!("{} B", short(*bytes))
         }),

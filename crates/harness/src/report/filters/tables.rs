@@ -92,7 +92,7 @@ pub(super) fn build(cells: &[&Cell]) -> String {
             Html::number(&count(cell.filters)),
             Html::number(&units::bytes(cell.memory_bytes)),
             Html::number(&digits(cell.build_ns)),
-            Html::number(&digits(cell.build_bytes)),
+            Html::number(&cell.build_bytes.map_or("-".to_owned(), digits)),
         ];
         row(cell, rest)
     });

@@ -1,0 +1,221 @@
+//! A lookup takes nothing from the heap but room for the value that it returns: held against an
+//! allocator that counts, in every shape that filters have.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{
+    Compression, Db, FilterChoice, FilterContext, FilterResidency, FilterShape, Options, Prefix,
+    ReadMode, UserFilter, UserFilterBuilder, UserFilterPolicy,
+};
+
+thread_local! {
+    /// How often this thread took memory, and how many bytes; the test runner has threads of its
+    /// own.
+    static TIMES: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[expect(unsafe_code, reason = "an allocator that counts can be written no other way")]
+// SAFETY: both functions hand their arguments to the system's allocator as they are. A vector that
+// grows takes new memory, as the trait does it unless told.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TIMES.set(TIMES.get() + 1);
+        BYTES.set(BYTES.get() + layout.size() as u64);
+        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above, thus from there, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// How often `work` took memory, and how many bytes in all.
+fn taken<T>(work: impl FnOnce() -> T) -> (u64, u64) {
+    let (times, bytes) = (TIMES.get(), BYTES.get());
+    drop(work());
+    (TIMES.get() - times, BYTES.get() - bytes)
+}
+
+const KEYS: u64 = 2_000;
+const RUNS: u64 = 10;
+const VALUE: [u8; 40] = [7; 40];
+/// The two counts in front of the bytes of an `Arc`.
+const SHARED_BYTES: u64 = 16;
+
+/// Keys of odd numbers are never written.
+fn key(number: u64) -> [u8; 11] {
+    let mut key = *b"k00/0000000";
+    let mut rest = number.wrapping_mul(2_654_435_761) % 10_000_019;
+    for digit in key[4..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key[2] = b'0' + (number % 8) as u8;
+    key
+}
+
+/// Small tables in a deep level, runs in level 0, or both: every key lies in one of them.
+fn tree(options: Options, is_deep: bool, has_runs: bool) -> Db {
+    let options = options
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .auto_compaction(false)
+        .cache_bytes(64 << 20)
+        .table_bytes(16 << 10)
+        .block_bytes(512);
+    let db = Db::open("/store", options).unwrap();
+    let parts = u64::from(is_deep) + if has_runs { RUNS } else { 0 };
+    for part in 0..parts {
+        for number in (part..KEYS).step_by(parts as usize) {
+            db.put(key(number * 2), VALUE).unwrap();
+        }
+        db.flush().unwrap();
+        if is_deep && part == 0 {
+            db.compact_all().unwrap();
+        }
+    }
+    assert!(db.table_ids().len() as u64 >= parts.max(2), "too few tables to choose among");
+    db
+}
+
+fn trees(options: &Options) -> [Db; 3] {
+    [(true, false), (false, true), (true, true)]
+        .map(|(is_deep, has_runs)| tree(options.clone(), is_deep, has_runs))
+}
+
+/// The most that one lookup took, of all keys that are there, or of as many that are not; once
+/// everything has been read that is kept.
+fn most(db: &Db, missing: bool) -> (u64, u64) {
+    let keys = || (0..KEYS).map(|number| key(number * 2 + u64::from(missing)));
+    for _ in 0..2 {
+        for key in keys() {
+            assert_eq!(db.get(key).unwrap().is_none(), missing);
+        }
+    }
+    let taken = keys().map(|key| taken(|| db.get(key).unwrap()));
+    taken.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
+}
+
+/// Options by name: each kind of filter, each way to cut it, each place to keep it.
+fn shapes() -> Vec<(String, Options)> {
+    let policies = ["paired:16", "blocked:12", "standard:10", "ribbon:10", "none"];
+    let whole = policies
+        .map(|filters| (filters.into(), Options::default().filters(filters.parse().unwrap())));
+    let mut shapes: Vec<(String, Options)> = whole.into();
+    let cuts = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+    for shape in cuts {
+        for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
+            let cut = Options::default()
+                .filter_shape(shape)
+                .filter_piece_bytes(256)
+                .filter_residency(residency);
+            let name = format!("{shape}, {residency:?}");
+            for extractor in [Prefix::fixed(4), Prefix::until("/"), closure()] {
+                let by_prefix = cut.clone().prefix_extractor(extractor.clone());
+                let name = format!("{name}, {}", extractor.name());
+                let without = by_prefix.clone().whole_key_filters(false);
+                shapes.push((format!("{name} alone"), without));
+                shapes.push((name, by_prefix));
+            }
+            shapes.push((name, cut));
+        }
+    }
+    shapes.push(("user".into(), Options::default().user_filters(Arc::new(Everything))));
+    shapes
+}
+
+fn closure() -> Prefix {
+    Prefix::custom("four", |key: &[u8]| (key.len() >= 4).then_some(4))
+}
+
+/// A filter that says "maybe" of every key.
+#[derive(Debug)]
+struct Everything;
+
+impl UserFilterPolicy for Everything {
+    fn name(&self) -> &str {
+        "everything"
+    }
+
+    fn choose(&self, _: &FilterContext) -> FilterChoice {
+        FilterChoice::User(Box::new(Self))
+    }
+
+    fn open(&self, _: &[u8]) -> Result<Box<dyn UserFilter>, String> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl UserFilterBuilder for Everything {
+    fn add(&mut self, _: &[u8], _: u64) {}
+
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        vec![1]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl UserFilter for Everything {
+    fn may_contain(&self, _: &[u8], _: u64) -> bool {
+        true
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        1.0
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_lookup_that_finds_nothing_takes_no_memory() {
+    for (name, options) in shapes() {
+        for (db, tree) in trees(&options).iter().zip(["deep", "runs", "both"]) {
+            assert_eq!(most(db, true), (0, 0), "{name}, {tree}");
+        }
+    }
+}
+
+#[test]
+fn a_value_in_the_cache_is_shared_and_takes_no_memory() {
+    for (name, options) in shapes() {
+        for (db, tree) in trees(&options).iter().zip(["deep", "runs", "both"]) {
+            assert_eq!(most(db, false), (0, 0), "{name}, {tree}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_must_be_copied_takes_its_bytes_once() {
+    let once = (1, SHARED_BYTES + VALUE.len() as u64);
+    let options = Options::default().write_buffer_bytes(64 << 20);
+    let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
+    (0..KEYS).for_each(|number| db.put(key(number * 2), VALUE).unwrap());
+    assert_eq!(most(&db, false), once, "in a memtable");
+    let dir = tempfile::tempdir().unwrap();
+    let mapped = Options::default()
+        .read_mode(ReadMode::Mapped)
+        .compression(Compression::None)
+        .auto_compaction(false);
+    let db = Db::open(dir.path(), mapped).unwrap();
+    (0..KEYS).for_each(|number| db.put(key(number * 2), VALUE).unwrap());
+    db.flush().unwrap();
+    assert_eq!(most(&db, false), once, "in a map");
+    assert_eq!(most(&db, true), (0, 0), "in no map");
+}

@@ -1,6 +1,8 @@
 //! A lookup takes nothing from the heap but room for the value that it returns: held against an
 //! allocator that counts, in every shape that filters have.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! A filter answers by what is stored in it, never by what is configured today: family, probes and
 //! number of blocks come from its header.
 
+use std::io;
 use std::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
@@ -62,6 +63,25 @@ impl Filter {
         prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
     ) -> Result<Self, DecodeError> {
         let (header, blocks) = format::decode(bytes.as_ref(), prepare)?;
+        Self::of_parts(header, blocks)
+    }
+
+    /// [`decode_into`](Self::decode_into) from where `bytes` bytes are still to be read: each is
+    /// read once, and goes to the memory of the filter by way of a few KiB. What lies in a file is
+    /// never in memory twice.
+    ///
+    /// # Errors
+    /// What `from` says; the inner result is as for `decode`, and then perhaps not all was read.
+    pub fn read(
+        from: impl io::Read,
+        bytes: usize,
+        prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
+    ) -> io::Result<Result<Self, DecodeError>> {
+        let read = format::read(from, bytes, prepare)?;
+        Ok(read.and_then(|(header, blocks)| Self::of_parts(header, blocks)))
+    }
+
+    fn of_parts(header: Header, blocks: Vec<Block>) -> Result<Self, DecodeError> {
         if header.kind == FilterKind::Paired && !paired::pairs_are_valid(&blocks) {
             return Err(DecodeError::Damaged {
                 what: "its blocks do not name each other as pairs",

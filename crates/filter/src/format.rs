@@ -11,6 +11,7 @@
 //! and then at most that length.
 
 use std::fmt;
+use std::io;
 use std::mem::MaybeUninit;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -26,6 +27,8 @@ pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const CHECKSUM_AT: usize = 56;
 /// The version that this code writes, of every family.
 pub(crate) const VERSION: u8 = 1;
+/// Bytes that are read at a time: whole blocks, on the stack.
+const TURN_BYTES: usize = 64 * BLOCK_BYTES;
 /// The most probes that a filter can ask for.
 pub(crate) const MAX_PROBES: u32 = 64;
 /// `log2` of the blocks of a full batch of the paired family.
@@ -190,33 +193,57 @@ pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
     bytes
 }
 
-/// Header and blocks of a filter in bytes. What only one family can check (a pair table, the
-/// shape of shards) is left to it.
-///
-/// The memory for the blocks is shown to `prepare` before anything is written to it.
+/// As [`read`], from memory.
 pub(crate) fn decode(
     bytes: &[u8],
     prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
 ) -> Result<(Header, Vec<Block>), DecodeError> {
-    let damaged = |what| DecodeError::Damaged { what };
-    let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(damaged("it is shorter than its header"));
+    let read = read(bytes, bytes.len(), prepare);
+    read.unwrap_or(Err(DecodeError::Damaged { what: "it ends before it is read" }))
+}
+
+/// Header and blocks of a filter of `bytes` bytes, which `from` yields. What only one family can
+/// check (a pair table, the shape of shards) is left to it.
+///
+/// The memory for the blocks is shown to `prepare` before anything is written to it.
+pub(crate) fn read(
+    mut from: impl io::Read,
+    bytes: usize,
+    prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
+) -> io::Result<Result<(Header, Vec<Block>), DecodeError>> {
+    let damaged = |what| Ok(Err(DecodeError::Damaged { what }));
+    let Some(mut left) = bytes.checked_sub(HEADER_BYTES) else {
+        return damaged("it is shorter than its header");
     };
+    let mut head = [0; HEADER_BYTES];
+    from.read_exact(&mut head)?;
     if head[..4] != MAGIC {
-        return Err(damaged("it does not start as a filter does"));
+        return damaged("it does not start as a filter does");
     }
-    if checksum(&head[..CHECKSUM_AT], body) != u64::from_le_bytes(array(head, CHECKSUM_AT)) {
-        return Err(damaged("its checksum does not match"));
-    }
-    let header = Header::from_bytes(head)?;
-    let (blocks, rest) = body.as_chunks::<BLOCK_BYTES>();
-    if !rest.is_empty() || blocks.len() as u64 != header.blocks {
-        return Err(damaged("its length is not what its header says"));
-    }
-    let mut body = Vec::with_capacity(blocks.len());
+    // Not yet checked: it only says whether it is worth while to keep what follows.
+    let blocks = u64::from_le_bytes(array(&head, 16));
+    let fits = blocks.checked_mul(BLOCK_BYTES as u64) == Some(left as u64);
+    let mut body = Vec::with_capacity(if fits { left / BLOCK_BYTES } else { 0 });
     prepare(body.spare_capacity_mut());
-    body.extend(blocks.iter().map(Block::from_le_bytes));
-    Ok((header, body))
+    let mut hasher = Xxh3::new();
+    hasher.update(&head[..CHECKSUM_AT]);
+    let mut turn = [0; TURN_BYTES];
+    while left > 0 {
+        let turn = &mut turn[..left.min(TURN_BYTES)];
+        from.read_exact(turn)?;
+        hasher.update(turn);
+        if fits {
+            body.extend(turn.as_chunks().0.iter().map(Block::from_le_bytes));
+        }
+        left -= turn.len();
+    }
+    if hasher.digest() != u64::from_le_bytes(array(&head, CHECKSUM_AT)) {
+        return damaged("its checksum does not match");
+    }
+    Ok(Header::from_bytes(&head).and_then(|header| match fits {
+        true => Ok((header, body)),
+        false => Err(DecodeError::Damaged { what: "its length is not what its header says" }),
+    }))
 }
 
 #[cfg(test)]

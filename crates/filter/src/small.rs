@@ -64,6 +64,14 @@ fn kept_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
     rate
 }
 
+/// A label or an end as it is stored.
+type Word = [u8; 4];
+
+#[inline]
+fn word(bytes: &Word) -> u32 {
+    u32::from_le_bytes(*bytes)
+}
+
 /// Builds a group of small filters, one after the other.
 ///
 /// ```
@@ -214,25 +222,26 @@ impl SmallFiltersBuilder {
 /// A finished group of small filters.
 #[derive(Clone)]
 pub struct SmallFilters {
+    /// All of it, as it is stored: a group is asked where it lies.
+    bytes: Vec<u8>,
+    count: usize,
     millibits: u32,
     probes: u32,
     keys: u64,
     expected_fpr: f64,
     first: u64,
-    labels: Box<[u32]>,
-    ends: Box<[u32]>,
-    bits: Box<[u8]>,
 }
 
 impl SmallFilters {
-    /// Checks and reads what [`SmallFiltersBuilder::finish`] wrote. Allocates no more than the
-    /// length of `bytes`, and nothing for bytes that fail the checksum.
+    /// Checks and keeps what [`SmallFiltersBuilder::finish`] wrote. Allocates nothing if it is given
+    /// a vector.
     ///
     /// # Errors
     /// As for [`Filter::decode`](crate::Filter::decode).
-    pub fn decode(bytes: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
+    pub fn decode(bytes: impl Into<Vec<u8>>) -> Result<Self, DecodeError> {
+        let bytes = bytes.into();
         let damaged = |what| DecodeError::Damaged { what };
-        let Some((head, body)) = bytes.as_ref().split_first_chunk::<HEADER_BYTES>() else {
+        let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(damaged("it is shorter than its header"));
         };
         if head[..4] != MAGIC {
@@ -246,22 +255,17 @@ impl SmallFilters {
             return Err(DecodeError::Unknown { family: 0, version: head[4], flags });
         }
         let count = u32::from_le_bytes(array(head, 8)) as usize;
-        let slots = count.checked_mul(SLOT_BYTES).and_then(|bytes| body.split_at_checked(bytes));
-        let Some((slots, bits)) = slots else {
+        if count.checked_mul(SLOT_BYTES).is_none_or(|slots| slots > body.len()) {
             return Err(damaged("it is shorter than its labels"));
-        };
-        let (labels, ends) = slots.split_at(slots.len() / 2);
-        let words =
-            |bytes: &[u8]| bytes.as_chunks().0.iter().map(|w| u32::from_le_bytes(*w)).collect();
+        }
         let filters = Self {
+            count,
             millibits: u32::from_le_bytes(array(head, 12)),
             probes: u32::from(head[5]),
             keys: u64::from_le_bytes(array(head, 16)),
             expected_fpr: f64::from_bits(u64::from_le_bytes(array(head, 24))),
             first: u64::from_le_bytes(array(head, 32)),
-            labels: words(labels),
-            ends: words(ends),
-            bits: bits.into(),
+            bytes,
         };
         filters.check().map_err(damaged)?;
         Ok(filters)
@@ -269,20 +273,31 @@ impl SmallFilters {
 
     /// Refuses what no builder writes.
     fn check(&self) -> Result<(), &'static str> {
-        let ascend = self.labels.first().is_none_or(|first| *first == 0)
-            && self.labels.is_sorted_by(|a, b| a < b);
-        let end = self.ends.last().copied().unwrap_or(0) as usize;
+        let (labels, ends, bits) = self.columns();
+        let (labels, ends) = (labels.iter().map(word), ends.iter().map(word));
+        let ascend = labels.clone().next().is_none_or(|first| first == 0)
+            && labels.is_sorted_by(|a, b| a < b);
+        let end = ends.clone().next_back().unwrap_or(0) as usize;
         if !(1..=MAX_PROBES).contains(&self.probes) {
             Err("its number of probes is out of range")
         } else if !(MIN_MILLIBITS..=MAX_MILLIBITS).contains(&self.millibits) {
             Err("its bits per key are out of range")
         } else if !(0.0..=1.0).contains(&self.expected_fpr) {
             Err("its expected rate is not a probability")
-        } else if !ascend || !self.ends.is_sorted() || end != self.bits.len() {
+        } else if !ascend || !ends.is_sorted() || end != bits.len() {
             Err("its filters do not fill it")
         } else {
             Ok(())
         }
+    }
+
+    /// Labels, ends and bits.
+    #[inline]
+    fn columns(&self) -> (&[Word], &[Word], &[u8]) {
+        let body = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let (slots, bits) = body.split_at_checked(self.count * SLOT_BYTES).unwrap_or_default();
+        let (labels, ends) = slots.as_chunks().0.split_at_checked(self.count).unwrap_or_default();
+        (labels, ends, bits)
     }
 
     /// Whether the key whose [`hash`](crate::hash) this is may be in the filter of `label`: `None`
@@ -290,12 +305,13 @@ impl SmallFilters {
     #[inline]
     pub fn may_contain_hash(&self, label: u64, hash: u64) -> Option<bool> {
         let label = u32::try_from(label.checked_sub(self.first)?).ok()?;
-        let i = self.labels.binary_search(&label).ok()?;
+        let (labels, ends, bits) = self.columns();
+        let i = labels.binary_search_by_key(&label, word).ok()?;
         let start = match i.checked_sub(1) {
             None => 0,
-            Some(before) => *self.ends.get(before)?,
+            Some(before) => word(ends.get(before)?),
         };
-        let bits = self.bits.get(start as usize..*self.ends.get(i)? as usize)?;
+        let bits = bits.get(start as usize..word(ends.get(i)?) as usize)?;
         let mut walk = Walk::new(hash);
         let set = |position: u64| {
             bits.get((position / 8) as usize).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
@@ -305,12 +321,12 @@ impl SmallFilters {
 
     /// Filters in the group.
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.count
     }
 
     /// Whether the group is empty.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.count == 0
     }
 
     /// Keys in all filters; one that is in two counts twice.
@@ -330,7 +346,7 @@ impl SmallFilters {
 
     /// Bytes of memory that the group takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + SLOT_BYTES * self.labels.len() + self.bits.len()
+        size_of::<Self>() + self.bytes.capacity()
     }
 }
 
@@ -339,7 +355,7 @@ impl fmt::Debug for SmallFilters {
         f.debug_struct("SmallFilters")
             .field("filters", &self.len())
             .field("keys", &self.keys)
-            .field("bytes", &self.bits.len())
+            .field("bytes", &self.bytes.len())
             .finish_non_exhaustive()
     }
 }
@@ -365,7 +381,7 @@ mod tests {
         let (bytes, rate) = (builder.bytes(), builder.expected_fpr());
         let finished = builder.finish();
         assert_eq!(finished.len(), bytes);
-        let filters = SmallFilters::decode(&finished).unwrap();
+        let filters = SmallFilters::decode(finished).unwrap();
         assert_eq!((filters.keys(), filters.expected_fpr()), (next, rate));
         filters
     }
@@ -450,7 +466,7 @@ mod tests {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1 << bit;
-                assert!(SmallFilters::decode(&flipped).is_err(), "byte {at} bit {bit}");
+                assert!(SmallFilters::decode(flipped).is_err(), "byte {at} bit {bit}");
             }
             assert!(SmallFilters::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
@@ -470,7 +486,7 @@ mod tests {
                 hostile[at] = value;
                 let sum = checksum(&hostile[..CHECKSUM_AT], &hostile[HEADER_BYTES..]);
                 hostile[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-                let Ok(filters) = SmallFilters::decode(&hostile) else { continue };
+                let Ok(filters) = SmallFilters::decode(hostile) else { continue };
                 assert!(filters.memory_bytes() <= bytes.len() + size_of::<SmallFilters>());
                 for label in 0..6 {
                     let _ = filters.may_contain_hash(label, remix(label));

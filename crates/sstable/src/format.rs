@@ -33,6 +33,8 @@ pub const VERSION: u16 = 1;
 pub const FOOTER_BYTES: usize = 80;
 /// What follows each block's payload: compression byte, checksum.
 pub const FRAME_BYTES: usize = 5;
+/// Bytes of the checksum at the frame's end.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// Entries between two keys that are stored whole.
 pub const GROUP_ENTRIES: usize = 16;
 /// Fixed part at the end of a data block: smallest trailer, count, trailer width, flags.
@@ -153,6 +155,8 @@ pub(crate) fn seal(
     put_u32(out, sum);
 }
 
+pub(crate) const SHORT: Fault = Fault::Damaged("the block is shorter than its frame");
+
 /// Takes a block out of its frame: the payload and the compression byte.
 #[inline]
 pub(crate) fn unseal(
@@ -161,8 +165,7 @@ pub(crate) fn unseal(
     offset: u64,
     kind: BlockKind,
 ) -> Result<(&[u8], u8), Fault> {
-    const SHORT: Fault = Fault::Damaged("the block is shorter than its frame");
-    let (content, sum) = stored.split_last_chunk::<4>().ok_or(SHORT)?;
+    let (content, sum) = stored.split_last_chunk::<CHECKSUM_BYTES>().ok_or(SHORT)?;
     let (compression, payload) = content.split_last().ok_or(SHORT)?;
     if block_checksum(table_id, offset, kind, content) != u32::from_le_bytes(*sum) {
         return Err(Fault::Damaged("the block fails its checksum"));

@@ -292,7 +292,7 @@ impl Walk {
                 // What a user's policy made is no damage; only the directory knows its keys.
                 FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
                 _ if !part.policy.is_empty() => Ok(0),
-                FilterShape::PerBlock => SmallFilters::decode(&payload).map(|group| group.keys()),
+                FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),
                 _ => Filter::decode(&payload).map(|filter| filter.keys()),
             };
             let items = match keys {

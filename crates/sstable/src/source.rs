@@ -4,18 +4,23 @@
 //! checksum is verified at each use, since what lies behind a map can change); a `pread`. Meta
 //! blocks and scans always use `pread`, into owned memory.
 
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trommel_base::Corruption;
+use trommel_base::{Checksum, Corruption};
 use trommel_vfs::ReadFile;
 
 use crate::Error;
 use crate::block::{Layout, SharedBlock};
 use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
-use crate::format::{BlockKind, Fault, Handle, unseal};
+use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
+
+/// Bytes that are read at a time of a block that goes to its memory in turns.
+const TURN_BYTES: usize = 256 << 10;
+
+const PACKED: Fault = Fault::Unsupported("a meta block is compressed");
 
 /// What reads cost, counted by whoever reads, so that readers do not meet in a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,13 +61,15 @@ pub(crate) struct Source {
 impl Source {
     /// Fills `buffer` from `offset`.
     pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        self.file.read_at(offset, buffer).map_err(|source| {
-            if source.kind() == io::ErrorKind::UnexpectedEof {
-                return Fault::Damaged("the file ends before this block does")
-                    .at(&self.path, offset);
-            }
-            Error::io(&self.path, source)
-        })
+        self.file.read_at(offset, buffer).map_err(|source| self.failure(offset, source))
+    }
+
+    /// Why the block at `offset` cannot be read.
+    fn failure(&self, offset: u64, source: io::Error) -> Error {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            return Fault::Damaged("the file ends before this block does").at(&self.path, offset);
+        }
+        Error::io(&self.path, source)
     }
 
     /// The payload of an uncompressed meta block.
@@ -72,6 +79,37 @@ impl Source {
         let payload_bytes = self.open_plain(&stored, handle.offset, kind)?.len();
         stored.truncate(payload_bytes);
         Ok(stored)
+    }
+
+    /// Has `take` read the payload of an uncompressed meta block, whose length it is told, a little
+    /// at a time: what it makes of it and the block are never in memory together. Each stored byte
+    /// is read once. What was taken is worth something only if this returns no error.
+    pub(crate) fn stream_plain<T>(
+        &self,
+        handle: Handle,
+        kind: BlockKind,
+        take: impl FnOnce(&mut dyn Read, usize) -> io::Result<T>,
+    ) -> Result<T, Error> {
+        let fault = |fault: Fault| fault.at(&self.path, handle.offset);
+        let payload_bytes = handle.bytes.checked_sub(FRAME_BYTES).ok_or_else(|| fault(SHORT))?;
+        let place = place(self.table_id, handle.offset, kind, handle.bytes as u64);
+        let turns = Turns {
+            file: &*self.file,
+            at: handle.offset,
+            left: handle.bytes,
+            checksum: Checksum::bound_to(&[place]),
+        };
+        let mut turns = BufReader::with_capacity(handle.bytes.min(TURN_BYTES), turns);
+        let (took, frame) = take_framed(&mut turns, payload_bytes, take)
+            .map_err(|source| self.failure(handle.offset, source))?;
+        let [compression, sum @ ..] = frame;
+        if turns.into_inner().checksum.value() != u32::from_le_bytes(sum) {
+            return Err(fault(Fault::Damaged("the block fails its checksum")));
+        }
+        if !is_raw(compression) {
+            return Err(fault(PACKED));
+        }
+        Ok(took)
     }
 
     /// Takes the payload of an uncompressed meta block out of its frame.
@@ -84,7 +122,7 @@ impl Source {
         unseal(stored, self.table_id, offset, kind)
             .and_then(|(payload, compression)| match is_raw(compression) {
                 true => Ok(payload),
-                false => Err(Fault::Unsupported("a meta block is compressed")),
+                false => Err(PACKED),
             })
             .map_err(|fault| fault.at(&self.path, offset))
     }
@@ -180,5 +218,42 @@ impl Source {
             len: u32::try_from(raw.len()).map_err(|_| LARGE)?,
             buffer: raw,
         })
+    }
+}
+
+/// Has `take` read the payload of a block, and reads what it leaves, and the frame.
+fn take_framed<T>(
+    block: &mut impl Read,
+    payload_bytes: usize,
+    take: impl FnOnce(&mut dyn Read, usize) -> io::Result<T>,
+) -> io::Result<(T, [u8; FRAME_BYTES])> {
+    let mut payload = block.by_ref().take(payload_bytes as u64);
+    let took = take(&mut payload, payload_bytes)?;
+    io::copy(&mut payload, &mut io::sink())?;
+    let mut frame = [0; FRAME_BYTES];
+    block.read_exact(&mut frame)?;
+    Ok((took, frame))
+}
+
+/// A stretch of a file that is a block, read from front to back.
+struct Turns<'a> {
+    file: &'a dyn ReadFile,
+    at: u64,
+    left: usize,
+    /// Over what was read, but for the checksum at the block's end.
+    checksum: Checksum,
+}
+
+impl Read for Turns<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let bytes = room.len().min(self.left);
+        let room = room.get_mut(..bytes).unwrap_or_default();
+        self.file.read_at(self.at, room)?;
+        let covered = bytes.min(self.left.saturating_sub(CHECKSUM_BYTES));
+        let covered = room.get(..covered).unwrap_or_default();
+        self.checksum = self.checksum.clone().with(covered);
+        self.at += bytes as u64;
+        self.left -= bytes;
+        Ok(bytes)
     }
 }

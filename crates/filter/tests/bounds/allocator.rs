@@ -34,9 +34,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Bytes that this thread holds: taken, and not given back.
+pub(crate) fn held() -> isize {
+    HELD.get()
+}
+
 /// What `work` gives, and the most bytes that this thread held meanwhile beyond those before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let before = HELD.get();
+    let before = held();
     MOST.set(before);
     let done = work();
     (done, u64::try_from(MOST.get() - before).expect("it held at least what there was"))

@@ -3,61 +3,31 @@
 //! 1. A *piece* is what one block of the filter region decodes to. It is read when it is first
 //!    asked for, never when the table is opened.
 //! 2. The table's [`FilterHost`] says whether its bytes may be *pinned*: held as long as the table
-//!    is open, found by one load, without a lock. They are counted before they are allocated and
-//!    given back after they are freed.
-//! 3. Otherwise the piece lies in the block cache like any block, and is evicted like one. A piece
+//!    is open, found by one load, without a lock. They are counted before they are allocated, by
+//!    what they take at most, then by what they do take, and given back after they are freed.
+//! 3. The places of a part's pieces belong to its top, come and go with it, and are counted with it.
+//!    So pieces are pinned only where their top is, and an evicted top gives no pinned bytes back.
+//! 4. Otherwise the piece lies in the block cache like any block, and is evicted like one. A piece
 //!    that the cache cannot keep is not read at all: reading it again for each question would cost
 //!    more than the block that it might save.
-//! 4. A piece that cannot be used is remembered as such: it answers "maybe", and the host is told
+//! 5. A piece that cannot be used is remembered as such: it answers "maybe", and the host is told
 //!    once a table. One that the file system failed to read answers "maybe" this once, and is read
 //!    again for the next question: that says nothing of the piece.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use trommel_filter::{DecodeError, Filter, SmallFilters};
-use trommel_vfs::advise_huge_pages;
+use trommel_filter::{Filter, SmallFilters};
 
+use super::keeper::{Charge, Form, Keeper, Unread};
 use super::user::OpenUserFilter;
-use super::{Answers, FilterState, UserFilterReader, Verdict};
-use crate::Error;
+use super::{Answers, FilterState, Verdict};
 use crate::cache::CachedPiece;
-use crate::format::{BlockKind, Handle};
-use crate::index::{Index, IndexTree};
+use crate::format::Handle;
+use crate::index::Index;
 use crate::source::Source;
-
-/// Who allows a table's filters their memory, and hears of those that cannot be used.
-pub trait FilterHost: Send + Sync + fmt::Debug {
-    /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
-    /// from now on.
-    fn pin(&self, bytes: u64) -> bool;
-
-    /// `bytes` that were pinned are held no longer.
-    fn unpin(&self, bytes: u64);
-
-    /// A filter, or a piece of one, was asked for and can be held nowhere: it may not be pinned,
-    /// and takes more than half a shard of the block cache. Said once for each piece as long as
-    /// the table is open; the table answers "maybe" in its place.
-    fn not_held(&self) {}
-
-    /// A filter of the table cannot be used; said once.
-    fn unusable(&self, state: &FilterState);
-
-    /// Who reads the filters of users that are stored in the table, if anybody can.
-    fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
-        None
-    }
-
-    /// Whether the table's filters are to be used at all. Asked when the table is opened.
-    fn wants_filters(&self) -> bool {
-        true
-    }
-}
-
-const NO_READER: &str = "its policy is not here";
 
 /// What one block of the filter region holds.
 #[derive(Debug)]
@@ -67,7 +37,7 @@ pub(crate) enum Piece {
     /// A filter for each data block of a range of keys.
     Small(SmallFilters),
     /// Which piece is that of a key.
-    Top(Index),
+    Top(Top),
     /// A filter of a user's making.
     User(OpenUserFilter),
 }
@@ -112,150 +82,44 @@ impl Piece {
         let maybe = filters.may_contain_hash(offset, hash)?;
         Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
     }
-}
 
-/// What all pieces of a table share.
-#[derive(Debug)]
-pub(super) struct Keeper {
-    pub(super) source: Arc<Source>,
-    pub(super) index: Arc<IndexTree>,
-    host: Option<Arc<dyn FilterHost>>,
-    pub(super) reader: Option<Arc<dyn UserFilterReader>>,
-    /// The first thing found wrong.
-    fault: OnceLock<FilterState>,
-    /// The first thing that is not used and not wrong.
-    unused: OnceLock<FilterState>,
-}
-
-impl Keeper {
-    /// Without a host everything is pinned.
-    pub(super) fn new(
-        source: Arc<Source>,
-        index: Arc<IndexTree>,
-        host: Option<Arc<dyn FilterHost>>,
-        reader: Option<Arc<dyn UserFilterReader>>,
-    ) -> Self {
-        Self { source, index, host, reader, fault: OnceLock::new(), unused: OnceLock::new() }
-    }
-
-    /// What is wrong; where nothing is, what is not used.
-    pub(super) fn fault(&self) -> Option<&FilterState> {
-        self.fault.get().or(self.unused.get())
-    }
-
-    #[cold]
-    pub(super) fn note(&self, state: FilterState) {
-        let place = match state {
-            FilterState::Foreign(_) | FilterState::Unknown(_) | FilterState::Spared => &self.unused,
-            _ => &self.fault,
-        };
-        if place.set(state).is_ok()
-            && let (Some(host), Some(state)) = (&self.host, place.get())
-        {
-            host.unusable(state);
-        }
-    }
-
-    fn charge(&self, bytes: u64) -> Option<Charge> {
-        let allowed = self.host.as_ref().is_none_or(|host| host.pin(bytes));
-        allowed.then(|| Charge { host: self.host.clone(), bytes })
-    }
-
-    /// Reads the piece at `handle` from the file.
-    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, Unread> {
-        let kind = match form {
-            Form::Filter | Form::Small | Form::User | Form::Foreign => BlockKind::Filter,
-            Form::Top { .. } => BlockKind::FilterTop,
-        };
-        let payload = self.source.read_plain(handle, kind).map_err(|error| match error {
-            Error::Io { .. } => Unread::Failed(error),
-            Error::Unsupported { .. } => FilterState::Unknown(error.to_string()).into(),
-            error => FilterState::Damaged(error.to_string()).into(),
-        })?;
-        Ok(self.decode(&payload, handle, form)?)
-    }
-
-    fn decode(&self, payload: &[u8], handle: Handle, form: Form) -> Result<Piece, FilterState> {
-        match form {
-            Form::Filter => Filter::decode_into(payload, advise_huge_pages)
-                .map(Piece::Filter)
-                .map_err(|error| refused(&error)),
-            Form::Foreign => Err(FilterState::Foreign(NO_READER.into())),
-            Form::User => {
-                let reader =
-                    self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
-                OpenUserFilter::open(Arc::clone(reader), payload).map(Piece::User).map_err(|why| {
-                    let name = reader.name();
-                    FilterState::Foreign(format!("the policy \"{name}\" does not take it: {why}"))
-                })
+    /// Bytes of memory that it takes, of which `stored` are in the file: at least what a user says
+    /// of his.
+    fn memory_bytes(&self, stored: usize) -> u64 {
+        let beside = match self {
+            Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
+            Self::Small(filters) => filters.memory_bytes() - size_of::<SmallFilters>(),
+            Self::Top(top) => {
+                top.index.memory_bytes() + size_of_val(&*top.cells) - size_of::<Index>()
             }
-            Form::Small => {
-                SmallFilters::decode(payload).map(Piece::Small).map_err(|error| refused(&error))
-            }
-            Form::Top { first } => match Index::decode(payload, handle.offset) {
-                Ok(index) if index.len() > 0 && index.range() == (first, handle.offset) => {
-                    Ok(Piece::Top(index))
-                }
-                Ok(_) => Err(FilterState::Damaged("its top does not cover its pieces".into())),
-                Err(fault) => {
-                    let error = fault.at(&self.source.path, handle.offset);
-                    Err(FilterState::Damaged(error.to_string()))
-                }
-            },
-        }
+            Self::User(filter) => filter.memory_bytes().max(stored),
+        };
+        (size_of::<Pinned>() + beside) as u64
     }
 }
 
-/// Why a piece is not here.
+/// Which piece is that of a key, and their places in memory.
 #[derive(Debug)]
-pub(super) enum Unread {
-    /// The file system failed to read it: another time it may not.
-    Failed(Error),
-    /// What was read cannot be used, and never will be.
-    Useless(FilterState),
+pub(crate) struct Top {
+    index: Index,
+    cells: Box<[Cell<Box<Pinned>>]>,
 }
 
-impl From<FilterState> for Unread {
-    fn from(state: FilterState) -> Self {
-        Self::Useless(state)
+impl Top {
+    /// The top that says `index`.
+    pub(super) fn new(index: Index) -> Self {
+        let cells = std::iter::repeat_with(Cell::default).take(index.len()).collect();
+        Self { index, cells }
     }
-}
 
-fn refused(error: &DecodeError) -> FilterState {
-    match error {
-        DecodeError::Unknown { .. } => FilterState::Unknown(error.to_string()),
-        _ => FilterState::Damaged(error.to_string()),
+    /// Where its pieces lie.
+    pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {
+        (0..self.index.len()).map_while(|i| self.index.handle(i))
     }
-}
 
-/// As what a block of the region is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
-    Filter,
-    /// Small filters, one a data block.
-    Small,
-    /// A filter of the user's whose reader is here.
-    User,
-    /// One that nobody here can ask: no more of it is known than that its checksum is right.
-    Foreign,
-    /// The top of the pieces that lie from `first` up to it.
-    Top {
-        first: u64,
-    },
-}
-
-/// Bytes that count as pinned; given back when dropped.
-#[derive(Debug)]
-struct Charge {
-    host: Option<Arc<dyn FilterHost>>,
-    bytes: u64,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if let Some(host) = &self.host {
-            host.unpin(self.bytes);
-        }
+    /// Bytes that its pieces have pinned.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        self.cells.iter().map(Cell::pinned_bytes).sum()
     }
 }
 
@@ -281,6 +145,42 @@ impl Deref for Got<'_> {
             Self::Pinned(piece) => piece,
             Self::Cached(cached) => cached.piece(),
         }
+    }
+}
+
+impl Got<'_> {
+    /// The pieces, if this is their top.
+    #[inline]
+    pub(super) fn pieces(&self) -> Option<Pieces<'_>> {
+        let Piece::Top(Top { index, cells }) = &**self else { return None };
+        Some(Pieces { index, cells, are_pinned: matches!(self, Self::Pinned(_)) })
+    }
+}
+
+/// The pieces of a part, as long as their top is held.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces<'a> {
+    pub(super) index: &'a Index,
+    cells: &'a [Cell<Box<Pinned>>],
+    /// Whether they may be: as long as their top is.
+    are_pinned: bool,
+}
+
+impl<'a> Pieces<'a> {
+    /// Piece `i`, from where it is held or from the file; `None` if it cannot be used or held.
+    #[inline]
+    pub(super) fn get(self, i: usize, keeper: &Keeper, form: Form) -> Option<Got<'a>> {
+        let cell = self.cells.get(i)?;
+        match cell.pinned() {
+            Some(piece) => Some(Got::Pinned(piece)),
+            None => cell.fetch(keeper, form, self.index.handle(i)?, self.are_pinned),
+        }
+    }
+
+    /// Which piece a search for `key` arrives at.
+    #[inline]
+    pub(super) fn place_of(self, key: &[u8]) -> usize {
+        self.index.find(key).min(self.index.len() - 1)
     }
 }
 
@@ -321,44 +221,70 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
     ) -> Option<Got<'_>> {
         match self.pinned() {
             Some(piece) => Some(Got::Pinned(piece)),
-            None => self.fetch(keeper, form, handle()?),
+            None => self.fetch(keeper, form, handle()?, true),
         }
     }
 
+    /// As `get`, of a piece that is not pinned, and that only `may_pin` lets be.
     #[cold]
-    fn fetch(&self, keeper: &Keeper, form: Form, handle: Handle) -> Option<Got<'_>> {
+    fn fetch(&self, keeper: &Keeper, form: Form, handle: Handle, may_pin: bool) -> Option<Got<'_>> {
         if self.useless.load(Ordering::Relaxed) {
             return None;
         }
-        let Source { cache, number, .. } = &*keeper.source;
-        let bytes = weight(handle);
-        if let Some(charge) = keeper.charge(bytes) {
-            let piece = self.read(keeper, form, handle)?;
-            let charge = self.charge_rest(keeper, charge, &piece)?;
-            cache.remove(*number, handle.offset);
-            // Two readers may load the same piece; one of the two is kept.
-            let _ = self.pinned.set(Pinned { piece, charge }.into());
-            return self.pinned.get().map(|pinned| Got::Pinned(&pinned.borrow().piece));
-        }
-        if let Some(cached) = cache.piece(*number, handle.offset) {
-            return Some(Got::Cached(cached));
-        }
-        if !cache.can_keep(bytes) {
-            if let Some(host) = &keeper.host
-                && !self.is_homeless.load(Ordering::Relaxed)
-                && !self.is_homeless.swap(true, Ordering::Relaxed)
-            {
-                host.not_held();
+        let bytes = most_memory(handle, form);
+        // What could be pinned is given back at once: whoever has the turn takes it.
+        if !may_pin || keeper.charge(bytes).is_none() {
+            let cache = &keeper.source.cache;
+            if let Some(cached) = cache.piece(keeper.source.number, handle.offset) {
+                return Some(Got::Cached(cached));
             }
-            return None;
+            if !cache.can_keep(bytes) {
+                self.tell_homeless(keeper);
+                return None;
+            }
+        }
+        let _turn = (!matches!(form, Form::User)).then(|| keeper.turn(handle.offset));
+        self.load(keeper, form, handle, may_pin)
+    }
+
+    /// Brings the piece to memory, unless somebody just did.
+    fn load(&self, keeper: &Keeper, form: Form, handle: Handle, may_pin: bool) -> Option<Got<'_>> {
+        if let Some(piece) = self.pinned() {
+            return Some(Got::Pinned(piece));
+        }
+        let Source { cache, number, .. } = &*keeper.source;
+        let most = most_memory(handle, form);
+        let charge = may_pin.then(|| keeper.charge(most)).flatten();
+        if charge.is_none() {
+            if let Some(cached) = cache.piece(*number, handle.offset) {
+                return Some(Got::Cached(cached));
+            }
+            if !cache.can_keep(most) {
+                return None;
+            }
         }
         let piece = self.read(keeper, form, handle)?;
-        let bytes = bytes.max(memory(&piece));
+        let bytes = piece.memory_bytes(handle.bytes);
+        if let Some(charge) = charge {
+            let charge = self.charge_all(keeper, charge, bytes)?;
+            cache.remove(*number, handle.offset);
+            let _ = self.pinned.set(Pinned { piece, charge }.into());
+            return self.pinned().map(Got::Pinned);
+        }
         if !cache.can_keep(bytes) {
             self.refuse(keeper, bytes);
             return None;
         }
         Some(Got::Cached(cache.insert_piece(*number, handle.offset, piece, bytes)))
+    }
+
+    /// Tells the host, once, that the piece can be held nowhere.
+    fn tell_homeless(&self, keeper: &Keeper) {
+        if !self.is_homeless.load(Ordering::Relaxed)
+            && !self.is_homeless.swap(true, Ordering::Relaxed)
+        {
+            keeper.tell_not_held();
+        }
     }
 
     fn read(&self, keeper: &Keeper, form: Form, handle: Handle) -> Option<Piece> {
@@ -373,10 +299,10 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         }
     }
 
-    /// A charge for all of the piece, where it turns out to take more than its bytes in the file.
-    fn charge_rest(&self, keeper: &Keeper, charge: Charge, piece: &Piece) -> Option<Charge> {
-        let bytes = memory(piece);
-        if bytes <= charge.bytes {
+    /// A charge for the `bytes` that the piece turns out to take.
+    fn charge_all(&self, keeper: &Keeper, mut charge: Charge, bytes: u64) -> Option<Charge> {
+        if bytes <= charge.bytes() {
+            charge.shrink_to(bytes);
             return Some(charge);
         }
         drop(charge);
@@ -396,20 +322,13 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
 
     /// Bytes that it has pinned.
     pub(super) fn pinned_bytes(&self) -> u64 {
-        self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes)
+        self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes())
     }
 }
 
-/// What a user's filter says that it takes; of our own, [`weight`] knows.
-fn memory(piece: &Piece) -> u64 {
-    match piece {
-        Piece::User(filter) => filter.memory_bytes() as u64,
-        Piece::Filter(_) | Piece::Small(_) | Piece::Top(_) => 0,
-    }
-}
-
-/// What a piece takes in memory, at most: a filter no more than it takes in the file, and a decoded
-/// top, whose cells are counted with it, less than three times as much.
-fn weight(handle: Handle) -> u64 {
-    (handle.bytes + size_of::<Pinned>()) as u64
+/// What a piece of our own takes in memory, at most: a filter no more than it takes in the file, and
+/// a top, whose cells are counted with it, less than four times as much.
+fn most_memory(handle: Handle, form: Form) -> u64 {
+    let times = if matches!(form, Form::Top { .. }) { 4 } else { 1 };
+    (times * handle.bytes + size_of::<Pinned>()) as u64
 }

@@ -10,17 +10,16 @@
 //! A key whose versions straddle two pieces is in the first of them, which is where a search for it
 //! arrives. A prefix is in every piece that holds a key with it; see [`Part::ask_prefix`].
 
-use std::sync::OnceLock;
-
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
-use super::hold::{Cell, Form, Got, Keeper, Piece, Pinned, Unread, verdict_of};
+use super::hold::{Cell, Got, Piece, Pinned, verdict_of};
+use super::keeper::{Form, Keeper, Unread};
 use super::{
     Answers, FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict,
 };
 use crate::Error;
+use crate::cache::CachedPiece;
 use crate::format::Handle;
-use crate::index::Index;
 use crate::source::ReadStats;
 
 /// Pieces that a question about a prefix may visit before it gives up and says "maybe". In a sound
@@ -42,10 +41,8 @@ pub(super) struct Part {
 #[derive(Debug)]
 enum Pieces {
     Whole(Cell<Pinned>),
-    Cut { top: Cell<Pinned>, cells: OnceLock<Box<[Cell<Box<Pinned>>]>> },
+    Cut { top: Cell<Pinned> },
 }
-
-type Cells = [Cell<Box<Pinned>>];
 
 impl Part {
     /// The part that is said to start at `offset`; `is_foreign` where nobody here can ask it, so
@@ -54,7 +51,7 @@ impl Part {
         let pieces = match said.shape {
             FilterShape::Whole => Pieces::Whole(Cell::default()),
             FilterShape::Partitioned | FilterShape::PerBlock => {
-                Pieces::Cut { top: Cell::default(), cells: OnceLock::new() }
+                Pieces::Cut { top: Cell::default() }
             }
         };
         let (kind, form) = if is_foreign {
@@ -103,14 +100,17 @@ impl Part {
     /// As [`ask`](Self::ask), where that is not so simple.
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        let piece = match &self.pieces {
-            Pieces::Whole(cell) => cell.get(keeper, self.form, || Some(self.whole())),
-            Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
-                return self.ask_block(key, hash, keeper).unwrap_or(Verdict::UNFILTERED);
+        let asked = match &self.pieces {
+            Pieces::Whole(cell) => {
+                let piece = cell.get(keeper, self.form, || Some(self.whole()));
+                piece.map(|piece| piece.verdict(key, hash))
             }
-            Pieces::Cut { .. } => self.piece_of(key, keeper),
+            Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
+                self.ask_block(top, key, hash, keeper)
+            }
+            Pieces::Cut { top } => self.ask_piece(top, key, hash, keeper),
         };
-        piece.map_or(Verdict::UNFILTERED, |piece| piece.verdict(key, hash))
+        asked.unwrap_or(Verdict::UNFILTERED)
     }
 
     /// Asks for the first cache line that [`ask`](Self::ask) looks at, if it is known without a
@@ -127,45 +127,57 @@ impl Part {
     /// A search for the prefix itself arrives at the first piece (or block) that may hold such a
     /// key. If its separator starts with the prefix, such keys may also begin in the next one.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        match self.said.shape {
-            FilterShape::Whole => self.ask(prefix, hash, keeper),
-            FilterShape::Partitioned => self.ask_prefix_of_pieces(prefix, hash, keeper),
-            FilterShape::PerBlock => {
-                self.ask_prefix_of_blocks(prefix, hash, keeper).unwrap_or(Verdict::UNFILTERED)
+        let asked = match &self.pieces {
+            Pieces::Whole(_) => return self.ask(prefix, hash, keeper),
+            Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
+                self.ask_prefix_of_blocks(top, prefix, hash, keeper)
             }
-        }
+            Pieces::Cut { top } => self.ask_prefix_of_pieces(top, prefix, hash, keeper),
+        };
+        asked.unwrap_or(Verdict::UNFILTERED)
     }
 
-    fn ask_prefix_of_pieces(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        let Some((top, cells)) = self.top(keeper) else { return Verdict::UNFILTERED };
-        let Some(top) = index_in(&top) else { return Verdict::UNFILTERED };
-        let first = top.find(prefix).min(top.len() - 1);
+    fn ask_prefix_of_pieces(
+        &self,
+        top: &Cell<Pinned>,
+        prefix: &[u8],
+        hash: u64,
+        keeper: &Keeper,
+    ) -> Option<Verdict> {
+        let top = self.read_top(top, keeper)?;
+        let pieces = top.pieces()?;
+        let first = pieces.place_of(prefix);
         for i in first..first + MOST_PIECES {
-            let Some(piece) = self.piece_at(top, cells, i, keeper) else {
-                return Verdict::UNFILTERED;
-            };
-            let verdict = piece.verdict(prefix, hash);
-            if verdict.maybe || i + 1 == top.len() || !top.separator_starts_with(i, prefix) {
-                return verdict;
+            let verdict = pieces.get(i, keeper, self.form)?.verdict(prefix, hash);
+            let is_last = i + 1 == pieces.index.len();
+            if verdict.maybe || is_last || !pieces.index.separator_starts_with(i, prefix) {
+                return Some(verdict);
             }
         }
-        Verdict::UNFILTERED
+        None
     }
 
-    fn ask_prefix_of_blocks(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Option<Verdict> {
-        let (top, cells) = self.top(keeper)?;
-        let top = index_in(&top)?;
-        let mut i = top.find(prefix).min(top.len() - 1);
+    fn ask_prefix_of_blocks(
+        &self,
+        top: &Cell<Pinned>,
+        prefix: &[u8],
+        hash: u64,
+        keeper: &Keeper,
+    ) -> Option<Verdict> {
+        let top = self.read_top(top, keeper)?;
+        let pieces = top.pieces()?;
+        let mut i = pieces.place_of(prefix);
         let mut stats = ReadStats::default();
         let mut place = keeper.index.find(prefix, &keeper.source, &mut stats).ok()?;
         for _ in 0..MOST_PIECES {
             let (leaf, at) = place?;
             let offset = leaf.handle(at.slot)?.offset;
-            let mut verdict = self.piece_at(top, cells, i, keeper)?.verdict_of_block(offset, hash);
+            let ask = |i| Some(pieces.get(i, keeper, self.form)?.verdict_of_block(offset, hash));
+            let mut verdict = ask(i)?;
             if verdict.is_none() {
                 // The block is the first of the next piece.
                 i += 1;
-                verdict = self.piece_at(top, cells, i, keeper)?.verdict_of_block(offset, hash);
+                verdict = ask(i)?;
             }
             let verdict = verdict?;
             if verdict.maybe || !leaf.separator_starts_with(at.slot, prefix) {
@@ -179,12 +191,35 @@ impl Part {
         None
     }
 
+    /// What the piece says that a search for `key` arrives at.
+    fn ask_piece(
+        &self,
+        top: &Cell<Pinned>,
+        key: &[u8],
+        hash: u64,
+        keeper: &Keeper,
+    ) -> Option<Verdict> {
+        let top = self.read_top(top, keeper)?;
+        let pieces = top.pieces()?;
+        let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
+        Some(piece.verdict(key, hash))
+    }
+
     /// What the filter of the block says that a search for `key` arrives at.
-    fn ask_block(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Option<Verdict> {
+    fn ask_block(
+        &self,
+        top: &Cell<Pinned>,
+        key: &[u8],
+        hash: u64,
+        keeper: &Keeper,
+    ) -> Option<Verdict> {
         let mut stats = ReadStats::default();
         let (leaf, at) = keeper.index.find(key, &keeper.source, &mut stats).ok()??;
         let offset = leaf.handle(at.slot)?.offset;
-        self.piece_of(key, keeper)?.verdict_of_block(offset, hash)
+        let top = self.read_top(top, keeper)?;
+        let pieces = top.pieces()?;
+        let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
+        piece.verdict_of_block(offset, hash)
     }
 
     /// As [`ask`](Self::ask) for many keys: an answer for each.
@@ -206,7 +241,7 @@ impl Part {
                 }
                 Some(())
             }
-            Pieces::Cut { .. } => self.ask_many_of_pieces(keys, hashes, answers, keeper),
+            Pieces::Cut { top } => self.ask_many_of_pieces(top, keys, hashes, answers, keeper),
         };
         if asked.is_none() {
             answers.add_unfiltered(keys.len());
@@ -216,20 +251,20 @@ impl Part {
     /// Asks neighbours of one piece together; `None`, and no answer, where the top cannot be used.
     fn ask_many_of_pieces(
         &self,
+        top: &Cell<Pinned>,
         mut keys: &[&[u8]],
         mut hashes: &[u64],
         answers: &mut Answers,
         keeper: &Keeper,
     ) -> Option<()> {
-        let (top, cells) = self.top(keeper)?;
-        let top = index_in(&top)?;
-        let place = |key: &[u8]| top.find(key).min(top.len() - 1);
+        let top = self.read_top(top, keeper)?;
+        let pieces = top.pieces()?;
         while let Some(first) = keys.first() {
-            let i = place(first);
-            let count = keys.iter().take_while(|key| place(key) == i).count();
+            let i = pieces.place_of(first);
+            let count = keys.iter().take_while(|key| pieces.place_of(key) == i).count();
             let (those, later) = keys.split_at_checked(count)?;
             let (hashes_of_those, later_hashes) = hashes.split_at_checked(count)?;
-            match self.piece_at(top, cells, i, keeper) {
+            match pieces.get(i, keeper, self.form) {
                 Some(piece) => piece.answer(those, hashes_of_those, answers),
                 None => answers.add_unfiltered(count),
             }
@@ -317,7 +352,7 @@ impl Part {
         if let Pieces::Whole(_) = &self.pieces {
             read(self.whole(), self.form)?;
         } else if let Some(Piece::Top(top)) = read(self.top_place(), self.top_form())? {
-            for handle in (0..top.len()).map_while(|i| top.handle(i)) {
+            for handle in top.handles() {
                 read(handle, self.form)?;
             }
         }
@@ -329,17 +364,16 @@ impl Part {
         let forget = |offset| keeper.source.cache.remove(keeper.source.number, offset);
         match &self.pieces {
             Pieces::Whole(_) => forget(self.offset),
-            Pieces::Cut { cells, .. } => {
-                // Nothing was read of a part whose top was not.
-                if cells.get().is_some()
-                    && let Some((top, _)) = self.top(keeper)
-                    && let Some(top) = index_in(&top)
-                {
-                    for handle in (0..top.len()).map_while(|i| top.handle(i)) {
-                        forget(handle.offset);
-                    }
+            Pieces::Cut { top } => {
+                // Of a part whose top is not here, most pieces have gone as well.
+                let offset = self.top_place().offset;
+                let source = &keeper.source;
+                let cached = source.cache.piece(source.number, offset);
+                let held = top.pinned().or(cached.as_deref().map(CachedPiece::piece));
+                if let Some(Piece::Top(top)) = held {
+                    top.handles().for_each(|handle| forget(handle.offset));
                 }
-                forget(self.top_place().offset);
+                forget(offset);
             }
         }
     }
@@ -348,9 +382,12 @@ impl Part {
     pub(super) fn pinned_bytes(&self) -> u64 {
         match &self.pieces {
             Pieces::Whole(cell) => cell.pinned_bytes(),
-            Pieces::Cut { top, cells } => {
-                let cells = cells.get().map_or(&[][..], |cells| cells);
-                top.pinned_bytes() + cells.iter().map(Cell::pinned_bytes).sum::<u64>()
+            Pieces::Cut { top } => {
+                let of_pieces = match top.pinned() {
+                    Some(Piece::Top(pieces)) => pieces.pinned_bytes(),
+                    _ => 0,
+                };
+                top.pinned_bytes() + of_pieces
             }
         }
     }
@@ -368,39 +405,7 @@ impl Part {
         Form::Top { first: self.offset }
     }
 
-    /// The top, and a cell for each of its pieces.
-    #[inline]
-    fn top(&self, keeper: &Keeper) -> Option<(Got<'_>, &Cells)> {
-        let Pieces::Cut { top, cells } = &self.pieces else { return None };
-        let top = top.get(keeper, self.top_form(), || Some(self.top_place()))?;
-        let count = index_in(&top)?.len();
-        let fresh = || std::iter::repeat_with(Cell::default).take(count).collect();
-        Some((top, cells.get_or_init(fresh)))
-    }
-
-    #[inline]
-    fn piece_at<'a>(
-        &self,
-        top: &Index,
-        cells: &'a Cells,
-        i: usize,
-        keeper: &Keeper,
-    ) -> Option<Got<'a>> {
-        cells.get(i)?.get(keeper, self.form, || top.handle(i))
-    }
-
-    /// The piece that a search for `key` arrives at.
-    fn piece_of(&self, key: &[u8], keeper: &Keeper) -> Option<Got<'_>> {
-        let (top, cells) = self.top(keeper)?;
-        let top = index_in(&top)?;
-        self.piece_at(top, cells, top.find(key).min(top.len() - 1), keeper)
-    }
-}
-
-#[inline]
-fn index_in(piece: &Piece) -> Option<&Index> {
-    match piece {
-        Piece::Top(index) => Some(index),
-        Piece::Filter(_) | Piece::Small(_) | Piece::User(_) => None,
+    fn read_top<'a>(&self, top: &'a Cell<Pinned>, keeper: &Keeper) -> Option<Got<'a>> {
+        top.get(keeper, self.top_form(), || Some(self.top_place()))
     }
 }

@@ -15,7 +15,7 @@ use trommel_vfs::{Access, DiskVfs, Failure, Fault, OpKind, SimDisk, Vfs};
 use crate::common::*;
 use crate::damage::reseal;
 
-const SHAPES: [FilterShape; 3] =
+pub(crate) const SHAPES: [FilterShape; 3] =
     [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
 
 /// The first bytes of a key, if it has so many.
@@ -34,7 +34,7 @@ impl PrefixExtractor for First {
 
 /// Lets so many bytes be pinned, and remembers what it was told.
 #[derive(Debug)]
-struct Host {
+pub(crate) struct Host {
     limit: u64,
     pinned: AtomicU64,
     most: AtomicU64,
@@ -43,7 +43,7 @@ struct Host {
 }
 
 impl Host {
-    fn new(limit: u64) -> Arc<Self> {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         Arc::new(Self { limit, pinned: zero(), most: zero(), faults: zero(), not_held: zero() })
     }

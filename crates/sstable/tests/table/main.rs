@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
+#[path = "../../../filter/tests/bounds/allocator.rs"]
+mod allocator;
 mod common;
 mod damage;
 mod filter_shapes;
@@ -9,6 +11,7 @@ mod format_page;
 mod golden;
 mod layout;
 mod limits;
+mod loading;
 mod prefixes;
 mod reading;
 mod round_trip;

@@ -1,0 +1,267 @@
+//! What the pieces of one table's filters share: the file they are read from, who allows them
+//! memory, and what was found wrong with them.
+//!
+//! 1. A filter of our own goes from the file to its aligned memory in turns, and a group of small
+//!    ones is asked in the bytes that were read: neither is in memory twice.
+//! 2. A piece is read by one thread at a time: the others wait for their [`Turn`] and find it there.
+//!    A filter of a user's is not waited for, since opening it runs the user's code.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use trommel_filter::{DecodeError, Filter, SmallFilters};
+use trommel_vfs::advise_huge_pages;
+
+use super::hold::{Piece, Top};
+use super::user::OpenUserFilter;
+use super::{FilterState, UserFilterReader};
+use crate::Error;
+use crate::format::{BlockKind, Handle};
+use crate::index::{Index, IndexTree};
+use crate::source::Source;
+
+/// Who allows a table's filters their memory, and hears of those that cannot be used.
+pub trait FilterHost: Send + Sync + fmt::Debug {
+    /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
+    /// from now on.
+    fn pin(&self, bytes: u64) -> bool;
+
+    /// `bytes` that were pinned are held no longer.
+    fn unpin(&self, bytes: u64);
+
+    /// A filter, or a piece of one, was asked for and can be held nowhere: it may not be pinned,
+    /// and takes more than half a shard of the block cache. Said once for each piece as long as
+    /// the top of its part is in memory, and of a whole filter as long as the table is open; the
+    /// table answers "maybe" in its place.
+    fn not_held(&self) {}
+
+    /// A filter of the table cannot be used; said once.
+    fn unusable(&self, state: &FilterState);
+
+    /// Who reads the filters of users that are stored in the table, if anybody can.
+    fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
+        None
+    }
+
+    /// Whether the table's filters are to be used at all. Asked when the table is opened.
+    fn wants_filters(&self) -> bool {
+        true
+    }
+}
+
+const NO_READER: &str = "its policy is not here";
+
+/// What all pieces of a table share.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) source: Arc<Source>,
+    pub(super) index: Arc<IndexTree>,
+    host: Option<Arc<dyn FilterHost>>,
+    pub(super) reader: Option<Arc<dyn UserFilterReader>>,
+    /// The first thing found wrong.
+    fault: OnceLock<FilterState>,
+    /// The first thing that is not used and not wrong.
+    unused: OnceLock<FilterState>,
+    /// Where the pieces lie that are being read.
+    being_read: Mutex<Vec<u64>>,
+    was_read: Condvar,
+}
+
+impl Keeper {
+    /// Without a host everything is pinned.
+    pub(super) fn new(
+        source: Arc<Source>,
+        index: Arc<IndexTree>,
+        host: Option<Arc<dyn FilterHost>>,
+        reader: Option<Arc<dyn UserFilterReader>>,
+    ) -> Self {
+        Self {
+            source,
+            index,
+            host,
+            reader,
+            fault: OnceLock::new(),
+            unused: OnceLock::new(),
+            being_read: Mutex::default(),
+            was_read: Condvar::new(),
+        }
+    }
+
+    /// What is wrong; where nothing is, what is not used.
+    pub(super) fn fault(&self) -> Option<&FilterState> {
+        self.fault.get().or(self.unused.get())
+    }
+
+    #[cold]
+    pub(super) fn note(&self, state: FilterState) {
+        let place = match state {
+            FilterState::Foreign(_) | FilterState::Unknown(_) | FilterState::Spared => &self.unused,
+            _ => &self.fault,
+        };
+        if place.set(state).is_ok()
+            && let (Some(host), Some(state)) = (&self.host, place.get())
+        {
+            host.unusable(state);
+        }
+    }
+
+    /// Told where a piece can be held nowhere.
+    #[cold]
+    pub(super) fn tell_not_held(&self) {
+        if let Some(host) = &self.host {
+            host.not_held();
+        }
+    }
+
+    /// Has `bytes` counted as pinned, if they may be.
+    pub(super) fn charge(&self, bytes: u64) -> Option<Charge> {
+        let allowed = self.host.as_ref().is_none_or(|host| host.pin(bytes));
+        allowed.then(|| Charge { host: self.host.clone(), bytes })
+    }
+
+    /// Waits until nobody reads the piece at `offset`, and keeps others from it meanwhile.
+    pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
+        let mut reading = lock(&self.being_read);
+        while reading.contains(&offset) {
+            reading = self.was_read.wait(reading).unwrap_or_else(PoisonError::into_inner);
+        }
+        reading.push(offset);
+        Turn { keeper: self, offset }
+    }
+
+    /// Reads the piece at `handle` from the file.
+    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, Unread> {
+        let payload = || self.source.read_plain(handle, BlockKind::Filter);
+        let piece = match form {
+            Form::Filter => {
+                let kind = BlockKind::Filter;
+                let filter = self.source.stream_plain(handle, kind, |from, bytes| {
+                    Filter::read(from, bytes, advise_huge_pages)
+                })?;
+                filter.map(Piece::Filter).map_err(|error| refused(&error))
+            }
+            Form::Small => {
+                SmallFilters::decode(payload()?).map(Piece::Small).map_err(|error| refused(&error))
+            }
+            Form::User => self.open_users(&payload()?).map(Piece::User),
+            Form::Foreign => {
+                payload()?;
+                Err(FilterState::Foreign(NO_READER.into()))
+            }
+            Form::Top { first } => {
+                let payload = self.source.read_plain(handle, BlockKind::FilterTop)?;
+                let index = Index::decode(&payload, handle.offset)
+                    .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
+                match index.len() > 0 && index.range() == (first, handle.offset) {
+                    true => Ok(Piece::Top(Top::new(index))),
+                    false => Err(FilterState::Damaged("its top does not cover its pieces".into())),
+                }
+            }
+        };
+        Ok(piece?)
+    }
+
+    fn open_users(&self, bytes: &[u8]) -> Result<OpenUserFilter, FilterState> {
+        let reader = self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
+        OpenUserFilter::open(Arc::clone(reader), bytes).map_err(|why| {
+            let name = reader.name();
+            FilterState::Foreign(format!("the policy \"{name}\" does not take it: {why}"))
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leave to read one piece, while nobody else may.
+pub(super) struct Turn<'a> {
+    keeper: &'a Keeper,
+    offset: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.keeper.being_read).retain(|offset| *offset != self.offset);
+        self.keeper.was_read.notify_all();
+    }
+}
+
+/// Why a piece is not here.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The file system failed to read it: another time it may not.
+    Failed(Error),
+    /// What was read cannot be used, and never will be.
+    Useless(FilterState),
+}
+
+impl From<FilterState> for Unread {
+    fn from(state: FilterState) -> Self {
+        Self::Useless(state)
+    }
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { .. } => Self::Failed(error),
+            Error::Unsupported { .. } => FilterState::Unknown(error.to_string()).into(),
+            error => FilterState::Damaged(error.to_string()).into(),
+        }
+    }
+}
+
+fn refused(error: &DecodeError) -> FilterState {
+    match error {
+        DecodeError::Unknown { .. } => FilterState::Unknown(error.to_string()),
+        _ => FilterState::Damaged(error.to_string()),
+    }
+}
+
+/// As what a block of the region is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Filter,
+    /// Small filters, one a data block.
+    Small,
+    /// A filter of the user's whose reader is here.
+    User,
+    /// One that nobody here can ask: no more of it is known than that its checksum is right.
+    Foreign,
+    /// The top of the pieces that lie from `first` up to it.
+    Top {
+        first: u64,
+    },
+}
+
+/// Bytes that count as pinned; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    host: Option<Arc<dyn FilterHost>>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// What is charged.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back what is charged beyond `bytes`.
+    pub(super) fn shrink_to(&mut self, bytes: u64) {
+        let more = self.bytes.saturating_sub(bytes);
+        self.bytes -= more;
+        if let Some(host) = &self.host {
+            host.unpin(more);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(host) = &self.host {
+            host.unpin(self.bytes);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How filters come to memory: each stored byte is read once, however many ask at a time; nothing
+//! lies there twice; and what is counted is what is held.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use trommel_sstable::{
+    BlockCache, Compression, Expected, FilterPlan, FilterShape, Table, TableConfig, TableOptions,
+};
+use trommel_vfs::{Access, ReadFile, Vfs};
+
+use crate::allocator::{held, most_held};
+use crate::common::*;
+use crate::filter_shapes::{Host, SHAPES};
+
+/// What is read at a time of a filter.
+const TURN_BYTES: u64 = 256 << 10;
+
+/// A file that counts what is read of its filters, and is slow at first.
+#[derive(Debug)]
+struct Counting {
+    file: Arc<dyn ReadFile>,
+    filters: std::ops::Range<u64>,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadFile for Counting {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let end = (offset + buffer.len() as u64).min(self.filters.end);
+        let read = end.saturating_sub(offset.max(self.filters.start));
+        if read > 0 {
+            self.bytes.fetch_add(read, Ordering::Relaxed);
+            // Long enough for another thread to come for the same.
+            if self.reads.fetch_add(1, Ordering::Relaxed) < 6 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+fn table(shape: FilterShape, keys: u64, piece_bytes: usize) -> InMemory {
+    let keys_filter = "blocked:40".parse().unwrap();
+    let filters = FilterPlan { keys: keys_filter, shape, piece_bytes, ..FilterPlan::default() };
+    let entries: Vec<Entry> = (0..keys).map(|i| put(key(i), i, b"")).collect();
+    let options = TableOptions { filters, ..options(4096, Compression::None, "none") };
+    InMemory::new(options, &entries)
+}
+
+fn key(i: u64) -> [u8; 8] {
+    (2 * i).swap_bytes().to_le_bytes()
+}
+
+/// Opens the table without reading anything of its filters.
+fn open(table: &InMemory, pinned: u64, cache: &Arc<BlockCache>) -> (Arc<Table>, Arc<Counting>) {
+    let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+    let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
+    let config = TableConfig {
+        cache: Arc::clone(cache),
+        access: Access::Buffered,
+        filter_host: Some(Host::new(pinned)),
+    };
+    let opened = Table::open(Arc::clone(&file), &table.path, expected, &config).unwrap();
+    let start = opened.footer().data_bytes;
+    let filters = start..start + opened.footer().filter_bytes;
+    let counting =
+        Arc::new(Counting { file, filters, reads: AtomicU64::new(0), bytes: AtomicU64::new(0) });
+    let file = Arc::<Counting>::clone(&counting);
+    let opened = Table::open(file, &table.path, expected, &config).unwrap();
+    // The end of a small file is read as a whole.
+    counting.bytes.store(0, Ordering::Relaxed);
+    counting.reads.store(0, Ordering::Relaxed);
+    (Arc::new(opened), counting)
+}
+
+fn ask_all(table: &Table, keys: u64) {
+    for i in 0..keys {
+        let verdict = table.filters().ask(&key(i), trommel_filter::hash(&key(i)));
+        assert!(verdict.maybe && verdict.expected < 1.0, "key {i}: {verdict:?}");
+    }
+}
+
+#[test]
+fn threads_that_want_the_same_filter_read_it_once() {
+    let keys = 120_000;
+    for shape in SHAPES {
+        let table = table(shape, keys, 32 << 10);
+        for pinned in [u64::MAX, 0] {
+            let (opened, counting) = open(&table, pinned, &BlockCache::new(256 << 20));
+            let start = Barrier::new(3);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        start.wait();
+                        ask_all(&opened, keys);
+                    });
+                }
+            });
+            let stored = counting.filters.end - counting.filters.start;
+            let read = counting.bytes.load(Ordering::Relaxed);
+            assert!(stored > 2 * TURN_BYTES, "{shape:?}: {stored} bytes");
+            assert_eq!(read, stored, "{shape:?}, {pinned} pinned");
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_not_in_memory_twice_while_it_is_read() {
+    let table = table(FilterShape::Whole, 300_000, 32 << 10);
+    for pinned in [u64::MAX, 0] {
+        let (opened, counting) = open(&table, pinned, &BlockCache::new(256 << 20));
+        let stored = counting.filters.end - counting.filters.start;
+        assert!(stored > 5 * TURN_BYTES, "{stored} bytes");
+        let ((), most) = most_held(|| ask_all(&opened, 1));
+        assert!(most < stored + TURN_BYTES + 4096, "{most} bytes for {stored}");
+    }
+}
+
+#[test]
+fn what_is_counted_of_filters_is_what_they_hold() {
+    let keys = 60_000;
+    for shape in SHAPES {
+        // Small pieces, so that what each takes beside its bytes weighs.
+        let table = table(shape, keys, 256);
+        for pinned in [u64::MAX, 0] {
+            let cache = BlockCache::new(256 << 20);
+            let (opened, _) = open(&table, pinned, &cache);
+            let before = (held(), cache.stats().used_bytes);
+            // Of one key, mostly the top; of all, mostly the pieces.
+            for asked in [1, keys] {
+                ask_all(&opened, asked);
+                let held = (held() - before.0) as u64;
+                let pinned_bytes = opened.filters().pinned_bytes();
+                let counted = pinned_bytes + cache.stats().used_bytes - before.1;
+                assert_eq!(pinned_bytes > 0, pinned > 0, "{shape:?}");
+                let context = format!("{shape:?}, {pinned} pinned: {counted} counted, {held} held");
+                // The cache's own tables grow by the way.
+                assert!(counted.abs_diff(held) <= 640 + held / 100, "{context}");
+            }
+        }
+    }
+}

@@ -110,6 +110,10 @@ impl Memtable {
     /// The newest version of `key` that is not newer than `seqno`: a value or a tombstone.
     #[inline]
     pub fn get(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
+        // So it is in a store that is only read. An entry is counted before it is found.
+        if self.is_empty() {
+            return None;
+        }
         self.entries.first_at(key, seqno).filter(|entry| entry.key == key)
     }
 

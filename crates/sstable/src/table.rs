@@ -209,32 +209,32 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::get`] for each request, in their order: appends one answer each to `answers`.
-    /// If they are sorted by key, each block is read once.
+    /// As [`Table::get`] for each request, in their order: `answer` is called with each one's place
+    /// among them and what was found. If they are sorted by key, each block is read once.
+    #[inline]
     pub fn get_many(
         &self,
         requests: &[Request<'_>],
         stats: &mut ReadStats,
-        answers: &mut Vec<Option<Found>>,
+        mut answer: impl FnMut(usize, Option<Found>),
     ) -> Result<(), Error> {
         let mut held: Option<Held<'_>> = None;
-        for request in requests {
-            let mut answer = None;
+        for (nth, request) in requests.iter().enumerate() {
+            let mut found = None;
             let mut place = self.index.find(request.key, &self.source, stats)?;
             while let Some((leaf, at)) = place {
                 let handle = handle_of(leaf, at.slot);
-                let block = match held.take() {
+                let block = match &held {
                     Some(block) if block.handle == handle => block,
-                    _ => self.hold(handle, stats)?,
+                    _ => held.insert(self.hold(handle, stats)?),
                 };
-                answer = block.get(self, request.key, request.hash, request.seqno)?;
-                held = Some(block);
-                if answer.is_some() || !leaf.separator_is(at.slot, request.key) {
+                found = block.get(self, request.key, request.hash, request.seqno)?;
+                if found.is_some() || !leaf.separator_is(at.slot, request.key) {
                     break;
                 }
                 place = self.index.next(at, &self.source, stats)?;
             }
-            answers.push(answer);
+            answer(nth, found);
         }
         Ok(())
     }

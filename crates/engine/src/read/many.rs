@@ -14,10 +14,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, SeqNo, Slice};
-use trommel_sstable::{Answers, Found, ReadStats, Request, Verdict};
+use trommel_base::{EntryKind, SeqNo, Slice, first_word};
+use trommel_sstable::{Answers, ReadStats, Request, Verdict};
 
-use super::probe::is_decided;
+use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::version::{LEVELS, Reader, TableFile};
@@ -55,9 +55,17 @@ struct Scratch<'a> {
     /// What a table's filter says of its stretch.
     said: Answers,
     requests: Vec<Request<'a>>,
-    /// Where the keys of the requests are among the pending ones, and what was said of them.
-    asked: Vec<(usize, Verdict)>,
-    answers: Vec<Option<Found>>,
+    /// What is known of each of them.
+    asked: Vec<Asked>,
+}
+
+/// A key that a table is searched for.
+struct Asked {
+    /// Its place among the pending ones.
+    at: usize,
+    /// What was said of it.
+    verdict: Verdict,
+    is_found: bool,
 }
 
 /// A table that is about to be asked, and where its keys are among the pending ones.
@@ -80,13 +88,15 @@ impl Engine {
         let seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let mut found = vec![None; keys.len()];
         let mut places: Vec<usize> = (0..keys.len()).collect();
-        places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
-            Some(entry) => {
-                found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
-                false
-            }
-            None => true,
-        });
+        if view.memtables().any(|logged| !logged.memtable.is_empty()) {
+            places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
+                Some(entry) => {
+                    found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
+                    false
+                }
+                None => true,
+            });
+        }
         let mut batch = Batch::new(keys, places, found, seqno);
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
@@ -160,24 +170,29 @@ impl Engine {
         let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
         table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
         self.take_survivors(level, &table, keys, batch);
-        let scratch = &mut batch.scratch;
-        if scratch.requests.is_empty() {
+        if batch.scratch.requests.is_empty() {
             return Ok(());
         }
+        let Batch { scratch, places, found, any_decided, seqno, .. } = batch;
+        let Scratch { requests, asked, .. } = scratch;
         let mut stats = ReadStats::default();
-        scratch.answers.clear();
-        table.get_many(&scratch.requests, &mut stats, &mut scratch.answers)?;
-        self.count_reads(&stats);
-        for ((at, verdict), answer) in scratch.asked.iter().zip(scratch.answers.drain(..)) {
-            if is_decided(file, answer.is_some(), batch.seqno) {
-                self.count_maybe(level, *verdict, answer.is_some());
+        table.get_many(requests, &mut stats, |nth, answer| {
+            let Some(answer) = answer else { return };
+            let asked = &mut asked[nth];
+            asked.is_found = true;
+            let place = std::mem::replace(&mut places[asked.at], DECIDED);
+            found[place] = (answer.kind == EntryKind::Put).then_some(answer.value);
+            *any_decided = true;
+        })?;
+        self.counters.with(|shard| {
+            count_reads(shard, &stats);
+            for Asked { verdict, is_found, .. } in asked {
+                if is_decided(file, *is_found, *seqno) {
+                    let cell = shard.filter(level, verdict.kind);
+                    cell.count_maybe(*is_found, verdict.expected);
+                }
             }
-            if let Some(found) = answer {
-                let place = std::mem::replace(&mut batch.places[*at], DECIDED);
-                batch.found[place] = (found.kind == EntryKind::Put).then_some(found.value);
-                batch.any_decided = true;
-            }
-        }
+        });
         Ok(())
     }
 
@@ -194,14 +209,14 @@ impl Engine {
         let said = std::mem::take(&mut batch.scratch.said);
         batch.scratch.forget_requests();
         for (run, verdict, maybe) in said.runs() {
-            let mut negatives = 0;
-            for (at, maybe) in (keys.start + run.start..).zip(maybe) {
-                if batch.places[at] == DECIDED {
+            let keys = keys.start + run.start..keys.start + run.end;
+            let mut negatives = batch.pending_in(keys.clone());
+            for (at, maybe) in keys.zip(maybe) {
+                if !maybe || batch.places[at] == DECIDED {
                     continue;
                 }
-                if !maybe {
-                    negatives += 1;
-                } else if verdict == Verdict::UNFILTERED {
+                negatives -= 1;
+                if verdict == Verdict::UNFILTERED {
                     self.take_by_prefix(level, table, at, batch);
                 } else {
                     batch.request(at, verdict);
@@ -240,11 +255,27 @@ impl<'a> Batch<'a> {
         found: Vec<Option<Slice>>,
         seqno: SeqNo,
     ) -> Self {
-        places.sort_unstable_by_key(|at| keys[*at].as_ref());
-        let keys: Vec<&[u8]> = places.iter().map(|at| keys[*at].as_ref()).collect();
+        let key = |at: usize| keys[at].as_ref();
+        let mut order: Vec<_> = places.iter().map(|at| (first_word(key(*at)), *at)).collect();
+        order.sort_unstable_by(|(word, at), (other, other_at)| {
+            word.cmp(other).then_with(|| key(*at).cmp(key(*other_at)))
+        });
+        places.clear();
+        places.extend(order.iter().map(|(_, at)| *at));
+        let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
         let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
         let scratch = Scratch::default();
         Self { seqno, found, keys, hashes, places, any_decided: false, scratch }
+    }
+
+    /// How many of these keys are not decided.
+    fn pending_in(&self, keys: Range<usize>) -> u64 {
+        let is_pending = |place: &&usize| **place != DECIDED;
+        let count = match self.any_decided {
+            true => self.places[keys].iter().filter(is_pending).count(),
+            false => keys.len(),
+        };
+        count as u64
     }
 
     /// Notes that a table must be searched for the pending key `at`.
@@ -252,7 +283,7 @@ impl<'a> Batch<'a> {
     fn request(&mut self, at: usize, verdict: Verdict) {
         let (key, hash) = (self.keys[at], self.hashes[at]);
         self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
-        self.scratch.asked.push((at, verdict));
+        self.scratch.asked.push(Asked { at, verdict, is_found: false });
     }
 
     /// Takes the decided keys off the lists.

@@ -198,15 +198,11 @@ impl Engine {
             shard.filter(level, verdict.kind).count_maybe(found, verdict.expected);
         });
     }
-
-    /// Counts what lookups read.
-    pub(super) fn count_reads(&self, stats: &ReadStats) {
-        self.counters.with(|shard| count_reads(shard, stats));
-    }
 }
 
+/// Counts what lookups read.
 #[inline]
-fn count_reads(shard: &Shard, stats: &ReadStats) {
+pub(super) fn count_reads(shard: &Shard, stats: &ReadStats) {
     shard.block_reads.add(stats.block_reads);
     shard.block_read_bytes.add(stats.block_bytes);
     shard.cache_hits.add(stats.cache_hits);

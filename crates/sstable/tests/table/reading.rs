@@ -41,7 +41,7 @@ fn a_block_is_read_once_and_then_found_in_the_cache() {
         .map(|e| Request { key: &e.key, hash: trommel_filter::hash(&e.key), seqno: MAX_SEQNO })
         .collect();
     let mut found = Vec::new();
-    table.open().unwrap().get_many(&requests, &mut stats, &mut found).unwrap();
+    table.open().unwrap().get_many(&requests, &mut stats, |_, answer| found.push(answer)).unwrap();
     assert_eq!(found.len(), entries.len());
     assert!(found.iter().zip(&entries).all(|(f, e)| f.as_ref().unwrap().value == e.value));
     assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.blocks, 0));

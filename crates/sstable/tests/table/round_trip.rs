@@ -107,7 +107,11 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
             .map(|key| Request { key, hash: trommel_filter::hash(key), seqno })
             .collect();
         let mut many = Vec::new();
-        table.get_many(&requests, &mut stats, &mut many).unwrap();
+        let collect = |nth, answer| {
+            assert_eq!(nth, many.len(), "answers come in the order of requests");
+            many.push(answer);
+        };
+        table.get_many(&requests, &mut stats, collect).unwrap();
         assert_eq!(many.len(), requests.len());
         for (request, answer) in requests.iter().zip(many) {
             let got = table.get(request.key, request.hash, seqno, &mut stats).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use trommel::inspect::{BlockKind, Table};
 use trommel::vfs::{MemoryVfs, Vfs};
-use trommel::{Db, FilterReport, FilterShape, Options, Prefix};
+use trommel::{Db, FilterReport, FilterShape, Options, Prefix, Slice};
 
 use crate::rng::Rng;
 
@@ -31,7 +31,7 @@ struct Store {
 impl Store {
     /// A deep tree and four runs above it. Users have one to thirty events, so that prefixes
     /// straddle blocks, pieces and tables.
-    fn new(shape: FilterShape, whole_keys: bool) -> Self {
+    fn new(shape: FilterShape, whole_keys: bool, extractor: &str) -> Self {
         let vfs = Arc::new(MemoryVfs::new());
         let options = Options::default()
             .vfs(Arc::<MemoryVfs>::clone(&vfs))
@@ -40,8 +40,9 @@ impl Store {
             .block_bytes(256)
             .table_bytes(16 << 10)
             .filters("blocked:9".parse().unwrap())
-            .prefix_extractor(Prefix::until("/"))
-            .prefix_filters(Some("blocked:9".parse().unwrap()))
+            .prefix_extractor(extractor.parse::<Prefix>().unwrap())
+            // So many bits that a piece holds some thirty prefixes, and each table has several.
+            .prefix_filters(Some("blocked:64".parse().unwrap()))
             .whole_key_filters(whole_keys)
             .filter_shape(shape)
             .filter_piece_bytes(256);
@@ -135,7 +136,7 @@ fn counts(report: &FilterReport) -> Vec<(usize, &'static str, [u64; 3], f64)> {
 fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
     for (shape, whole_keys) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)])
     {
-        let store = Store::new(shape, whole_keys);
+        let store = Store::new(shape, whole_keys, "until:/");
         for is_damaged in [false, true] {
             if is_damaged {
                 store.lose_pieces();
@@ -165,6 +166,85 @@ fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
             }
             let unfiltered = counts.iter().any(|row| row.1 == "none");
             assert!(!is_damaged || unfiltered, "{context}\n{together}");
+        }
+    }
+}
+
+/// Every user's events forward and backward, by ranges and by cursors that turn.
+fn walk(db: &Db, model: &Model, context: &str) {
+    for user in 0..USERS + 2 {
+        let prefix = format!("{user:04}/").into_bytes();
+        let there: Vec<&[u8]> =
+            model.keys().filter(|key| key.starts_with(&prefix)).map(Vec::as_slice).collect();
+        let keys = |entry: trommel::Result<(Slice, Slice)>| entry.unwrap().0;
+        let forward: Vec<Slice> = db.prefix(&prefix).map(keys).collect();
+        assert!(forward.iter().map(|key| &**key).eq(there.iter().copied()), "{context}: {user}");
+        let backward: Vec<Slice> = db.prefix(&prefix).rev().map(keys).collect();
+        assert!(backward.iter().rev().eq(&forward), "{context}: {user}");
+        // A part of the prefix: from the middle on, and up to there.
+        let middle = event(user, 15);
+        let later = there.iter().filter(|key| ***key >= *middle).count();
+        let upper = db.range(middle.clone()..event(user, 99)).count();
+        let lower = db.range(prefix.clone()..middle.clone()).rev().count();
+        assert_eq!((upper, lower), (later, there.len() - later), "{context}: {user}");
+        let mut cursor = db.prefix_cursor(&prefix).unwrap();
+        cursor.seek_to_last().unwrap();
+        assert_eq!(cursor.key(), there.last().copied(), "{context}: {user}");
+        cursor.seek(&middle).unwrap();
+        assert_eq!(cursor.key(), there.get(there.len() - later).copied(), "{context}: {user}");
+        if cursor.valid() {
+            cursor.prev().unwrap();
+            let before = (there.len() - later).checked_sub(1).map(|at| there[at]);
+            assert_eq!(cursor.key(), before, "{context}: {user}");
+        }
+        cursor.seek_for_prev(&middle).unwrap();
+        let before = there.iter().rfind(|key| ***key <= *middle).copied();
+        assert_eq!(cursor.key(), before, "{context}: {user}");
+    }
+}
+
+/// What the filters of prefixes of level 0 said that was settled: refusals and false alarms, true
+/// alarms. Where deeper tables end depends on the bytes of their filters.
+fn said_of_prefixes(db: &Db) -> [u64; 2] {
+    let report = db.filter_report();
+    let rows = report.prefixes.iter().filter(|row| row.level == 0);
+    rows.fold([0; 2], |[absent, present], row| {
+        [absent + row.negatives + row.false_positives, present + row.true_positives]
+    })
+}
+
+#[test]
+fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost() {
+    // Where the last digit of two users parts two blocks, a prefix of four bytes is what separates
+    // them, and a search for it arrives a piece too early.
+    for (whole_keys, extractor) in [(true, "until:/"), (true, "fixed:4"), (false, "fixed:4")] {
+        let mut alike = Vec::new();
+        for shape in SHAPES {
+            let store = Store::new(shape, whole_keys, extractor);
+            for (pinned, cache) in [(None, 0), (Some(0), 8 << 20), (Some(2_000), 8 << 20)] {
+                let limits =
+                    |options: Options| options.pinned_filter_bytes(pinned).cache_bytes(cache);
+                let db = Db::open("/store", limits(store.options.clone())).unwrap();
+                let context = format!("{shape}, {extractor}, {pinned:?} pinned");
+                walk(&db, &store.model, &context);
+                let stats = db.stats();
+                assert!(stats.prefix_useful * 3 > stats.prefix_checked, "{context}: {stats}");
+                assert_eq!(stats.prefix_unused, 0, "{context}");
+                db.verify().unwrap();
+                alike.push((said_of_prefixes(&db), context));
+            }
+            store.lose_pieces();
+            let db = store.open();
+            let context = format!("{shape}, {extractor}, damaged");
+            walk(&db, &store.model, &context);
+            let useful = db.stats().prefix_useful;
+            assert!(useful > 0, "{context}: the pieces that are left are asked");
+            assert!(!db.stats().unusable_filters.is_empty(), "{context}");
+            assert!(db.verify().is_err(), "{context}");
+        }
+        // Whether a table holds a prefix is a matter of the table, not of how its filter is cut.
+        for (said, context) in &alike[1..] {
+            assert_eq!(*said, alike[0].0, "{context}, {}", alike[0].1);
         }
     }
 }

@@ -2,12 +2,14 @@
 //! level 0, and one of many small tables in the last level.
 //!
 //! ```sh
-//! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ONLY]
+//! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY]
 //! ```
 //! KEYS (default 2000000) are in each tree; RUNS (default 12) are those of level 0; READS (default
-//! 1000000) are made in each of five rounds, of which the best counts; ONLY is the beginning of the
-//! names of the rows to measure, such as `deep` or `runs-missing`. Both ways take turns in each
-//! round, so that their ratio holds although the machine's own speed moves.
+//! 1000000) are made in each of ROUNDS (default 5), of which the best counts; ONLY is the beginning
+//! of the names of the rows to measure, such as `deep` or `runs-missing`. Both ways take turns in
+//! each round, so that their ratio holds although the machine's own speed moves.
+//!
+//! `benches/steps/run.sh` counts the instructions of [`gets`] and [`multi_gets`].
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -18,7 +20,6 @@ use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options};
 
 const BATCH: usize = 64;
-const ROUNDS: usize = 5;
 const VALUE: [u8; 32] = [b'v'; 32];
 
 /// A bijection of 64 bits that scatters.
@@ -73,6 +74,19 @@ fn drawn(keys: u64, reads: usize, missing: bool) -> Vec<[u8; 16]> {
     (0..reads as u64).map(|i| key(draw(i))).collect()
 }
 
+/// How many of `keys` are found, one by one. Apart from all else, so that it can be told apart.
+#[inline(never)]
+fn gets(db: &Db, keys: &[[u8; 16]]) -> usize {
+    keys.iter().filter(|key| db.get(key).unwrap().is_some()).count()
+}
+
+/// As [`gets`], many at once.
+#[inline(never)]
+fn multi_gets(db: &Db, keys: &[[u8; 16]]) -> usize {
+    let found = keys.chunks(BATCH).map(|keys| db.multi_get(keys).unwrap());
+    found.map(|values| values.iter().flatten().count()).sum()
+}
+
 /// Nanoseconds a key.
 fn timed(reads: usize, look_up: impl FnOnce() -> usize, expected: usize) -> f64 {
     let start = Instant::now();
@@ -82,17 +96,15 @@ fn timed(reads: usize, look_up: impl FnOnce() -> usize, expected: usize) -> f64 
     time
 }
 
-fn measure(name: &str, db: &Db, keys: &[[u8; 16]], missing: bool) {
+fn measure(name: &str, db: &Db, keys: &[[u8; 16]], missing: bool, rounds: usize) {
     let expected = if missing { 0 } else { keys.len() };
+    // What is kept is read before anything counts.
+    let found = keys.iter().filter(|key| db.contains_key(key).unwrap()).count();
+    assert_eq!(found, expected);
     let (mut single, mut many) = (f64::MAX, f64::MAX);
-    for _ in 0..ROUNDS {
-        let gets = || keys.iter().filter(|key| db.get(key).unwrap().is_some()).count();
-        single = single.min(timed(keys.len(), gets, expected));
-        let batches = || {
-            let found = keys.chunks(BATCH).map(|keys| db.multi_get(keys).unwrap());
-            found.map(|values| values.iter().flatten().count()).sum()
-        };
-        many = many.min(timed(keys.len(), batches, expected));
+    for _ in 0..rounds {
+        single = single.min(timed(keys.len(), || gets(db, keys), expected));
+        many = many.min(timed(keys.len(), || multi_gets(db, keys), expected));
     }
     println!("{name:14} {single:>10.1} {many:>14.1} {:>8.2}", single / many);
 }
@@ -104,7 +116,8 @@ fn main() {
     };
     let (keys, runs) = (number(0, 2_000_000), number(1, 12).max(1));
     let reads = number(2, 1_000_000) as usize;
-    let only = arguments.get(3).map_or("", String::as_str);
+    let rounds = number(3, 5).max(1) as usize;
+    let only = arguments.get(4).map_or("", String::as_str);
     println!("{keys} keys, {runs} runs, {reads} reads, ns a key");
     println!("{:14} {:>10} {:>14} {:>8}", "", "get", "multi_get(64)", "ratio");
     for tree in ["runs", "deep"] {
@@ -117,7 +130,7 @@ fn main() {
         }
         let db = if tree == "runs" { tree_of_runs(keys, runs) } else { deep_tree(keys) };
         for (name, missing) in rows.into_iter().flatten() {
-            measure(&name, &db, &drawn(keys, reads, missing), missing);
+            measure(&name, &db, &drawn(keys, reads, missing), missing, rounds);
         }
     }
 }

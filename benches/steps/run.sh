@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Counts the instructions of lookups with valgrind's callgrind, and holds them to what limits.txt
+# says. Instructions do not depend on what else the machine does, so that a lookup that grew dearer
+# is seen where times would show nothing.
+#
+#   benches/steps/run.sh           count, and fail where a limit is passed
+#   benches/steps/run.sh --write   count, and make the counts and a tenth more the limits
+#
+# Without valgrind, or without AVX2, which valgrind then does not offer to the filters either, it says
+# so and counts nothing.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+KEYS=50000
+READS=6400
+limits=benches/steps/limits.txt
+
+if ! command -v valgrind >/dev/null; then
+  echo "no valgrind here: nothing is counted" >&2
+  exit 0
+fi
+if ! grep -qw avx2 /proc/cpuinfo; then
+  echo "no AVX2 here: nothing is counted" >&2
+  exit 0
+fi
+
+cargo build --quiet --release -p trommel-harness --example lookups
+program=${CARGO_TARGET_DIR:-target}/release/examples/lookups
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# tree RUNS ROWS: one line a row with the instructions a key of gets and of multi-gets.
+tree() {
+  local out="$scratch/$2-$1"
+  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
+    --toggle-collect='*gets' \
+    --dump-after='lookups::gets' --dump-after='lookups::multi_gets' \
+    "$program" "$KEYS" "$1" "$READS" 1 "$2" >"$out.rows"
+  # A file for each function that ended, in turn.
+  local counts=()
+  local part
+  for part in 1 2 3 4; do
+    counts+=("$(awk '/^totals:/ { printf "%.0f", $2 / '"$READS"' }' "$out.$part")")
+  done
+  printf '%-3s %s-present %s %s\n' "$1" "$2" "${counts[0]}" "${counts[1]}"
+  printf '%-3s %s-missing %s %s\n' "$1" "$2" "${counts[2]}" "${counts[3]}"
+}
+
+{
+  tree 1 deep
+  tree 4 runs
+  tree 11 runs
+} >"$scratch/counts"
+
+if [ "${1:-}" = --write ]; then
+  {
+    sed -n '/^#/p' "$limits"
+    awk '{ printf "%-3s %s %.0f %.0f\n", $1, $2, $3 * 1.1, $4 * 1.1 }' "$scratch/counts"
+  } >"$scratch/limits"
+  cp "$scratch/limits" "$limits"
+fi
+
+printf '%-4s %-14s %10s %8s %16s %8s\n' runs row get limit 'multi_get(64)' limit
+paste -d ' ' "$scratch/counts" <(sed '/^#/d' "$limits") | awk '
+  {
+    printf "%-4s %-14s %10d %8d %16d %8d", $1, $2, $3, $7, $4, $8
+    over = ($1 != $5 || $2 != $6 || !$3 || $3 > $7 || !$4 || $4 > $8)
+    print over ? "  over" : ""
+    failed += over
+  }
+  END { exit failed > 0 }
+' || {
+  echo "a lookup takes more instructions than $limits allows: find out why, or raise the limit" >&2
+  exit 1
+}

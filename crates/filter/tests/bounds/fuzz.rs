@@ -2,30 +2,91 @@
 //! asked.
 //!
 //! 1. A whole filter is taken from a small collection: every kind, with and without keys, one cache
-//!    line, several batches, several shards.
+//!    line, several batches, several shards; or a group of small filters.
 //! 2. It is changed once or a few times: bits flipped, bytes overwritten, cut off, added, moved over
 //!    from another filter; fields of the header and of a ribbon's shards set to extreme values; the
 //!    family replaced.
-//! 3. Seven times in eight the number of blocks is corrected (or not) and the checksum always, so
+//! 3. Seven times in eight what states the length is corrected (or not) and the checksum always, so
 //!    that what lies behind the checksum is reached. Otherwise the change must be found.
-//! 4. It is opened. No more may be allocated than there are bytes. A filter is asked, one by one and
-//!    many at once, and both must agree.
+//! 4. It is opened. No more may be allocated than there are bytes, and for a group nothing. A filter
+//!    is asked, one by one and many at once, and both must agree.
 //!
 //! Every execution has a number, and does the same each time. A run's count is 200,000 times
-//! `TROMMEL_SCALE`; ten million executions take a minute, with the checks of a test's build:
+//! `TROMMEL_SCALE`; ten million executions of each of the two took 20 seconds on two processors,
+//! with the checks of a test's build:
 //!
 //! `TROMMEL_SCALE=50 cargo test -p trommel-filter --test bounds fuzz -- --nocapture`
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use trommel_filter::{DecodeError, Filter, FilterSpec, hash};
+use trommel_filter::{DecodeError, Filter, FilterSpec, SmallFilters, SmallFiltersBuilder, hash};
 
 use crate::allocator::most_held;
 
 const EXECUTIONS: u64 = 200_000;
-const HEADER: usize = 64;
-const CHECKSUM: usize = 56;
+
+/// Where things lie in what is changed.
+struct Layout {
+    header: usize,
+    checksum: usize,
+    /// Fields of the header: where, and how many bytes.
+    fields: &'static [(usize, usize)],
+    /// Has the bytes state their own length.
+    settle: fn(&mut [u8]),
+    /// Other numbers for what says how to read the rest, from byte 4 on.
+    other_kind: fn(&mut Random) -> [u8; 3],
+}
+
+const FILTER: Layout = Layout {
+    header: 64,
+    checksum: 56,
+    fields: &[
+        (0, 4),
+        (4, 1),
+        (5, 1),
+        (6, 1),
+        (7, 1),
+        (8, 2),
+        (10, 2),
+        (12, 4),
+        (16, 8),
+        (24, 8),
+        (32, 8),
+        (40, 8),
+    ],
+    settle: |bytes| {
+        let blocks = (bytes.len() - 64) as u64 / 64;
+        put(bytes, 16, &blocks.to_le_bytes());
+    },
+    other_kind: |random| [1 + random.below(5) as u8, 1, 7 * random.below(2) as u8],
+};
+
+const GROUP: Layout = Layout {
+    header: 48,
+    checksum: 40,
+    fields: &[(0, 4), (4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8)],
+    settle: |bytes| {
+        // As many filters as were, or as there is room for; the last ends where the bits do.
+        let body = bytes.len() - 48;
+        let stated = bytes[8..12].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+        let count = stated.min(body / 8);
+        put(bytes, 8, &(count as u32).to_le_bytes());
+        if count > 0 {
+            put(bytes, 48 + 8 * count - 4, &((body - 8 * count) as u32).to_le_bytes());
+        }
+    },
+    other_kind: |random| [random.below(3) as u8, 1 + random.below(64) as u8, 0],
+};
+
+/// Groups: bits per key, and keys of each filter.
+const GROUPS: [(&str, &[u64]); 5] = [
+    ("standard:10", &[]),
+    ("standard:10", &[0]),
+    ("standard:0.5", &[1, 0, 7]),
+    ("standard:64", &[3, 3]),
+    ("paired:12", &[40, 0, 1, 60, 2, 90]),
+];
 
 /// What is changed: small, so that many can be tried.
 const WHOLE: [(&str, u64); 20] = [
@@ -49,22 +110,6 @@ const WHOLE: [(&str, u64); 20] = [
     ("ribbon:40", 20),
     ("ribbon:0.5", 17_000),
     ("ribbon:1.2", 33_000),
-];
-
-/// Fields of the header: where, and how many bytes.
-const FIELDS: [(usize, usize); 12] = [
-    (0, 4),
-    (4, 1),
-    (5, 1),
-    (6, 1),
-    (7, 1),
-    (8, 2),
-    (10, 2),
-    (12, 4),
-    (16, 8),
-    (24, 8),
-    (32, 8),
-    (40, 8),
 ];
 
 const EXTREMES: [u64; 20] = [
@@ -120,6 +165,18 @@ fn collection() -> Vec<Vec<u8>> {
     WHOLE.map(build).to_vec()
 }
 
+fn groups() -> Vec<Vec<u8>> {
+    let build = |(spec, sizes): (&str, &[u64])| {
+        let mut builder = SmallFiltersBuilder::new(spec.parse().expect("a valid spec"));
+        for (label, keys) in sizes.iter().enumerate() {
+            (0..*keys).for_each(|key| builder.add_hash(hash(&key.to_le_bytes())));
+            builder.end(100 + 7 * label as u64);
+        }
+        builder.finish()
+    };
+    GROUPS.map(build).to_vec()
+}
+
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     for (byte, &new) in bytes.iter_mut().skip(at).zip(value) {
         *byte = new;
@@ -127,7 +184,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// One change.
-fn change(bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut Random) {
+fn change(layout: &Layout, bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut Random) {
     let len = bytes.len();
     match random.below(10) {
         0 => {
@@ -137,7 +194,10 @@ fn change(bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut Random) {
         }
         1 => put(bytes, random.below(len), &random.next().to_le_bytes()[..1 + random.below(8)]),
         2 => bytes.truncate(random.below(len + 1)),
-        3 => bytes.truncate(HEADER + len.saturating_sub(HEADER) / 64 * random.below(64)),
+        3 => {
+            let body = len.saturating_sub(layout.header);
+            bytes.truncate(layout.header + body / 64 * random.below(64));
+        }
         4 => bytes.resize(len + 1 + random.below(200), random.next() as u8),
         5 => {
             let other = &whole[random.below(whole.len())];
@@ -146,58 +206,90 @@ fn change(bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut Random) {
             put(bytes, random.below(len), &other[from..to.min(other.len())]);
         }
         6 | 7 => {
-            let (at, width) = FIELDS[random.below(FIELDS.len())];
+            let (at, width) = layout.fields[random.below(layout.fields.len())];
             put(bytes, at, &random.extreme().to_le_bytes()[..width]);
         }
-        // A ribbon's shards begin behind the number of shards; a pair's name is in a block's first.
+        // A ribbon's shards begin behind the number of shards; a pair's name is in a block's first;
+        // a group begins with labels and ends.
         8 => {
-            let at = HEADER + 4 * random.below(24);
+            let at = layout.header + 4 * random.below(24);
             put(bytes, at, &random.extreme().to_le_bytes()[..1 + random.below(8)]);
         }
-        _ => put(bytes, 4, &[1 + random.below(5) as u8, 1, 7 * random.below(2) as u8]),
+        _ => put(bytes, 4, &(layout.other_kind)(random)),
     }
 }
 
-/// Gives the changed bytes a right checksum, and perhaps a right number of blocks.
-fn seal(bytes: &mut [u8], random: &mut Random) {
-    if bytes.len() < HEADER {
+/// Gives the changed bytes a right checksum, and perhaps lengths that are true.
+fn seal(layout: &Layout, bytes: &mut [u8], random: &mut Random) {
+    if bytes.len() < layout.header {
         return;
     }
     if random.below(2) == 0 {
-        let blocks = (bytes.len() - HEADER) as u64 / 64;
-        put(bytes, 16, &blocks.to_le_bytes());
+        (layout.settle)(bytes);
     }
-    let covered = [&bytes[..CHECKSUM], &bytes[HEADER..]].concat();
-    put(bytes, CHECKSUM, &hash(&covered).to_le_bytes());
+    let covered = [&bytes[..layout.checksum], &bytes[layout.header..]].concat();
+    put(bytes, layout.checksum, &hash(&covered).to_le_bytes());
+}
+
+/// One of `whole`, changed, and whether nothing but luck hides that.
+fn changed(layout: &Layout, whole: &[Vec<u8>], random: &mut Random) -> (Vec<u8>, bool) {
+    let original = &whole[random.below(whole.len())];
+    let mut bytes = original.clone();
+    for _ in 0..1 + random.below(3) {
+        change(layout, &mut bytes, whole, random);
+    }
+    let sealed = random.below(8) > 0;
+    if sealed {
+        seal(layout, &mut bytes, random);
+    }
+    let may_open = sealed || bytes == *original;
+    (bytes, may_open)
 }
 
 /// Opens and asks. What came of it, in a word.
 fn execute(number: u64, whole: &[Vec<u8>]) -> String {
     let mut random = Random(number << 20);
-    let original = &whole[random.below(whole.len())];
-    let mut bytes = original.clone();
-    for _ in 0..1 + random.below(3) {
-        change(&mut bytes, whole, &mut random);
-    }
-    let sealed = random.below(8) > 0;
-    if sealed {
-        seal(&mut bytes, &mut random);
-    }
+    let (bytes, may_open) = changed(&FILTER, whole, &mut random);
     let (answer, most) = most_held(|| Filter::decode(&bytes));
+    assert!(most <= bytes.len() as u64, "{most} bytes to open {}", bytes.len());
     match answer {
         Ok(filter) => {
-            assert!(sealed || bytes == *original, "damage is not found");
-            assert!(most <= bytes.len() as u64, "{most} bytes to open {}", bytes.len());
+            assert!(may_open, "damage is not found");
             ask(&filter, bytes.len(), &mut random);
             format!("opened as {}", filter.kind())
         }
-        Err(error) => {
-            assert!(most <= bytes.len() as u64, "{most} bytes to refuse {}", bytes.len());
-            match error {
-                DecodeError::Unknown { .. } => "unknown".to_owned(),
-                other => other.to_string(),
+        Err(error) => refusal(&error),
+    }
+}
+
+/// As `execute`, of a group of small filters.
+fn execute_group(number: u64, whole: &[Vec<u8>]) -> String {
+    let mut random = Random(number << 20 | 1);
+    let (bytes, may_open) = changed(&GROUP, whole, &mut random);
+    let (len, room) = (bytes.len(), bytes.capacity());
+    let (answer, most) = most_held(|| SmallFilters::decode(bytes));
+    assert_eq!(most, 0, "it takes memory to open {len} bytes");
+    match answer {
+        Ok(filters) => {
+            assert!(may_open, "damage is not found");
+            for label in [0, 99, 100, 107, 114, 121, 128, 135, random.next(), u64::MAX] {
+                let asked = random.next();
+                let answer = filters.may_contain_hash(label, asked);
+                assert_eq!(answer, filters.may_contain_hash(label, asked));
+                assert!(answer.is_none() || !filters.is_empty());
             }
+            assert!((0.0..=1.0).contains(&filters.expected_fpr()));
+            assert!(filters.len() * 8 <= len && filters.memory_bytes() <= room + 128);
+            "opened".to_owned()
         }
+        Err(error) => refusal(&error),
+    }
+}
+
+fn refusal(error: &DecodeError) -> String {
+    match error {
+        DecodeError::Unknown { .. } => "unknown".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -220,15 +312,15 @@ fn scale() -> u64 {
     scale.map_or(1, |text| text.parse().expect("TROMMEL_SCALE is a whole number"))
 }
 
-#[test]
-fn fuzz_opening_and_asking() {
-    let whole = collection();
+/// Runs all executions, and asserts that each of the `expected` ways to end is reached, many times.
+#[expect(clippy::print_stdout, reason = "a test's helper: what was reached is told")]
+fn run(execute: impl Fn(u64) -> String + Copy + Send, expected: &[&str]) {
     let executions = EXECUTIONS * scale();
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let work = |first: u64| {
+    let work = move |first: u64| {
         let mut seen = BTreeMap::<String, u64>::new();
         for number in (first..executions).step_by(threads as usize) {
-            let outcome = catch_unwind(AssertUnwindSafe(|| execute(number, &whole)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| execute(number)));
             let outcome = outcome.unwrap_or_else(|_| panic!("execution {number} failed"));
             *seen.entry(outcome).or_default() += 1;
         }
@@ -248,7 +340,16 @@ fn fuzz_opening_and_asking() {
     for (outcome, count) in &seen {
         println!("{count:>10} {outcome}");
     }
-    // Every way to open and every way to refuse is reached, many times.
+    for way in expected {
+        let count: u64 =
+            seen.iter().filter(|(outcome, _)| outcome.contains(way)).map(|(_, count)| count).sum();
+        assert!(count > executions / 2000, "{way}: reached {count} times");
+    }
+}
+
+#[test]
+fn fuzz_opening_and_asking() {
+    let whole = collection();
     let expected = [
         "opened as standard",
         "opened as blocked",
@@ -267,11 +368,25 @@ fn fuzz_opening_and_asking() {
         "as pairs",
         "shards",
     ];
-    for way in expected {
-        let count: u64 =
-            seen.iter().filter(|(outcome, _)| outcome.contains(way)).map(|(_, count)| count).sum();
-        assert!(count > executions / 2000, "{way}: reached {count} times");
-    }
+    run(|number| execute(number, &whole), &expected);
+}
+
+#[test]
+fn fuzz_opening_and_asking_groups() {
+    let whole = groups();
+    let expected = [
+        "opened",
+        "unknown",
+        "shorter than its header",
+        "shorter than its labels",
+        "start as a group",
+        "checksum",
+        "number of probes",
+        "bits per key",
+        "probability",
+        "fill",
+    ];
+    run(|number| execute_group(number, &whole), &expected);
 }
 
 /// Without a forged checksum, no single wrong byte passes: all values of all bytes.

@@ -303,4 +303,48 @@ mod tests {
         put_varint(&mut many, u64::MAX);
         assert!(decode(&many, 0).is_err());
     }
+
+    /// A run's count is 200,000 times `TROMMEL_SCALE`; ten million executions:
+    ///
+    /// `TROMMEL_SCALE=50 cargo test -p trommel-sstable --lib changed_directories`
+    #[test]
+    fn changed_directories_tell_parts_that_fill_the_region_or_an_error() {
+        let scale = std::env::var("TROMMEL_SCALE").map_or(1, |scale| scale.parse().unwrap());
+        let whole = encode(&[
+            part(FilterRole::Keys, FilterShape::Partitioned),
+            part(FilterRole::Prefixes, FilterShape::PerBlock),
+        ]);
+        let mut word = 1_u64;
+        let mut below = |n: usize| {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (word >> 33) as usize % n
+        };
+        let mut told = [0_u64; 3];
+        let executions = 200_000 * scale;
+        for _ in 0..executions {
+            let mut directory = whole.clone();
+            for _ in 0..1 + below(3) {
+                let at = below(directory.len());
+                match below(4) {
+                    0 => directory[at] ^= 1 << below(8),
+                    1 => directory[at] = [0, 1, 2, 3, 0x7f, 0x80, 0xff][below(7)],
+                    2 => directory.insert(at, below(256) as u8),
+                    _ => drop(directory.remove(at)),
+                }
+            }
+            let Ok(parts) = decode(&directory, 600) else {
+                told[0] += 1;
+                continue;
+            };
+            assert_eq!(parts.iter().map(Listed::bytes).sum::<u64>(), 600);
+            let known = |role| {
+                let is = |listed: &&Listed| matches!(listed, Listed::Part(p) if p.role == role);
+                parts.iter().filter(is).count()
+            };
+            assert!(known(FilterRole::Keys) <= 1 && known(FilterRole::Prefixes) <= 1);
+            let has_later = parts.iter().any(|listed| matches!(listed, Listed::Later { .. }));
+            told[1 + usize::from(has_later)] += 1;
+        }
+        assert!(told.iter().all(|count| count * 200 > executions), "{told:?}");
+    }
 }

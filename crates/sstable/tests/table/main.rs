@@ -9,6 +9,7 @@ mod damage;
 mod filter_shapes;
 mod format_page;
 mod golden;
+mod hostile_filters;
 mod layout;
 mod limits;
 mod loading;

@@ -204,6 +204,24 @@ fn a_value_in_the_cache_is_shared_and_takes_no_memory() {
 }
 
 #[test]
+fn many_keys_take_a_few_lists_however_many_tables_there_are() {
+    const AT_ONCE: usize = 64;
+    /// The values, five lists of keys, what a filter said, and what is asked for.
+    const LISTS: u64 = 16;
+    for (name, options) in shapes() {
+        for (db, tree) in trees(&options).iter().zip(["deep", "runs", "both"]) {
+            let keys: Vec<_> = (0..KEYS * 2).map(key).collect();
+            let look_up = |keys: &[_]| db.multi_get(keys).unwrap();
+            keys.chunks(AT_ONCE).for_each(|keys| drop(look_up(keys)));
+            for keys in keys.chunks(AT_ONCE) {
+                let (times, _) = taken(|| look_up(keys));
+                assert!(times <= LISTS, "{name}, {tree}: {times} times");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_value_that_must_be_copied_takes_its_bytes_once() {
     let once = (1, SHARED_BYTES + VALUE.len() as u64);
     let options = Options::default().write_buffer_bytes(64 << 20);

@@ -281,6 +281,11 @@ impl<'a> Batch<'a> {
     /// Notes that a table must be searched for the pending key `at`.
     #[inline]
     fn request(&mut self, at: usize, verdict: Verdict) {
+        if self.scratch.requests.is_empty() {
+            // Room for all at once: most likely one is not the last.
+            self.scratch.requests.reserve(self.keys.len());
+            self.scratch.asked.reserve(self.keys.len());
+        }
         let (key, hash) = (self.keys[at], self.hashes[at]);
         self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
         self.scratch.asked.push(Asked { at, verdict, is_found: false });

@@ -248,3 +248,28 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
         }
     }
 }
+
+#[test]
+fn tables_that_compaction_removes_give_back_cache_and_pinned_bytes() {
+    for shape in SHAPES {
+        let store = Store::new(shape, true, "until:/");
+        for pinned in [None, Some(0)] {
+            let options = store.options.clone().pinned_filter_bytes(pinned).cache_bytes(32 << 20);
+            let db = Db::open("/store", options).unwrap();
+            let keys: Vec<&Vec<u8>> = store.model.keys().step_by(7).collect();
+            assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
+            assert_eq!(db.get("0000/00x").unwrap(), None);
+            let memory = db.stats().memory;
+            assert!(memory.block_cache > 0, "{shape}: {memory:?}");
+            let filters = memory.filters + memory.cached_filters;
+            assert!(filters > 0 && (memory.filters > 0) == pinned.is_none(), "{memory:?}");
+            // A version of some key in each table's range, so that none is moved as it is.
+            db.put(event(0, 0), b"").unwrap();
+            db.put(event(USERS, 0), b"").unwrap();
+            db.compact_all().unwrap();
+            let memory = db.stats().memory;
+            let left = (memory.block_cache, memory.filters, memory.cached_filters);
+            assert_eq!(left, (0, 0, 0), "{shape}, {pinned:?} pinned");
+        }
+    }
+}

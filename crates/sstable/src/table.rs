@@ -258,14 +258,14 @@ impl Table {
         }
     }
 
-    /// Takes the table's blocks out of the cache: for a table that will not be read again.
+    /// Takes what the cache has of the table out of it: for a table that will not be read again.
+    /// Reads nothing: where the index or the top of a filter is not in memory, its blocks stay until
+    /// they are the least used.
     pub fn evict(&self) {
         self.filters.evict();
-        let mut stats = ReadStats::default();
-        for leaf in 0..self.index.leaf_count() {
-            let Ok(index) = self.index.leaf(leaf, &self.source, &mut stats) else { continue };
-            for slot in 0..index.len() {
-                self.source.cache.remove(self.source.number, handle_of(index, slot).offset);
+        for leaf in self.index.loaded_leaves() {
+            for slot in 0..leaf.len() {
+                self.source.cache.remove(self.source.number, handle_of(leaf, slot).offset);
             }
         }
     }

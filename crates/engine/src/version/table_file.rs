@@ -119,7 +119,10 @@ impl TableFile {
 impl Drop for TableFile {
     fn drop(&mut self) {
         if let Some((path, graveyard)) = self.obsolete.take() {
-            self.reader.store(None);
+            // Nobody will ask for it again: what it has in the block cache makes room at once.
+            if let Some(open) = self.reader.swap(None) {
+                open.table().evict();
+            }
             graveyard.add(path);
         }
     }

@@ -69,6 +69,12 @@ impl IndexTree {
         }
     }
 
+    /// The leaves that are in memory.
+    pub(crate) fn loaded_leaves(&self) -> impl Iterator<Item = &Index> {
+        let only = self.leaves.is_empty().then_some(&self.top);
+        only.into_iter().chain(self.leaves.iter().filter_map(OnceLock::get))
+    }
+
     #[cold]
     fn load<'a>(
         &'a self,

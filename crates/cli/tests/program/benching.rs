@@ -95,6 +95,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--filter-shape=sliced",
         "--filter-shape=per-block --partition_index_and_filters",
         "--filter-residency=pinned --cache_index_and_filter_blocks=1",
+        "--filter-residency=cached --cache_index_and_filter_blocks --unpartitioned_pinning",
         "--filter-piece-bytes=100",
         "--filter_uri=cuckoo:10",
         "--mmap_read --use_direct_reads",
@@ -139,6 +140,53 @@ fn filters_are_cut_and_held_as_db_bench_and_this_program_name_it() {
     let ran = program.run(&format!("bench {off} --num=100 --benchmarks=fillseq"));
     assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
     assert!(!ran.out.contains("partitioned") && !ran.out.contains("block cache"), "{ran:?}");
+}
+
+#[test]
+fn what_db_bench_pins_is_pinned_where_that_can_be_said_here() {
+    let program = Program::new();
+    let cached = "--cache_index_and_filter_blocks";
+    let level_0 = "--pin_l0_filter_and_index_blocks_in_cache";
+    let not_by_level = "does nothing here: where filters are held is said for all levels at once";
+    let pinned_anyway = "does nothing here: all filters are pinned with their tables";
+    for (line, place, told) in [
+        (format!("{cached} --unpartitioned_pinning=1"), "", "has filters pinned with their tables"),
+        (
+            format!("{cached} --partition_index_and_filters --partition_pinning"),
+            "partitioned, pieces of 32 KiB",
+            "--partition_pinning has filters pinned with their tables",
+        ),
+        (
+            format!("{cached} --unpartitioned_pinning --filter-residency=pinned"),
+            "",
+            "--unpartitioned_pinning has filters pinned",
+        ),
+        (format!("{cached} --partition_pinning"), "in the block cache", "filters are not cut"),
+        (
+            format!("{cached} --filter-shape=per-block --unpartitioned_pinning"),
+            "one per block, pieces of 32 KiB; in the block cache",
+            "--unpartitioned_pinning does nothing here: filters are cut",
+        ),
+        (format!("{cached} {level_0}"), "in the block cache", not_by_level),
+        (level_0.to_owned(), "", pinned_anyway),
+        (format!("{cached} --unpartitioned_pinning {level_0}"), "", pinned_anyway),
+        (
+            "--filter-residency=cached --pin_top_level_index_and_filter".to_owned(),
+            "in the block cache",
+            "the index of a cut filter's pieces is held where the pieces are",
+        ),
+        (format!("{cached} --unpartitioned_pinning=0 {level_0}=false"), "in the block cache", ""),
+        ("--unpartitioned_pinning --partition_pinning=0".to_owned(), "", ""),
+    ] {
+        let ran =
+            program.run(&format!("bench --num=100 --benchmarks=fillseq --filters=none {line}"));
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        let filters = ran.out.lines().find(|line| line.starts_with("Filters:")).unwrap();
+        let said = filters.split_once("; ").map_or("", |(_, place)| place);
+        assert_eq!(said, place, "{line}");
+        assert!(ran.err.contains(told), "{line}: {}", ran.err);
+        assert!(!told.is_empty() || !ran.err.contains("pin"), "{line}: {}", ran.err);
+    }
 }
 
 #[test]

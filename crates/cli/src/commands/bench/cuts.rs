@@ -2,7 +2,9 @@
 //! db_bench's.
 //!
 //! `--partition_index_and_filters` and `--cache_index_and_filter_blocks` speak of indexes too. The
-//! indexes here stay whole and in memory, which a note says.
+//! indexes here stay whole and in memory, which a note says. Of db_bench's flags that pin, those
+//! mean something here that pin the filters of all levels; and none does, as there, where filters
+//! are not in the cache to begin with.
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
@@ -33,6 +35,8 @@ pub(crate) struct CutArgs {
     pinned_filter_bytes: Option<u64>,
     #[command(flatten)]
     switches: CutSwitches,
+    #[command(flatten)]
+    pins: PinSwitches,
 }
 
 switches! {
@@ -43,6 +47,28 @@ switches! {
         partition_index_and_filters,
         /// Hold filters in the block cache, as --filter-residency=cached; indexes stay in memory
         cache_index_and_filter_blocks,
+    }
+}
+
+switches! {
+    /// What db_bench pins of what it caches.
+    #[command(next_help_heading = "Store")]
+    PinSwitches {
+        /// Filters that are not cut
+        #[arg(hide = true)]
+        unpartitioned_pinning,
+        /// Pieces of filters that are
+        #[arg(hide = true)]
+        partition_pinning,
+        /// Filters of level 0
+        #[arg(hide = true)]
+        pin_l0_filter_and_index_blocks_in_cache,
+        /// What says where the pieces of a cut filter lie
+        #[arg(hide = true)]
+        top_level_index_pinning,
+        /// The same, as it was called
+        #[arg(hide = true)]
+        pin_top_level_index_and_filter,
     }
 }
 
@@ -63,32 +89,84 @@ pub(crate) struct Cuts {
 
 impl CutArgs {
     /// What the flags come to, and what to tell the user of them.
-    pub(crate) fn resolve(&self) -> Result<(Cuts, Vec<&'static str>), Failure> {
+    pub(crate) fn resolve(&self) -> Result<(Cuts, Vec<String>), Failure> {
         let mut notes = Vec::new();
-        let (mut shape, mut residency) = (self.filter_shape, self.filter_residency);
+        let mut shape = self.filter_shape;
         if self.switches.partition_index_and_filters {
             let wanted = *shape.get_or_insert(FilterShape::Partitioned);
             if wanted != FilterShape::Partitioned {
                 return Err(contradiction("--partition_index_and_filters", "--filter-shape"));
             }
-            notes.push("--partition_index_and_filters cuts filters only: indexes stay as they are");
-        }
-        if self.switches.cache_index_and_filter_blocks {
-            if *residency.get_or_insert(Residency::Cached) != Residency::Cached {
-                return Err(contradiction("--cache_index_and_filter_blocks", "--filter-residency"));
-            }
             notes.push(
-                "--cache_index_and_filter_blocks puts filters only into the cache: indexes of open \
-                 tables stay in memory",
+                "--partition_index_and_filters cuts filters only: indexes stay as they are".into(),
             );
         }
-        let cuts = Cuts {
-            shape: shape.unwrap_or_default(),
-            piece_bytes: self.filter_piece_bytes,
-            residency: residency.unwrap_or(Residency::Pinned),
-            pinned_bytes: self.pinned_filter_bytes,
+        let shape = shape.unwrap_or_default();
+        let mut wanted = self.filter_residency;
+        if self.switches.cache_index_and_filter_blocks {
+            let pin = self.pins.of_all_levels(shape);
+            let meant = if pin.is_some() { Residency::Pinned } else { Residency::Cached };
+            if *wanted.get_or_insert(meant) != meant {
+                let switch = pin.unwrap_or("--cache_index_and_filter_blocks");
+                return Err(contradiction(switch, "--filter-residency"));
+            }
+            notes.push(match pin {
+                Some(pin) => format!(
+                    "{pin} has filters pinned with their tables, outside the cache, as \
+                     --filter-residency=pinned"
+                ),
+                None => {
+                    "--cache_index_and_filter_blocks puts filters only into the cache: indexes \
+                         of open tables stay in memory"
+                        .into()
+                }
+            });
+        }
+        let residency = wanted.unwrap_or(Residency::Pinned);
+        notes.extend(self.pins.notes(shape, residency));
+        let piece_bytes = self.filter_piece_bytes;
+        let pinned_bytes = self.pinned_filter_bytes;
+        Ok((Cuts { shape, piece_bytes, residency, pinned_bytes }, notes))
+    }
+}
+
+const UNPARTITIONED: &str = "--unpartitioned_pinning";
+const PARTITION: &str = "--partition_pinning";
+
+impl PinSwitches {
+    /// The flag that pins filters of this shape, whatever their level, if it is given.
+    fn of_all_levels(&self, shape: FilterShape) -> Option<&'static str> {
+        match shape {
+            FilterShape::Whole => self.unpartitioned_pinning.then_some(UNPARTITIONED),
+            FilterShape::Partitioned | FilterShape::PerBlock => {
+                self.partition_pinning.then_some(PARTITION)
+            }
+        }
+    }
+
+    /// Why those that are given do nothing more than is done.
+    fn notes(&self, shape: FilterShape, residency: Residency) -> Vec<String> {
+        let is_whole = shape == FilterShape::Whole;
+        let of_others = if is_whole { "filters are not cut" } else { "filters are cut" };
+        let tops = "the index of a cut filter's pieces is held where the pieces are";
+        let level_0 = "where filters are held is said for all levels at once, and it is the cache";
+        let given = [
+            (UNPARTITIONED, self.unpartitioned_pinning && !is_whole, of_others),
+            (PARTITION, self.partition_pinning && is_whole, of_others),
+            (
+                "--pin_l0_filter_and_index_blocks_in_cache",
+                self.pin_l0_filter_and_index_blocks_in_cache,
+                level_0,
+            ),
+            ("--top_level_index_pinning", self.top_level_index_pinning, tops),
+            ("--pin_top_level_index_and_filter", self.pin_top_level_index_and_filter, tops),
+        ];
+        let given = given.into_iter().filter(|(_, is_given, _)| *is_given);
+        let why = |otherwise| match residency {
+            Residency::Pinned => "all filters are pinned with their tables",
+            Residency::Cached => otherwise,
         };
-        Ok((cuts, notes))
+        given.map(|(flag, _, other)| format!("{flag} does nothing here: {}", why(other))).collect()
     }
 }
 

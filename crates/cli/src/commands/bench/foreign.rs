@@ -29,18 +29,6 @@ const SWITCHES: &[Group] = &[
         "what it checks is always checked",
     ),
     group(
-        &[
-            "pin-l0-filter-and-index-blocks-in-cache",
-            "pin-top-level-index-and-filter",
-            "top-level-index-pinning",
-            "partition-pinning",
-            "unpartitioned-pinning",
-        ],
-        Any,
-        "indexes of open tables always stay in memory, and --filter-residency is for filters of all \
-         levels",
-    ),
-    group(
         &["disable-data-sync"],
         Only(&["false"]),
         "tables are always synced before the manifest names them",

@@ -343,6 +343,18 @@ fn a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone() {
     }
 }
 
+#[test]
+fn unusable_filters_are_those_of_tables_that_are_there() {
+    let vfs = Arc::new(MemoryVfs::new());
+    fill(&open(&vfs, &prints("prints", Fault::Nothing)));
+    let db = Db::open(DIR, options(&vfs)).unwrap();
+    check_all(&db);
+    assert_eq!(db.stats().unusable_filters.len(), 1);
+    db.compact_all().unwrap();
+    check_all(&db);
+    assert_eq!(db.stats().unusable_filters, [], "the table that had it is gone");
+}
+
 /// The only table of a store with few keys and a user's filter, and the store's files.
 fn small_store(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, PathBuf) {
     let vfs = Arc::new(MemoryVfs::new());

@@ -206,5 +206,8 @@ mod tests {
         assert!(disk.calls(OpKind::Read) > reads + 1);
         assert_eq!(db.verify().unwrap().keys, 1000);
         assert_eq!(db.stats().unusable_filters, []);
+        assert_eq!(db.get("key0500y").unwrap(), None);
+        let refused: u64 = db.filter_report().levels.iter().map(|row| row.negatives).sum();
+        assert_eq!(refused, 1, "it is read again, and asked");
     }
 }

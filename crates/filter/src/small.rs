@@ -43,7 +43,8 @@ const CHECKSUM_AT: usize = 40;
 const SLOT_BYTES: usize = 8;
 
 /// Rates of filters, by keys and thousandths of a bit per key, which settle bits and probes.
-static RATES: LazyLock<Mutex<HashMap<(u64, u32), f64>>> = LazyLock::new(Mutex::default);
+static RATES: LazyLock<Mutex<Rates>> = LazyLock::new(Mutex::default);
+type Rates = HashMap<(u64, u32), f64>;
 /// How many are kept: some 2 MiB. Blocks of a few thousand sizes are common, more are not.
 const MOST_RATES: usize = 1 << 16;
 
@@ -56,12 +57,15 @@ fn kept_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
     }
     // Not under the lock: other builders need not wait.
     let rate = compute();
-    let mut rates = rates();
+    keep(&mut rates(), (keys, millibits), rate);
+    rate
+}
+
+fn keep(rates: &mut Rates, filter: (u64, u32), rate: f64) {
     if rates.len() >= MOST_RATES {
         rates.clear();
     }
-    rates.insert((keys, millibits), rate);
-    rate
+    rates.insert(filter, rate);
 }
 
 /// A label or an end as it is stored.
@@ -405,6 +409,15 @@ mod tests {
             for label in [0, 999, 1001, 1000 + 7 * 6, u64::MAX] {
                 assert_eq!(filters.may_contain_hash(label, 5), None);
             }
+        }
+    }
+
+    #[test]
+    fn rates_are_not_kept_without_end() {
+        let mut rates = Rates::new();
+        for keys in 0..2 * MOST_RATES as u64 {
+            keep(&mut rates, (keys, 10_000), 0.01);
+            assert!(rates.len() <= MOST_RATES && rates.contains_key(&(keys, 10_000)));
         }
     }
 

@@ -344,26 +344,48 @@ fn the_directory_says_what_the_parts_are() {
     }
 }
 
+/// A table of 120 keys with a filter of them and one of prefixes: its bytes, its blocks, and where the
+/// directory of the two begins, with tag and length; then their number, role and shape of the first.
+fn with_directory(shape: FilterShape) -> (Vec<Entry>, Vec<u8>, Vec<BlockAt>, usize) {
+    let entries: Vec<Entry> =
+        (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
+    let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
+    let table = InMemory::new(shaped(plan, 1 << 16), &entries);
+    let whole = table.bytes();
+    let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+    let listed = layout(&file, &table.path).unwrap();
+    let blocks: Vec<_> = listed
+        .iter()
+        .filter(|block| block.kind != BlockKind::Footer)
+        .map(|block| (block.offset as usize, block.bytes as usize, block.kind))
+        .collect();
+    let properties = blocks.iter().find(|block| block.2 == BlockKind::Properties).unwrap().0;
+    let start = |at: &usize| whole[*at] == 14 && whole[at + 2..at + 5] == [2, 0, shape as u8];
+    let directory = (properties..whole.len() - 5).find(start).unwrap();
+    (entries, whole, blocks, directory)
+}
+
+/// Offset and length of a block.
+type BlockAt = (usize, usize, BlockKind);
+
+#[test]
+fn a_part_of_another_number_of_keys_is_damage() {
+    for shape in SHAPES {
+        let (_, mut bytes, blocks, directory) = with_directory(shape);
+        let keys = directory + 5 + size_of::<f64>();
+        assert_eq!(bytes[keys], 120);
+        bytes[keys] = 119;
+        reseal(&mut bytes, &blocks);
+        let error = InMemory::of_bytes(&bytes).open().unwrap().verify().unwrap_err();
+        assert!(error.to_string().contains("another number of keys"), "{shape:?}: {error}");
+    }
+}
+
 /// What a later version adds to the region costs nothing of what is known.
 #[test]
 fn a_part_of_a_later_version_is_not_used_and_the_others_are() {
-    let entries: Vec<Entry> =
-        (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     for shape in SHAPES {
-        let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
-        let table = InMemory::new(shaped(plan, 1 << 16), &entries);
-        let whole = table.bytes();
-        let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
-        let listed = layout(&file, &table.path).unwrap();
-        let blocks: Vec<_> = listed
-            .iter()
-            .filter(|block| block.kind != BlockKind::Footer)
-            .map(|block| (block.offset as usize, block.bytes as usize, block.kind))
-            .collect();
-        let properties = blocks.iter().find(|block| block.2 == BlockKind::Properties).unwrap().0;
-        // Tag and length, then the number of parts, then role and shape of the first.
-        let start = |at: &usize| whole[*at] == 14 && whole[at + 2..at + 5] == [2, 0, shape as u8];
-        let directory = (properties..whole.len() - 5).find(start).unwrap();
+        let (entries, whole, blocks, directory) = with_directory(shape);
         let second = (directory + 5..whole.len()).find(|at| whole[*at..at + 2] == [1, shape as u8]);
         let later = [(directory + 3, 2), (directory + 4, 9), (second.unwrap(), 2)];
         for (nth, (at, value)) in later.into_iter().enumerate() {

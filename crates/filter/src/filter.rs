@@ -159,6 +159,11 @@ impl Filter {
         &self.bits.blocks
     }
 
+    #[cfg(test)]
+    pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
+        &mut self.bits.blocks
+    }
+
     /// The same filter, asked with the instructions of `kernel` from now on, if this processor has
     /// them. To measure and to compare: [`decode`](Self::decode) chooses the best.
     #[must_use]

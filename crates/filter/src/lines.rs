@@ -5,17 +5,18 @@
 //! take few, and nothing has to be kept alive for them:
 //!
 //! 1. A filter that was asked is noted: where its lines begin, and how many there are.
-//! 2. From these and a hash comes the address of the first line that the filter would look at. It
-//!    is asked for without waiting.
+//! 2. From these and a hash comes the address of the first line that the filter would look at (of a
+//!    standard filter, of the first two). It is asked for without waiting.
 //!
 //! A note may be out of date: its filter is gone, or lies elsewhere. Then a line is asked for in
 //! vain. A processor does that without harm for any address, and no answer depends on it.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::block::BLOCK_BYTES;
+use crate::block::{BLOCK_BITS, BLOCK_BYTES};
 use crate::kernel::prefetch_at;
 use crate::mix::scale;
+use crate::standard::Walk;
 use crate::{Filter, FilterKind};
 
 /// Where the cache lines of a filter lie: see the head of this module's source.
@@ -44,11 +45,13 @@ pub struct FilterLines {
     /// Address of the first; 0 if none was noted.
     start: AtomicUsize,
     count: AtomicUsize,
+    /// Whether each probe has a line of its own.
+    is_standard: AtomicBool,
 }
 
 impl FilterLines {
-    /// Notes where the lines of `filter` lie. Writes only where that is news. Of a kind that does
-    /// not begin with one whole line, nothing is noted.
+    /// Notes where the lines of `filter` lie. Writes only where that is news. Of a ribbon,
+    /// whose first line depends on more, nothing is noted.
     #[inline]
     pub fn note(&self, filter: &Filter) {
         let blocks = filter.blocks();
@@ -59,20 +62,69 @@ impl FilterLines {
 
     #[cold]
     fn renew(&self, filter: &Filter) {
-        if matches!(filter.kind(), FilterKind::Blocked | FilterKind::Paired) {
+        let kind = filter.kind();
+        if matches!(kind, FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired) {
             let blocks = filter.blocks();
+            self.is_standard.store(kind == FilterKind::Standard, Relaxed);
             self.count.store(blocks.len(), Relaxed);
             self.start.store(blocks.as_ptr().addr(), Relaxed);
         }
     }
 
-    /// Asks the processor for the line that the noted filter would look at first for this hash.
+    /// Asks the processor for the lines that the noted filter would look at first for this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
+        self.each_first(hash, prefetch_at);
+    }
+
+    /// Calls `ask_for` with the address of each of these lines.
+    #[inline]
+    fn each_first(&self, hash: u64, mut ask_for: impl FnMut(usize)) {
         let start = self.start.load(Relaxed);
-        if start != 0 {
-            let line = scale(hash, self.count.load(Relaxed) as u64) as usize;
-            prefetch_at(start.wrapping_add(line.wrapping_mul(BLOCK_BYTES)));
+        if start == 0 {
+            return;
+        }
+        let count = self.count.load(Relaxed) as u64;
+        let mut line = |nth: u64| {
+            ask_for(start.wrapping_add((nth as usize).wrapping_mul(BLOCK_BYTES)));
+        };
+        if self.is_standard.load(Relaxed) {
+            let mut walk = Walk::new(hash);
+            (0..2).for_each(|_| line(walk.next(count * BLOCK_BITS) / BLOCK_BITS));
+        } else {
+            line(scale(hash, count));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterSpec, hash};
+
+    #[test]
+    fn what_is_asked_for_is_what_the_filter_reads() {
+        for spec in ["standard:16", "blocked:16", "paired:16"] {
+            let hashes: Vec<u64> = (0..2000_u32).map(|n| hash(&n.to_le_bytes())).collect();
+            let mut builder = spec.parse::<FilterSpec>().unwrap().builder();
+            hashes.iter().for_each(|hash| builder.add_hash(*hash));
+            let filter = Filter::decode(builder.finish()).unwrap();
+            let lines = FilterLines::default();
+            lines.note(&filter);
+            let start = filter.blocks().as_ptr().addr();
+            for hash in hashes {
+                let mut asked = Vec::new();
+                lines.each_first(hash, |address| asked.push((address - start) / BLOCK_BYTES));
+                assert_eq!(asked.len(), if spec.starts_with("standard") { 2 } else { 1 }, "{spec}");
+                for line in asked {
+                    let mut without = filter.clone();
+                    // A paired filter has the number of the partner there.
+                    let kept = if spec.starts_with("paired") { 127 } else { 0 };
+                    without.blocks_mut()[line].0[0] &= kept;
+                    without.blocks_mut()[line].0[1..].fill(0);
+                    assert!(!without.may_contain_hash(hash), "{spec}: line {line} is not read");
+                }
+            }
         }
     }
 }

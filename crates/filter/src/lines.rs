@@ -80,20 +80,28 @@ impl FilterLines {
     /// Calls `ask_for` with the address of each of these lines.
     #[inline]
     fn each_first(&self, hash: u64, mut ask_for: impl FnMut(usize)) {
-        let start = self.start.load(Relaxed);
-        if start == 0 {
+        if self.start.load(Relaxed) == 0 {
             return;
         }
-        let count = self.count.load(Relaxed) as u64;
-        let mut line = |nth: u64| {
-            ask_for(start.wrapping_add((nth as usize).wrapping_mul(BLOCK_BYTES)));
-        };
         if self.is_standard.load(Relaxed) {
-            let mut walk = Walk::new(hash);
-            (0..2).for_each(|_| line(walk.next(count * BLOCK_BITS) / BLOCK_BITS));
+            self.first_two(hash).into_iter().for_each(ask_for);
         } else {
-            line(scale(hash, count));
+            ask_for(self.line(scale(hash, self.count.load(Relaxed) as u64)));
         }
+    }
+
+    /// The address of a line.
+    #[inline]
+    fn line(&self, nth: u64) -> usize {
+        self.start.load(Relaxed).wrapping_add((nth as usize).wrapping_mul(BLOCK_BYTES))
+    }
+
+    // Not inlined: the other kinds need none of the registers that it saves.
+    #[inline(never)]
+    fn first_two(&self, hash: u64) -> [usize; 2] {
+        let bits = self.count.load(Relaxed) as u64 * BLOCK_BITS;
+        let mut walk = Walk::new(hash);
+        [(); 2].map(|()| self.line(walk.next(bits) / BLOCK_BITS))
     }
 }
 

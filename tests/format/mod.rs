@@ -79,7 +79,7 @@ fn read(dir: &Path) -> Image {
 }
 
 /// Compares every line of `expected` with what the store says.
-fn check(db: &Db, expected: &str, name: &str) {
+fn check(db: &Db, expected: &str, name: &str, has_old_filters: bool) {
     let mut held = String::new();
     for line in expected.lines() {
         let (key, value) = line.split_once(" = ").expect("key = value");
@@ -97,7 +97,7 @@ fn check(db: &Db, expected: &str, name: &str) {
     }
     assert_eq!(scanned, held, "{name}");
     db.verify().unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert!(db.stats().unusable_filters.is_empty(), "{name}");
+    assert_eq!(!db.stats().unusable_filters.is_empty(), has_old_filters, "{name}");
 }
 
 /// The keys of golden stores are plain text.
@@ -123,10 +123,12 @@ fn golden_stores_open_forever() {
             let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
             let torn = usize::from(name.contains("torn"));
             assert_eq!(db.recovery_report().dropped.len(), torn, "{name}");
-            check(&db, &expected, &name);
+            // Filters of a version that is not read any more answer "maybe", until they are rebuilt.
+            let has_old_filters = ["-blocked1-", "-paired1-"].iter().any(|old| name.contains(old));
+            check(&db, &expected, &name, has_old_filters);
             if !read_only {
                 db.compact_all().unwrap_or_else(|error| panic!("{name}: {error}"));
-                check(&db, &expected, &name);
+                check(&db, &expected, &name, false);
             }
             db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
         }

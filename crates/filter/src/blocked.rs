@@ -8,8 +8,7 @@
 //! # Algorithm
 //! To add a key with hash `h` to a filter of `s` blocks and `k` probes:
 //! 1. The block is `h * s / 2^64`.
-//! 2. The hash is remixed into two 32-bit seeds; the first makes `k/2` probes (rounded up), the
-//!    second the others.
+//! 2. The hash is folded into two 32-bit seeds of two chains, which make the `k` probes in turn.
 //! 3. Each probe sets the bit that the top nine bits of its chain's state name.
 //!
 //! A query looks at the same bits and says no at the first one that is not set.
@@ -24,8 +23,8 @@
 //! [`crate::paired`].
 //!
 //! # Costs
-//! One cache miss to ask, whatever the answer; with vectors, all probes are tested at once (up to 8
-//! with AVX2, 16 with AVX-512). Building takes 8 bytes a key beyond the filter, and sets all bits in
+//! One cache miss to ask, whatever the answer; with vectors, 8 (AVX2) or 16 (AVX-512) probes are
+//! tested at once. Building takes 8 bytes a key beyond the filter, and sets all bits in
 //! the first-level cache ([`crate::partition`]).
 //!
 //! # Source
@@ -34,8 +33,8 @@
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::builder::{Part, Plan, blocks_for};
-use crate::kernel::{Probe, Task, prefetch};
-use crate::mix::{Golden, Scheme, remix, scale};
+use crate::kernel::{Probe, Question, Task, prefetch};
+use crate::mix::{fold, scale};
 use crate::theory;
 
 /// Questions whose cache misses overlap in [`ContainsMany`]: as many lines as a core can wait for.
@@ -46,12 +45,6 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     let blocks = blocks_for(keys, millibits);
     let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
     Plan { blocks, probes: theory::best_blocked_probes(bits_per_key) }
-}
-
-/// How the probes are split over the two chains.
-#[inline]
-fn halves(probes: u32) -> (usize, usize) {
-    (probes.div_ceil(2) as usize, (probes / 2) as usize)
 }
 
 /// Sets the bits of every hash, all of which belong to `part`.
@@ -66,36 +59,26 @@ impl Task for Fill<'_, '_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let (first, second) = halves(self.probes);
         for chunk in self.chunks {
             for &hash in chunk {
-                let (seed_0, seed_1) = Golden::seeds(remix(hash));
                 let place = self.part.place(hash);
                 let block = &mut self.part.blocks[place];
-                probe.set::<0>(block, seed_0, first);
-                probe.set::<0>(block, seed_1, second);
+                probe.set_both(block, fold(hash), self.probes as usize);
             }
         }
     }
 }
 
-/// Whether every bit of `hash` is set. False for a filter without blocks. (Two words, so that it is
-/// handed over in registers.)
-pub(crate) struct Contains<'a> {
-    pub(crate) bits: &'a Bits,
-    pub(crate) hash: u64,
-}
+/// Whether every bit of a hash is set. False for a filter without blocks.
+pub(crate) struct Contains;
 
-impl Task for Contains<'_> {
-    type Answer = bool;
-
+impl Question for Contains {
     #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> bool {
-        let Self { bits: Bits { blocks, probes }, hash } = self;
+    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
+        let Bits { blocks, probes } = bits;
         let place = scale(hash, blocks.len() as u64) as usize;
-        let seeds = Golden::seeds(remix(hash));
         let block = blocks.get(place);
-        block.is_some_and(|block| probe.hits_both(block, seeds, halves(*probes)))
+        block.is_some_and(|block| probe.hits_both(block, fold(hash), *probes as usize))
     }
 }
 
@@ -113,7 +96,7 @@ impl Task for ContainsMany<'_> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
         let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
-        let (count, halves) = (blocks.len() as u64, halves(*probes));
+        let (count, probes) = (blocks.len() as u64, *probes as usize);
         for &hash in hashes.iter().take(AHEAD) {
             prefetch_block(blocks, hash);
         }
@@ -122,8 +105,7 @@ impl Task for ContainsMany<'_> {
                 prefetch_block(blocks, later);
             }
             let block = blocks.get(scale(hash, count) as usize);
-            let seeds = Golden::seeds(remix(hash));
-            *answer = block.is_some_and(|block| probe.hits_both(block, seeds, halves));
+            *answer = block.is_some_and(|block| probe.hits_both(block, fold(hash), probes));
         }
     }
 }

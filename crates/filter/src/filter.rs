@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::kernel::{Chosen, Kernel};
+use crate::kernel::{Ask, Chosen, Kernel};
 use crate::spec::FilterKind;
 use crate::{blocked, paired, ribbon, standard};
 
@@ -36,6 +36,8 @@ pub struct Filter {
     header: Header,
     kernel: Chosen,
     bits: Bits,
+    /// What kind and kernel come to, so that a question branches on neither.
+    ask: Ask,
 }
 
 impl Filter {
@@ -90,7 +92,13 @@ impl Filter {
         if header.kind == FilterKind::Ribbon && !ribbon::shape_is_valid(&blocks, header.keys) {
             return Err(DecodeError::Damaged { what: "its shards do not fill it" });
         }
-        Ok(Self { header, kernel: Chosen::best(), bits: Bits { blocks, probes: header.probes } })
+        let kernel = Chosen::best();
+        Ok(Self {
+            header,
+            ask: ask_for(header.kind, kernel),
+            kernel,
+            bits: Bits { blocks, probes: header.probes },
+        })
     }
 
     /// Whether `key` may have been added: always true if it was.
@@ -104,14 +112,7 @@ impl Filter {
     /// filter, which [`prefetch`](Self::prefetch) hides behind other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let bits = &self.bits;
-        match self.header.kind {
-            FilterKind::Paired => self.kernel.run(paired::Contains { bits, hash }),
-            FilterKind::Blocked => self.kernel.run(blocked::Contains { bits, hash }),
-            FilterKind::Standard => standard::contains(bits, hash),
-            FilterKind::Ribbon => ribbon::contains(&bits.blocks, hash),
-            FilterKind::None => true,
-        }
+        self.ask.ask(&self.bits, hash)
     }
 
     /// Asks the processor for the first cache line that
@@ -169,6 +170,7 @@ impl Filter {
     #[must_use]
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = Chosen::new(kernel).unwrap_or(self.kernel);
+        self.ask = ask_for(self.header.kind, self.kernel);
         self
     }
 
@@ -221,5 +223,16 @@ impl Filter {
     /// Bytes of memory that the filter takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bits.blocks.capacity() * BLOCK_BYTES
+    }
+}
+
+/// The code that answers the questions to a filter of `kind`.
+fn ask_for(kind: FilterKind, kernel: Chosen) -> Ask {
+    match kind {
+        FilterKind::Paired => Ask::with::<paired::Contains>(kernel),
+        FilterKind::Blocked => Ask::with::<blocked::Contains>(kernel),
+        FilterKind::Standard => Ask::plainly(standard::contains),
+        FilterKind::Ribbon => Ask::plainly(|bits, hash| ribbon::contains(&bits.blocks, hash)),
+        FilterKind::None => Ask::plainly(|_, _| true),
     }
 }

@@ -25,19 +25,27 @@ pub(crate) const MAGIC: [u8; 4] = *b"TrFl";
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Where the checksum lies: the last eight bytes of the header.
 pub(crate) const CHECKSUM_AT: usize = 56;
-/// The version that this code writes, of every family.
-pub(crate) const VERSION: u8 = 1;
 /// Bytes that are read at a time: whole blocks, on the stack.
 const TURN_BYTES: usize = 64 * BLOCK_BYTES;
 /// The most probes that a filter can ask for.
 pub(crate) const MAX_PROBES: u32 = 64;
-/// `log2` of the blocks of a full batch of the paired family.
-pub(crate) const PAIRED_BATCH_LOG2: u8 = 7;
 
-const FAMILY_STANDARD: u8 = 1;
-const FAMILY_BLOCKED: u8 = 2;
-const FAMILY_PAIRED: u8 = 3;
-const FAMILY_RIBBON: u8 = 4;
+/// What a family's filters say of themselves in bytes 4 to 6.
+struct Family {
+    kind: FilterKind,
+    number: u8,
+    /// The version that this code writes, and the only one that it reads.
+    version: u8,
+    /// `log2` of the blocks of a full batch of the paired family.
+    batch_log2: u8,
+}
+
+const FAMILIES: [Family; 4] = [
+    Family { kind: FilterKind::Standard, number: 1, version: 1, batch_log2: 0 },
+    Family { kind: FilterKind::Blocked, number: 2, version: 2, batch_log2: 0 },
+    Family { kind: FilterKind::Paired, number: 3, version: 2, batch_log2: 7 },
+    Family { kind: FilterKind::Ribbon, number: 4, version: 1, batch_log2: 0 },
+];
 
 /// Why bytes are not a filter. Either way the answer to every question is "maybe": a reader that
 /// goes on without the filter loses time, never a key.
@@ -95,18 +103,11 @@ pub(crate) fn peek_expected_fpr(bytes: &[u8]) -> Option<f64> {
 
 impl Header {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let (family, batch_log2) = match self.kind {
-            FilterKind::Standard => (FAMILY_STANDARD, 0),
-            FilterKind::Blocked => (FAMILY_BLOCKED, 0),
-            FilterKind::Paired => (FAMILY_PAIRED, PAIRED_BATCH_LOG2),
-            FilterKind::Ribbon => (FAMILY_RIBBON, 0),
-            FilterKind::None => unreachable!("it builds no filter"),
-        };
+        let family = FAMILIES.iter().find(|family| family.kind == self.kind);
+        let family = family.expect("a spec of no filter builds none");
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = family;
-        bytes[5] = VERSION;
-        bytes[6] = batch_log2;
+        bytes[4..7].copy_from_slice(&[family.number, family.version, family.batch_log2]);
         bytes[7] = self.probes as u8;
         bytes[12..16].copy_from_slice(&self.millibits.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.blocks.to_le_bytes());
@@ -119,16 +120,10 @@ impl Header {
         let (family, version) = (bytes[4], bytes[5]);
         let flags = u16::from_le_bytes(array(bytes, 8));
         let unknown = DecodeError::Unknown { family, version, flags };
-        let (kind, batch_log2) = match family {
-            FAMILY_STANDARD => (FilterKind::Standard, 0),
-            FAMILY_BLOCKED => (FilterKind::Blocked, 0),
-            FAMILY_PAIRED => (FilterKind::Paired, PAIRED_BATCH_LOG2),
-            FAMILY_RIBBON => (FilterKind::Ribbon, 0),
-            _ => return Err(unknown),
+        let known = |known: &&Family| {
+            [known.number, known.version, known.batch_log2] == bytes[4..7] && flags == 0
         };
-        if version != VERSION || flags != 0 || bytes[6] != batch_log2 {
-            return Err(unknown);
-        }
+        let kind = FAMILIES.iter().find(known).ok_or(unknown.clone())?.kind;
         if bytes[10..12] != [0; 2] || bytes[40..CHECKSUM_AT] != [0; 16] {
             return Err(unknown);
         }
@@ -279,9 +274,10 @@ mod tests {
     #[test]
     fn what_a_later_version_writes_is_unknown_not_damaged() {
         assert!(forged(|_| ()).is_ok());
-        for (at, value) in [(4, 5), (4, 0), (4, 255), (5, 2), (5, 0), (6, 5), (8, 1), (9, 128)]
-            .into_iter()
-            .chain((10..12).chain(40..56).map(|at| (at, 1)))
+        for (at, value) in
+            [(4, 5), (4, 0), (4, 255), (5, 1), (5, 3), (5, 0), (6, 5), (8, 1), (9, 128)]
+                .into_iter()
+                .chain((10..12).chain(40..56).map(|at| (at, 1)))
         {
             let error = forged(|bytes| bytes[at] = value).unwrap_err();
             assert!(matches!(error, DecodeError::Unknown { .. }), "byte {at}: {error}");

@@ -3,11 +3,14 @@
 //! 1. The *place* (which block, for the kinds that have blocks) is [`scale`]: the high half of
 //!    `hash * blocks`. It is uniform for any number of blocks, needs no division, and is monotone
 //!    in the hash: a block's keys are exactly the hashes of one interval.
-//! 2. Everything else comes from [`remix`], a bijection of the 64-bit words in which every input
-//!    bit flips every output bit with probability one half. Within one block's interval the hash's
-//!    high bits are all alike, the remixed ones are not, so place and probes are independent for
-//!    all that a test can see.
-//! 3. The remixed word's halves are two independent 32-bit seeds of two probe chains.
+//! 2. Everything else comes from the whole word, mixed once more, for within one block's interval the
+//!    hash's high bits are all alike. [`fold`] is one multiplication, by which every bit reaches all
+//!    bits above it, and one shift, by which the high half reaches the low one: a bijection, as good
+//!    as the hash's own low bits, and all that a block's probes need. [`remix`] is a bijection in
+//!    which every input bit flips every output bit with probability one half; standard and ribbon
+//!    filters, whose places come from it too, take that.
+//! 3. The folded word's halves are two 32-bit seeds of two probe chains. To all that a test can see
+//!    (`tests::the_chains_of_a_block_know_nothing_of_each_other`) they are independent.
 //! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), whose *high* bits are used: the
 //!    powers are a table, so probes do not wait for each other.
 //!
@@ -19,7 +22,7 @@
 //! step share most of their probes, which multiplies the rate at 40 bits per key by 4.8.
 //!
 //! Sources: D. Lemire, "Fast random integer generation in an interval" (2019) for the scaling;
-//! S. Vigna's SplitMix64 for the remix constants; D. E. Knuth, TAOCP 6.4 for multiplicative
+//! S. Vigna's SplitMix64 for the constants; D. E. Knuth, TAOCP 6.4 for multiplicative
 //! hashing.
 
 /// 2^32 divided by the golden ratio, made odd.
@@ -54,16 +57,24 @@ pub(crate) fn remix(hash: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// A cheaper bijection, for a word that is a hash already: the high half is that of the product, the
+/// low half that of the product with the high one over it.
+#[inline]
+pub(crate) fn fold(hash: u64) -> u64 {
+    let x = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 32)
+}
+
 /// How a hash becomes probes. One scheme is shipped, [`Golden`]; that it is a parameter lets the
 /// tests plant the classic faults in the shipped code and show that the rate tests see them.
 pub(crate) trait Scheme {
     /// Blocks of a full batch of the paired filter.
     const BATCH: usize = 128;
 
-    /// The seeds of the two probe chains of a key whose remixed hash is `mixed`.
+    /// The seeds of the two probe chains of a key whose [folded](fold) hash is `folded`.
     #[inline]
-    fn seeds(mixed: u64) -> (u32, u32) {
-        (mixed as u32, (mixed >> 32) as u32)
+    fn seeds(folded: u64) -> (u32, u32) {
+        (folded as u32, (folded >> 32) as u32)
     }
 
     /// State `i` of the chain that starts at `seed`; its high bits choose the position.
@@ -130,5 +141,31 @@ mod tests {
                 assert!((1800..2300).contains(&count), "input bit {bit}: {count} of {samples}");
             }
         }
+    }
+    /// Hashes of one block of many: the joint law of one position of the first chain and one of the
+    /// second must be that of two independent ones. The sum of squares over the cells of a table of
+    /// 64 by 64 classes is then normal, 4095 on average with a standard deviation of 90.5.
+    fn square_sum(seeds: impl Fn(u64) -> (u32, u32), i: usize, j: usize) -> f64 {
+        let (block, samples) = (0x5a3c7_u64 << 44, 1_u64 << 18);
+        let mut cells = vec![0_u32; 64 * 64];
+        for sample in 0..samples {
+            let (first, second) = seeds(block | remix(sample) >> 20);
+            let class = |seed, i| (position::<0>(Golden::state(seed, i)) / 8) as usize;
+            cells[class(first, i) * 64 + class(second, j)] += 1;
+        }
+        let mean = samples as f64 / cells.len() as f64;
+        cells.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum()
+    }
+
+    #[test]
+    fn the_chains_of_a_block_know_nothing_of_each_other() {
+        for i in [0, 1, 2, 5, 11, 31] {
+            for j in [0, 1, 2, 5, 11, 31] {
+                let sum = square_sum(|hash| Golden::seeds(fold(hash)), i, j);
+                assert!((sum - 4095.0).abs() < 5.0 * 90.5, "positions {i} and {j}: {sum}");
+            }
+        }
+        let sum = square_sum(|hash| (hash as u32, (hash as u32).wrapping_mul(GOLDEN_32)), 1, 0);
+        assert!(sum > 1e6, "one seed for two chains goes unseen: {sum}");
     }
 }

@@ -18,7 +18,7 @@
 //!    is smaller, but even. A filter too small for two blocks has one, its own partner.
 //! 3. Sort each batch by count and pair position `i` with position `last - i`. No other matching
 //!    gives a lower expected rate, whatever convex function of its keys a pair's rate is.
-//! 4. Remix every hash into two 32-bit seeds. The first makes `k/2` probes in the primary, the
+//! 4. Fold every hash into two 32-bit seeds. The first makes `k/2` probes in the primary, the
 //!    second `k/2` in the partner.
 //!
 //! To query: look at the `k/2` bits in the primary; only if all are set, at the `k/2` in the
@@ -52,19 +52,24 @@
 //! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);
 //! role-based sets, two seeds, small batches and the exact theory are this crate's.
 
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};
 use crate::builder::{Part, Plan, blocks_for};
-use crate::kernel::{Probe, Task, prefetch};
-use crate::mix::{Golden, Scheme, remix, scale};
+use crate::kernel::{Probe, Question, Task, prefetch};
+use crate::mix::{Golden, Scheme, fold, scale};
 use crate::theory;
 
 /// Blocks of a full batch.
 pub(crate) const BATCH: usize = Golden::BATCH;
 /// Bits of a block that name its partner.
 pub(crate) const RESERVED: u32 = 7;
+
+/// Of a primary that is asked for so many bits at most, an absent key passes often enough that a
+/// processor guesses wrong: [`ContainsMany`] does without the branch then.
+const MOST_UNFORESEEN: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
@@ -90,11 +95,10 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
         let Self { part, probes, chunks, .. } = self;
-        let mut keys = vec![0_u32; part.blocks.len()];
+        let mut keys = vec![0_u64; part.blocks.len()];
         for chunk in chunks {
             for &hash in chunk {
-                let keys = &mut keys[part.place(hash)];
-                *keys = keys.saturating_add(1);
+                keys[part.place(hash)] += 1;
             }
         }
         for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
@@ -103,7 +107,7 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
         let half = probes as usize / 2;
         for chunk in chunks {
             for &hash in chunk {
-                let (seed_0, seed_1) = S::seeds(remix(hash));
+                let (seed_0, seed_1) = S::seeds(fold(hash));
                 let primary = part.place(hash);
                 let block = &mut part.blocks[primary];
                 let partner = partner::<S>(primary, block);
@@ -115,7 +119,7 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
 }
 
 /// Writes into each block of a batch the index of its partner: fullest with emptiest.
-fn pair_batch(blocks: &mut [Block], keys: &[u32]) {
+fn pair_batch(blocks: &mut [Block], keys: &[u64]) {
     let mut order = [0_u8; BATCH];
     let order = &mut order[..blocks.len()];
     for (i, place) in order.iter_mut().enumerate() {
@@ -144,25 +148,19 @@ pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
     })
 }
 
-/// Whether every bit of `hash` is set. False for a filter without blocks. (Two words, so that it is
-/// handed over in registers.)
-pub(crate) struct Contains<'a> {
-    pub(crate) bits: &'a Bits,
-    pub(crate) hash: u64,
-}
+/// Whether every bit of a hash is set. False for a filter without blocks.
+pub(crate) struct Contains;
 
-impl Task for Contains<'_> {
-    type Answer = bool;
-
+impl Question for Contains {
     #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> bool {
-        let Self { bits: Bits { blocks, probes }, hash } = self;
+    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
+        let Bits { blocks, probes } = bits;
         let primary = scale(hash, blocks.len() as u64) as usize;
         let Some(block) = blocks.get(primary) else {
             return false;
         };
         let half = *probes as usize / 2;
-        let (seed_0, seed_1) = Golden::seeds(remix(hash));
+        let (seed_0, seed_1) = Golden::seeds(fold(hash));
         probe.hits::<RESERVED>(block, seed_0, half)
             && blocks
                 .get(partner::<Golden>(primary, block))
@@ -170,9 +168,9 @@ impl Task for Contains<'_> {
     }
 }
 
-/// [`Contains`] for many hashes, in three stages that follow each other at a distance: a primary is
-/// asked for; [`AHEAD`] questions later it is tested, and if it passes, its partner asked for;
-/// [`AHEAD`] passed ones later that is tested.
+/// [`Contains`] for many hashes, in three stages: a primary is asked for; [`AHEAD`] questions later
+/// it is tested, and if it passes, its partner asked for; when the primaries of the next [`AHEAD`]
+/// questions have been tested, that is tested too.
 pub(crate) struct ContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
@@ -184,51 +182,88 @@ impl Task for ContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
-        let (count, half) = (blocks.len() as u64, *probes as usize / 2);
-        for &hash in hashes.iter().take(AHEAD) {
-            prefetch_block(blocks, hash);
-        }
-        let mut passed = [Passed::default(); AHEAD];
-        let settle = |passed: &Passed, answers: &mut [bool]| {
-            let block = blocks.get(passed.partner);
-            answers[passed.nth] =
-                block.is_some_and(|block| probe.hits::<RESERVED>(block, passed.seed, half));
-        };
-        let mut count_passed = 0;
-        for (nth, &hash) in hashes.iter().enumerate() {
-            if let Some(&later) = hashes.get(nth + AHEAD) {
-                prefetch_block(blocks, later);
-            }
-            answers[nth] = false;
-            let primary = scale(hash, count) as usize;
-            let Some(block) = blocks.get(primary) else { continue };
-            let (seed_0, seed_1) = Golden::seeds(remix(hash));
-            if probe.hits::<RESERVED>(block, seed_0, half) {
-                let partner = partner::<Golden>(primary, block);
-                if let Some(block) = blocks.get(partner) {
-                    prefetch(block);
-                }
-                let slot = &mut passed[count_passed % AHEAD];
-                if count_passed >= AHEAD {
-                    settle(slot, answers);
-                }
-                *slot = Passed { nth, partner, seed: seed_1 };
-                count_passed += 1;
-            }
-        }
-        for passed in passed.iter().take(count_passed) {
-            settle(passed, answers);
+        let half = self.bits.probes as usize / 2;
+        if half <= P::FEW.min(MOST_UNFORESEEN) {
+            self.run_with::<false>(|block, seed| probe.hits_few::<RESERVED>(block, seed, half));
+        } else {
+            self.run_with::<true>(|block, seed| probe.hits::<RESERVED>(block, seed, half));
         }
     }
 }
 
-/// A question whose primary block has all its bits.
+impl ContainsMany<'_> {
+    /// `BRANCH` if a branch may depend on whether a primary passes.
+    #[inline(always)]
+    fn run_with<const BRANCH: bool>(self, hits: impl Fn(&Block, u32) -> bool) {
+        let Self { bits, hashes, answers } = self;
+        let blocks = &bits.blocks;
+        let count = blocks.len() as u64;
+        // What is left to do of the chunk before this one.
+        let mut former = Passed::default();
+        for &hash in hashes.iter().take(AHEAD) {
+            prefetch_block(blocks, hash);
+        }
+        for (turn, chunk) in hashes.chunks(AHEAD).enumerate() {
+            let from = turn * AHEAD;
+            let answers_here = &mut answers[from..];
+            let mut passed = Passed { from, ..Passed::default() };
+            for (i, (&hash, answer)) in chunk.iter().zip(answers_here).enumerate() {
+                if let Some(&later) = hashes.get(from + i + AHEAD) {
+                    prefetch_block(blocks, later);
+                }
+                *answer = false;
+                let primary = scale(hash, count) as usize;
+                let Some(block) = blocks.get(primary) else { continue };
+                let (seed, _) = Golden::seeds(fold(hash));
+                let passes = hits(block, seed);
+                if BRANCH && !passes {
+                    continue;
+                }
+                let partner = partner::<Golden>(primary, block);
+                if let Some(block) = blocks.get(select_unpredictable(passes, partner, primary)) {
+                    prefetch(block);
+                }
+                passed.numbers[passed.count % AHEAD] = i as u8;
+                passed.count += usize::from(passes);
+            }
+            former.settle(&hits, bits, hashes, answers);
+            former = passed;
+        }
+        former.settle(&hits, bits, hashes, answers);
+    }
+}
+
+/// Those of [`AHEAD`] questions whose primary blocks have all their bits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Passed {
-    nth: usize,
-    partner: usize,
-    seed: u32,
+    /// The number of the first question.
+    from: usize,
+    /// Their numbers from there.
+    numbers: [u8; AHEAD],
+    count: usize,
+}
+
+impl Passed {
+    /// Tests their partners.
+    #[inline(always)]
+    fn settle(
+        &self,
+        hits: impl Fn(&Block, u32) -> bool,
+        bits: &Bits,
+        hashes: &[u64],
+        answers: &mut [bool],
+    ) {
+        let count = bits.blocks.len() as u64;
+        let (hashes, answers) = (&hashes[self.from..], &mut answers[self.from..]);
+        for &i in &self.numbers[..self.count] {
+            let hash = hashes[usize::from(i)];
+            let primary = scale(hash, count) as usize;
+            let Some(block) = bits.blocks.get(primary) else { continue };
+            let block = bits.blocks.get(partner::<Golden>(primary, block));
+            let (_, seed) = Golden::seeds(fold(hash));
+            answers[usize::from(i)] = block.is_some_and(|block| hits(block, seed));
+        }
+    }
 }
 
 /// A scheme's plain code, for those that are not shipped.
@@ -247,6 +282,12 @@ impl<S> Copy for Planted<S> {}
 
 #[cfg(test)]
 impl<S: Scheme> Probe for Planted<S> {
+    const FEW: usize = 0;
+
+    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        self.hits::<RESERVED>(block, seed, count)
+    }
+
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
         crate::kernel::hits::<S, RESERVED>(block, seed, count)
     }

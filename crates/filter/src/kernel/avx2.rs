@@ -12,13 +12,13 @@
 
 use std::arch::x86_64::{
     __m256i, _bzhi_u32, _mm256_add_epi32, _mm256_andnot_si256, _mm256_blendv_ps,
-    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_movemask_ps,
-    _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32,
-    _mm256_setr_epi64x, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
+    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_movemask_ps, _mm256_mullo_epi32,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
-use super::{BOTH, LANES_OF_POWERS, Probe, Task};
-use crate::block::Block;
+use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Question, Task};
+use crate::block::{Bits, Block};
 
 /// Bits tested at once.
 const LANES: usize = 8;
@@ -35,6 +35,15 @@ impl Avx2 {
         has.then_some(Self(()))
     }
 
+    /// The code of `Q`, compiled for these instructions.
+    pub(super) fn asker<Q: Question>(self) -> unsafe fn(&Bits, u64) -> bool {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        fn ask<Q: Question>(bits: &Bits, hash: u64) -> bool {
+            Q::ask(Avx2(()), bits, hash)
+        }
+        ask::<Q>
+    }
+
     /// Does `task`, compiled for AVX2.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
@@ -48,6 +57,14 @@ impl Avx2 {
 }
 
 impl Probe for Avx2 {
+    const FEW: usize = LANES;
+
+    #[inline(always)]
+    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { hits_few::<RESERVED>(block, seed, count) }
+    }
+
     #[inline(always)]
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
         // SAFETY: `self` exists only if the processor has these instructions.
@@ -55,13 +72,15 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
-        if counts.0 + counts.1 > LANES {
-            return self.hits::<0>(block, seeds.0, counts.0)
-                && self.hits::<0>(block, seeds.1, counts.1);
-        }
+    fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
         // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_both(block, seeds, counts) }
+        unsafe { hits_both(block, folded, count) }
+    }
+
+    #[inline(always)]
+    fn set_both(self, block: &mut Block, folded: u64, count: usize) {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { set_both(block, folded, count) }
     }
 
     #[inline(always)]
@@ -74,12 +93,35 @@ impl Probe for Avx2 {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
+    hits_in_lanes::<RESERVED>(block, _mm256_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn hits_few<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let seeds = _mm256_set1_epi32(seed.cast_signed());
+    all_set(block, positions::<RESERVED>(seeds, words(&LANES_OF_POWERS[0], 0)), count)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
+    hits_in_lanes::<0>(block, _mm256_set1_epi64x(folded.cast_signed()), &LANES_IN_TURN, count)
+}
+
+/// Whether the first `count` positions are all set whose states are the seeds times the powers.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn hits_in_lanes<const RESERVED: u32>(
+    block: &Block,
+    seeds: __m256i,
+    powers: &[Block],
+    count: usize,
+) -> bool {
     let mut left = count;
-    for powers in &LANES_OF_POWERS {
+    for powers in powers {
         for half in [0, 4] {
-            let positions = positions::<RESERVED>(seeds, words(powers, half));
-            if !all_set(block, positions, left) {
+            if !all_set(block, positions::<RESERVED>(seeds, words(powers, half)), left) {
                 return false;
             }
             if left <= LANES {
@@ -89,20 +131,6 @@ fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
         }
     }
     true
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn hits_both(block: &Block, seeds: (u32, u32), (first, second): (usize, usize)) -> bool {
-    let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let is_first = _mm256_cmpgt_epi32(_mm256_set1_epi32(first as i32), numbers);
-    let seeds = _mm256_castps_si256(_mm256_blendv_ps(
-        _mm256_castsi256_ps(_mm256_set1_epi32(seeds.1.cast_signed())),
-        _mm256_castsi256_ps(_mm256_set1_epi32(seeds.0.cast_signed())),
-        _mm256_castsi256_ps(is_first),
-    ));
-    let powers = words(&BOTH[first.min(LANES)], 0);
-    all_set(block, positions::<0>(seeds, powers), first + second)
 }
 
 /// Whether the bits of `block` at the first `count` of the positions (at most eight) are all set.
@@ -127,9 +155,26 @@ fn all_set(block: &Block, positions: __m256i, count: usize) -> bool {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
-    let seeds = _mm256_set1_epi32(seed.cast_signed());
+    set_in_lanes::<RESERVED>(block, _mm256_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn set_both(block: &mut Block, folded: u64, count: usize) {
+    set_in_lanes::<0>(block, _mm256_set1_epi64x(folded.cast_signed()), &LANES_IN_TURN, count);
+}
+
+/// Sets the first `count` positions whose states are the seeds times the powers.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn set_in_lanes<const RESERVED: u32>(
+    block: &mut Block,
+    seeds: __m256i,
+    powers: &[Block],
+    count: usize,
+) {
     let mut left = count;
-    for powers in &LANES_OF_POWERS {
+    for powers in powers {
         for half in [0, 4] {
             let positions = positions::<RESERVED>(seeds, words(powers, half));
             for &position in &to_numbers(positions)[..left.min(LANES)] {

@@ -4,23 +4,22 @@
 //! probes, and one test under a mask compares their bits. The positions are found as with AVX2
 //! ([`super::avx2`]).
 //!
-//! A blocked filter's two chains are tested together, if they have at most sixteen probes: the
-//! lanes up to the first chain's end hold the first seed, the others the second.
+//! A blocked filter's two chains take turns, one lane each: the folded hash, copied to all 64-bit
+//! lanes, is both seeds in turn.
 //!
 //! `unsafe` stands here because instructions that a processor lacks must not be reached: an
 //! [`Avx512`] exists only if the processor said that it has them.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m256i, __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_castsi512_si256, _mm512_cvtepu32_epi64,
-    _mm512_extracti64x4_epi64, _mm512_mask_mov_epi32, _mm512_mask_testn_epi32_mask,
-    _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutexvar_epi32, _mm512_rorv_epi32,
-    _mm512_set_epi64, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32,
-    _mm512_sub_epi64,
+    __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_castsi512_si256, _mm512_cvtepu32_epi64,
+    _mm512_extracti64x4_epi64, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
+    _mm512_permutexvar_epi32, _mm512_rorv_epi32, _mm512_set_epi64, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_sub_epi64,
 };
 
-use super::{BOTH, LANES_OF_POWERS, Probe, Task};
-use crate::block::Block;
+use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Question, Task};
+use crate::block::{Bits, Block};
 
 /// Bits tested at once.
 const LANES: usize = 16;
@@ -38,6 +37,15 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
+    /// The code of `Q`, compiled for these instructions.
+    pub(super) fn asker<Q: Question>(self) -> unsafe fn(&Bits, u64) -> bool {
+        #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+        fn ask<Q: Question>(bits: &Bits, hash: u64) -> bool {
+            Q::ask(Avx512(()), bits, hash)
+        }
+        ask::<Q>
+    }
+
     /// Does `task`, compiled for AVX-512.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
@@ -51,6 +59,14 @@ impl Avx512 {
 }
 
 impl Probe for Avx512 {
+    const FEW: usize = LANES;
+
+    #[inline(always)]
+    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { hits_few::<RESERVED>(block, seed, count) }
+    }
+
     #[inline(always)]
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
         // SAFETY: `self` exists only if the processor has these instructions.
@@ -58,13 +74,15 @@ impl Probe for Avx512 {
     }
 
     #[inline(always)]
-    fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
-        if counts.0 + counts.1 > LANES {
-            return self.hits::<0>(block, seeds.0, counts.0)
-                && self.hits::<0>(block, seeds.1, counts.1);
-        }
+    fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
         // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_both(block, seeds, counts) }
+        unsafe { hits_both(block, folded, count) }
+    }
+
+    #[inline(always)]
+    fn set_both(self, block: &mut Block, folded: u64, count: usize) {
+        // SAFETY: `self` exists only if the processor has these instructions.
+        unsafe { set_both(block, folded, count) }
     }
 
     #[inline(always)]
@@ -77,24 +95,43 @@ impl Probe for Avx512 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
-    let words = words(block);
-    let seeds = _mm512_set1_epi32(seed.cast_signed());
-    let [low, high] = &LANES_OF_POWERS;
-    all_set(words, positions::<RESERVED>(seeds, low), lanes(count))
-        && (count <= LANES
-            || all_set(words, positions::<RESERVED>(seeds, high), lanes(count - LANES)))
+    hits_in_lanes::<RESERVED>(block, _mm512_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn hits_both(block: &Block, seeds: (u32, u32), (first, second): (usize, usize)) -> bool {
-    let seeds = _mm512_mask_mov_epi32(
-        _mm512_set1_epi32(seeds.1.cast_signed()),
-        lanes(first),
-        _mm512_set1_epi32(seeds.0.cast_signed()),
-    );
-    let powers = &BOTH[first.min(LANES)];
-    all_set(words(block), positions::<0>(seeds, powers), lanes(first + second))
+fn hits_few<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
+    let seeds = _mm512_set1_epi32(seed.cast_signed());
+    all_set(words(block), positions::<RESERVED>(seeds, &LANES_OF_POWERS[0]), lanes(count))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
+    hits_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count)
+}
+
+/// Whether the first `count` positions are all set whose states are the seeds times the powers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn hits_in_lanes<const RESERVED: u32>(
+    block: &Block,
+    seeds: __m512i,
+    powers: &[Block],
+    count: usize,
+) -> bool {
+    let words = words(block);
+    let mut left = count;
+    for powers in powers {
+        if !all_set(words, positions::<RESERVED>(seeds, powers), lanes(left)) {
+            return false;
+        }
+        if left <= LANES {
+            return true;
+        }
+        left -= LANES;
+    }
+    true
 }
 
 /// The first `count` lanes; all, if there are not so many.
@@ -127,22 +164,39 @@ fn all_set(words: __m512i, positions: __m512i, mask: u16) -> bool {
     _mm512_mask_testn_epi32_mask(mask, turned, _mm512_set1_epi32(1)) == 0
 }
 
-/// Sets bits in a register that holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in
-/// each of the eight 64-bit lanes. All lanes but one are shifted by 64 or more (a negative shift
-/// counts as a large one), which leaves 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
+    set_in_lanes::<RESERVED>(block, _mm512_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn set_both(block: &mut Block, folded: u64, count: usize) {
+    set_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count);
+}
+
+/// Sets the first `count` positions whose states are the seeds times the powers, in a register that
+/// holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in each of the eight 64-bit lanes.
+/// All lanes but one are shifted by 64 or more (a negative shift counts as a large one), which leaves
+/// 0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn set_in_lanes<const RESERVED: u32>(
+    block: &mut Block,
+    seeds: __m512i,
+    powers: &[Block],
+    count: usize,
+) {
     let mut bits = words(block);
-    let seeds = _mm512_set1_epi32(seed.cast_signed());
     let firsts = _mm512_set_epi64(448, 384, 320, 256, 192, 128, 64, 0);
     let mut left = count;
-    for powers in &LANES_OF_POWERS {
+    for powers in powers {
         let positions = positions::<RESERVED>(seeds, powers);
         let halves = [_mm512_castsi512_si256(positions), _mm512_extracti64x4_epi64::<1>(positions)];
         for half in halves {
-            for &position in &to_words(half)[..left.min(8)] {
-                let shift = _mm512_sub_epi64(_mm512_set1_epi64(position), firsts);
+            for &position in &to_block(_mm512_cvtepu32_epi64(half)).0[..left.min(8)] {
+                let shift = _mm512_sub_epi64(_mm512_set1_epi64(position.cast_signed()), firsts);
                 bits = _mm512_or_si512(bits, _mm512_sllv_epi64(_mm512_set1_epi64(1), shift));
             }
             left = left.saturating_sub(8);
@@ -153,13 +207,6 @@ fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
         }
     }
     *block = to_block(bits);
-}
-
-/// Eight 32-bit numbers as 64-bit ones.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn to_words(numbers: __m256i) -> [i64; 8] {
-    to_block(_mm512_cvtepu32_epi64(numbers)).0.map(u64::cast_signed)
 }
 
 /// The block as sixteen 32-bit words. (One load of 64 bytes: the compiler sees through it.)

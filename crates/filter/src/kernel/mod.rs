@@ -2,9 +2,11 @@
 //!
 //! 1. A [`Kernel`] is a set of instructions; [`Kernel::best`] is the best that this processor has,
 //!    found out once. All kernels give the same answers, bit for bit.
-//! 2. A question to a filter is a [`Task`]. [`Chosen::run`] hands it a [`Probe`], which tests the
-//!    bits of one probe chain in one block. The task's whole loop, not the single probe, is
-//!    compiled once for each set of instructions, so that nothing is called inside it.
+//! 2. What asks one question is a [`Question`]. [`Ask`] is its code for one set of instructions,
+//!    chosen when the filter is opened, so that asking is one call through a pointer.
+//! 3. What builds or asks many is a [`Task`]. Its whole loop, not the single probe, is compiled once
+//!    for each set of instructions ([`Chosen::run`]).
+//! 4. Both are handed a [`Probe`], which tests the bits of a probe chain in one block.
 //!
 //! Scalar code tests bit after bit, four between two branches; AVX2 tests eight at once, AVX-512
 //! sixteen. Vectors look up the words of a block with a permutation of registers (the block is one
@@ -23,9 +25,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use crate::block::Block;
+use crate::block::{Bits, Block};
 #[cfg(target_arch = "x86_64")]
 use crate::mix::POWERS;
+use crate::mix::{Golden, Scheme};
 pub(crate) use scalar::Scalar;
 #[cfg(test)]
 pub(crate) use scalar::{hits, set};
@@ -106,64 +109,55 @@ impl FromStr for Kernel {
 
 /// Tests and sets the bits of probe chains.
 pub(crate) trait Probe: Copy {
+    /// Positions of one chain that [`hits_few`](Self::hits_few) can test.
+    const FEW: usize;
+
+    /// [`hits`](Self::hits) for a `count` of at most [`FEW`](Self::FEW), without a branch.
+    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
+
     /// Whether the first `count` positions (at most 32) of the chain from `seed` are all set in
     /// `block`. Positions lie in `RESERVED..512`.
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
 
-    /// Whether the first `counts.0` positions of the chain from `seeds.0` and the first `counts.1`
-    /// of that from `seeds.1` are all set, in all 512 bits of `block`.
+    /// Whether the first `count` positions (at most 64) of the two chains from the halves of `folded`
+    /// are all set, in all 512 bits of `block`. The chains take turns, that of the low half first.
     #[inline(always)]
-    fn hits_both(self, block: &Block, seeds: (u32, u32), counts: (usize, usize)) -> bool {
-        self.hits::<0>(block, seeds.0, counts.0) && self.hits::<0>(block, seeds.1, counts.1)
+    fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
+        let (low, high) = Golden::seeds(folded);
+        self.hits::<0>(block, low, count.div_ceil(2)) && self.hits::<0>(block, high, count / 2)
     }
 
     /// Sets the first `count` positions (at most 32) of the chain from `seed` in `block`.
     fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize);
+
+    /// Sets the positions that [`hits_both`](Self::hits_both) looks at.
+    #[inline(always)]
+    fn set_both(self, block: &mut Block, folded: u64, count: usize) {
+        let (low, high) = Golden::seeds(folded);
+        self.set::<0>(block, low, count.div_ceil(2));
+        self.set::<0>(block, high, count / 2);
+    }
 }
 
-/// Sixteen 32-bit numbers as they lie in a vector register.
+/// The powers that make the states of a chain, sixteen at a time.
 #[cfg(target_arch = "x86_64")]
-const fn lanes(numbers: [u32; 16]) -> Block {
-    let mut words = [0; 8];
+static LANES_OF_POWERS: [Block; 2] = lanes_of_powers(1);
+
+/// The same for two chains that take turns.
+#[cfg(target_arch = "x86_64")]
+static LANES_IN_TURN: [Block; 4] = lanes_of_powers(2);
+
+/// Each power `chains` times, one after the other.
+#[cfg(target_arch = "x86_64")]
+const fn lanes_of_powers<const BLOCKS: usize>(chains: usize) -> [Block; BLOCKS] {
+    let mut blocks = [Block([0; 8]); BLOCKS];
     let mut i = 0;
-    while i < 16 {
-        words[i / 2] |= (numbers[i] as u64) << (i % 2 * 32);
+    while i < 16 * BLOCKS {
+        blocks[i / 16].0[i % 16 / 2] |= (POWERS[i / chains] as u64) << (i % 2 * 32);
         i += 1;
     }
-    Block(words)
+    blocks
 }
-
-/// The powers that make the states of a chain.
-#[cfg(target_arch = "x86_64")]
-static LANES_OF_POWERS: [Block; 2] = {
-    let (mut low, mut high) = ([0; 16], [0; 16]);
-    let mut i = 0;
-    while i < 16 {
-        low[i] = POWERS[i];
-        high[i] = POWERS[16 + i];
-        i += 1;
-    }
-    [lanes(low), lanes(high)]
-};
-
-/// For each length of a first chain, the powers of both chains, lane by lane: the second chain
-/// begins in the lane behind the first one's end.
-#[cfg(target_arch = "x86_64")]
-static BOTH: [Block; 17] = {
-    let mut both = [Block([0; 8]); 17];
-    let mut first = 0;
-    while first < both.len() {
-        let mut powers = [0; 16];
-        let mut lane = 0;
-        while lane < powers.len() {
-            powers[lane] = POWERS[if lane < first { lane } else { lane - first }];
-            lane += 1;
-        }
-        both[first] = lanes(powers);
-        first += 1;
-    }
-    both
-};
 
 /// Something that tests or sets bits. Its `run` must be inlined, so that it is compiled for the
 /// instructions of the probe it is given.
@@ -226,6 +220,44 @@ impl Chosen {
             Self::Avx512(avx512) => avx512.run(task),
         }
     }
+}
+
+/// The code that answers a filter's questions, compiled for one set of instructions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask(unsafe fn(&Bits, u64) -> bool);
+
+impl Ask {
+    /// Plain code.
+    pub(crate) fn plainly(ask: fn(&Bits, u64) -> bool) -> Self {
+        Self(ask)
+    }
+
+    /// `Q`, for the instructions of `chosen`.
+    pub(crate) fn with<Q: Question>(chosen: Chosen) -> Self {
+        Self(match chosen {
+            Chosen::Scalar(_) => |bits, hash| Q::ask(Scalar, bits, hash),
+            #[cfg(target_arch = "x86_64")]
+            Chosen::Avx2(avx2) => avx2.asker::<Q>(),
+            #[cfg(target_arch = "x86_64")]
+            Chosen::Avx512(avx512) => avx512.asker::<Q>(),
+        })
+    }
+
+    /// Asks `bits`.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the code may be for instructions that not all processors have")]
+    pub(crate) fn ask(self, bits: &Bits, hash: u64) -> bool {
+        // SAFETY: such code comes only from `with`, and a `Chosen` that has it exists only if this
+        // processor has the instructions.
+        unsafe { self.0(bits, hash) }
+    }
+}
+
+/// A question to a filter. Its `ask` must be inlined, so that it is compiled for the instructions of
+/// the probe it is given.
+pub(crate) trait Question {
+    /// What the filter `bits` says of `hash`.
+    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool;
 }
 
 /// Does `task` with plain code. Apart, so that nobody saves registers for it who does without.

@@ -9,6 +9,13 @@ use crate::mix::{Golden, Scheme, position};
 pub(crate) struct Scalar;
 
 impl Probe for Scalar {
+    const FEW: usize = 0;
+
+    #[inline(always)]
+    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
+        self.hits::<RESERVED>(block, seed, count)
+    }
+
     #[inline(always)]
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
         hits::<Golden, RESERVED>(block, seed, count)

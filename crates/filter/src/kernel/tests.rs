@@ -33,7 +33,7 @@ impl<const RESERVED: u32> Task for Set<'_, RESERVED> {
 }
 
 /// Tests two chains with a kernel.
-struct Both<'a>(&'a Block, (u32, u32), (usize, usize));
+struct Both<'a>(&'a Block, u64, usize);
 
 impl Task for Both<'_> {
     type Answer = bool;
@@ -43,24 +43,6 @@ impl Task for Both<'_> {
         probe.hits_both(self.0, self.1, self.2)
     }
 }
-
-/// Lengths of two chains, at and beside the numbers of lanes.
-const BOTH_COUNTS: [(usize, usize); 14] = [
-    (0, 0),
-    (1, 0),
-    (0, 3),
-    (1, 1),
-    (3, 2),
-    (4, 4),
-    (8, 0),
-    (5, 4),
-    (6, 6),
-    (8, 8),
-    (16, 0),
-    (9, 8),
-    (17, 16),
-    (32, 32),
-];
 
 fn vectors() -> Vec<Chosen> {
     let all: Vec<_> = Kernel::available().filter_map(Chosen::new).collect();
@@ -143,12 +125,13 @@ fn every_kernel_answers_as_the_scalar_one() {
         let (seed, other) = (random() as u32, random() as u32);
         hits += check_chain::<0>(&kernels, &block, seed);
         hits += check_chain::<7>(&kernels, &block, seed);
-        for (first, second) in BOTH_COUNTS {
-            let expected = scalar::hits::<Golden, 0>(&block, seed, first)
-                && scalar::hits::<Golden, 0>(&block, other, second);
+        for count in 0..=2 * MAX_CHAIN {
+            let expected = scalar::hits::<Golden, 0>(&block, seed, count.div_ceil(2))
+                && scalar::hits::<Golden, 0>(&block, other, count / 2);
+            let seeds = u64::from(seed) | u64::from(other) << 32;
             for kernel in &kernels {
-                let answer = kernel.run(Both(&block, (seed, other), (first, second)));
-                assert_eq!(answer, expected, "{kernel:?}: {first} + {second} in {block:?}");
+                let answer = kernel.run(Both(&block, seeds, count));
+                assert_eq!(answer, expected, "{kernel:?}: {count} in turn in {block:?}");
             }
         }
     }
@@ -218,14 +201,14 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
 fn asked(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Vec<bool>; 2] {
     let mut many = vec![true; hashes.len()];
     let answers = &mut many[..];
-    let one_by_one = if kind == FilterKind::Paired {
+    let ask = if kind == FilterKind::Paired {
         kernel.run(paired::ContainsMany { bits, hashes, answers });
-        hashes.iter().map(|&hash| kernel.run(paired::Contains { bits, hash })).collect()
+        Ask::with::<paired::Contains>(kernel)
     } else {
         kernel.run(blocked::ContainsMany { bits, hashes, answers });
-        hashes.iter().map(|&hash| kernel.run(blocked::Contains { bits, hash })).collect()
+        Ask::with::<blocked::Contains>(kernel)
     };
-    [one_by_one, many]
+    [hashes.iter().map(|&hash| ask.ask(bits, hash)).collect(), many]
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!    * *parts*: the probes of a question are cut into parts, the rate of each part is measured by
 //!      itself, and the filter's rate is their product. For blocked and paired filters the parts are
 //!      the two chains of a key, in one block or in a pair of blocks. The chains start from the two
-//!      halves of the remixed word, so all halves go with all others, and the product is exactly
+//!      halves of the folded word, so all halves go with all others, and the product is exactly
 //!      what asking would give; it is averaged over sampled blocks. For standard filters and ribbons
 //!      the parts are stretches of probes or columns, and that they are independent of each other
 //!      is what the asked cells show.

@@ -2,7 +2,7 @@
 //! each must be found.
 //!
 //! Faults of a paired filter's hashing are planted through its [`Scheme`] and looked for by
-//! *crossing*: the remixed word's low half decides what happens in the primary block, the high half
+//! *crossing*: the folded word's low half decides what happens in the primary block, the high half
 //! what happens in the partner; so the few low halves that pass the first block are each tried with
 //! many high halves. That is the shipped code on words that hashes take, and makes of `q` and `r`
 //! trials some `q * r` questions.
@@ -15,7 +15,7 @@ use crate::block::Block;
 use crate::builder::{Part, Plan};
 use crate::format::{self, Header};
 use crate::kernel;
-use crate::mix::{Golden, Scheme, remix, scale};
+use crate::mix::{Golden, Scheme, fold, scale};
 use crate::paired::{self, RESERVED};
 use crate::spec::FilterKind;
 use crate::{Filter, FilterSpec, blocked, ribbon, standard, theory};
@@ -132,7 +132,7 @@ fn a_key_s_low_half_opens_one_block_only() {
         let passes = hashes.iter().filter(|&&hash| {
             let place = scale(hash, plan.blocks) as usize;
             let partner = &blocks[paired::partner::<S>(place, &blocks[place])];
-            let mixed = random.next() << 32 | remix(hash) & 0xffff_ffff;
+            let mixed = random.next() << 32 | fold(hash) & 0xffff_ffff;
             kernel::hits::<S, RESERVED>(partner, S::seeds(mixed).1, half)
         });
         passes.count() as f64 / hashes.len() as f64

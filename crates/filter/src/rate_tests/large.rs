@@ -8,7 +8,7 @@ use super::cells::{Cell, hits};
 use crate::block::Block;
 use crate::builder::{Part, Plan};
 use crate::kernel;
-use crate::mix::{Golden, Scheme, remix};
+use crate::mix::{Golden, Scheme, fold};
 use crate::paired::{self, RESERVED};
 use crate::spec::FilterKind;
 use crate::{Filter, FilterSpec, blocked, theory};
@@ -46,7 +46,7 @@ fn parts_lie_where_they_should_in_a_filter_of_2_to_the_43_bits() {
     assert!(hashes.iter().all(|&hash| part.place(hash) == place(hash)));
     blocked::fill(&mut part, 13, hashes.iter().copied());
     for &hash in &hashes {
-        let (block, (seed, other)) = (&blocks[place(hash)], Golden::seeds(remix(hash)));
+        let (block, (seed, other)) = (&blocks[place(hash)], Golden::seeds(fold(hash)));
         assert!(kernel::hits::<Golden, 0>(block, seed, 7));
         assert!(kernel::hits::<Golden, 0>(block, other, 6));
     }
@@ -57,7 +57,7 @@ fn parts_lie_where_they_should_in_a_filter_of_2_to_the_43_bits() {
     for &hash in &hashes {
         let primary = place(hash);
         let partner = paired::partner::<Golden>(primary, &blocks[primary]);
-        let (seed, other) = Golden::seeds(remix(hash));
+        let (seed, other) = Golden::seeds(fold(hash));
         assert!(kernel::hits::<Golden, RESERVED>(&blocks[primary], seed, 8));
         assert!(kernel::hits::<Golden, RESERVED>(&blocks[partner], other, 8));
     }

@@ -16,14 +16,21 @@ use trommel_vfs::{Access, DiskVfs, Vfs};
 use crate::common::*;
 
 /// Name, filter, compression, block limit, leaf limit.
-const GOLDEN: [(&str, &str, Compression, usize, usize); 6] = [
+const GOLDEN: [(&str, &str, Compression, usize, usize); 9] = [
     ("v1-plain-one-level", "none", Compression::None, 512, 32 << 10),
     ("v1-standard-two-level", "standard:10", Compression::None, 128, 128),
     ("v1-blocked-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
     ("v1-paired-lz4-two-level", "paired:16", Compression::Lz4, 256, 128),
     ("v1-partitioned-filter", "blocked:64", Compression::None, 128, 128),
     ("v1-filters-per-block", "standard:12", Compression::None, 128, 32 << 10),
+    ("v1-blocked-2-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
+    ("v1-paired-2-lz4-two-level", "paired:16", Compression::Lz4, 256, 128),
+    ("v1-partitioned-filter-2", "blocked:64", Compression::None, 128, 128),
 ];
+
+/// Whose filters are of a version that is not read any more: they answer "maybe".
+const WITHOUT_FILTERS: [&str; 3] =
+    ["v1-blocked-lz4-one-level", "v1-paired-lz4-two-level", "v1-partitioned-filter"];
 
 /// How the filters of each are cut.
 const SHAPES: [FilterShape; GOLDEN.len()] = [
@@ -33,6 +40,9 @@ const SHAPES: [FilterShape; GOLDEN.len()] = [
     FilterShape::Whole,
     FilterShape::Partitioned,
     FilterShape::PerBlock,
+    FilterShape::Whole,
+    FilterShape::Whole,
+    FilterShape::Partitioned,
 ];
 
 fn golden_path(name: &str) -> PathBuf {
@@ -98,9 +108,13 @@ fn tables_of_earlier_versions_hold_what_they_held() {
             assert_eq!(transcript(&table), expected, "{name}");
             table.verify().unwrap();
             let state = table.filters().check().unwrap();
-            let unfiltered = filter == "none";
-            let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };
-            assert_eq!(*state, wanted, "{name}");
+            if WITHOUT_FILTERS.contains(&name) {
+                assert!(matches!(&*state, FilterState::Unknown(_)), "{name}: {state:?}");
+            } else {
+                let unfiltered = filter == "none";
+                let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };
+                assert_eq!(*state, wanted, "{name}");
+            }
             let mut stats = ReadStats::default();
             for entry in golden_entries() {
                 let hash = trommel_filter::hash(&entry.key);

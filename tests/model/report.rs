@@ -88,10 +88,14 @@ pub(crate) struct Level {
 impl Level {
     /// How far the rate is from theory, in standard deviations.
     pub(crate) fn deviation(&self, scatter: f64) -> f64 {
+        (self.false_positives - self.expected) / self.variance(scatter).sqrt()
+    }
+
+    fn variance(&self, scatter: f64) -> f64 {
         let rate = self.expected / self.absent as f64;
         let by_keys = self.expected * (1.0 - rate);
         let by_filters = self.expected * self.expected * scatter / self.keys as f64;
-        (self.false_positives - self.expected) / (by_keys + by_filters).sqrt()
+        by_keys + by_filters
     }
 }
 
@@ -130,10 +134,11 @@ fn check_sums(db: &Db, lookups: u64) {
     let wasted: u64 = report.levels.iter().map(|row| row.false_positives).sum();
     assert_eq!(stats.block_reads, wasted, "each false positive reads one block: {report}\n{stats}");
     assert_eq!(stats.cache_hits, 0, "there is no cache");
-    let measured = wasted as f64 / lookups as f64;
-    let expected = report.expected_wasted_reads_per_miss;
-    let error = 5.0 * (1.0 / wasted as f64).sqrt() + 0.01;
-    assert!((measured / expected - 1.0).abs() < error, "{measured} reads wasted: {report}");
+    let expected = report.expected_wasted_reads_per_miss * lookups as f64;
+    let levels = by_level(&report);
+    let variance: f64 = levels.iter().map(|level| level.variance(SCATTER_AT_10_BITS)).sum();
+    let sigmas = (wasted as f64 - expected) / variance.sqrt();
+    assert!(sigmas.abs() < 4.0, "{wasted} reads wasted, {sigmas} standard deviations: {report}");
 }
 
 /// Looks for missing keys until theory expects enough false positives on each level.

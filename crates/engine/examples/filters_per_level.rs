@@ -4,15 +4,15 @@
 //!
 //! ```text
 //! level tables       keys   filter   asked  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      1       1658   paired   20.00   20.38        4.2      299785      299774        11          0   3.669e-5   2.049e-5 - 6.571e-5   6.774e-5
-//!    L1      1      10342   paired   14.00   14.06       17.8      299985      299596       389          0   1.297e-3   1.174e-3 - 1.432e-3   1.317e-3
-//!    L2      1      60000  blocked   10.00   10.00       73.3      299995      296963      3032          0   1.011e-2   9.755e-3 - 1.047e-2   9.660e-3
+//!    L0      1       1658   paired   20.00   20.38        4.2      299785      299775        10          0   3.336e-5   1.812e-5 - 6.141e-5   6.774e-5
+//!    L1      1      10342   paired   14.00   14.06       17.8      299985      299573       412          0   1.373e-3   1.247e-3 - 1.512e-3   1.317e-3
+//!    L2      1      60000  blocked   10.00   10.00       73.3      299995      297126      2869          0   9.563e-3   9.221e-3 - 9.918e-3   9.660e-3
 //! filters take 95.4 KiB; a missing key is expected to waste 1.104e-2 reads
 //!
-//! L0: of 299785 lookups of missing keys 11 read a block in vain: 0.004%, and 0.007% by theory
-//! L1: of 299985 lookups of missing keys 389 read a block in vain: 0.130%, and 0.132% by theory
-//! L2: of 299995 lookups of missing keys 3032 read a block in vain: 1.011%, and 0.966% by theory
-//! 3432 reads of 900000 were left (924 of them of files)
+//! L0: of 299785 lookups of missing keys 10 read a block in vain: 0.003%, and 0.007% by theory
+//! L1: of 299985 lookups of missing keys 412 read a block in vain: 0.137%, and 0.132% by theory
+//! L2: of 299995 lookups of missing keys 2869 read a block in vain: 0.956%, and 0.966% by theory
+//! 3291 reads of 900000 were left (920 of them of files)
 //! ```
 //!
 //! A level of the report is the keys its tables hold, the filters they have, and what became of the

@@ -33,9 +33,9 @@ use crate::{blocked, paired, partition, standard, theory};
 
 /// Hashes in one chunk: 256 KiB.
 const CHUNK: usize = 32 * 1024;
-/// Blocks whose bits are set together: 16 KiB, two batches of the paired kind.
-const PART: usize = 256;
-const _: () = assert!(PART.is_multiple_of(paired::BATCH), "pairs lie in one part");
+/// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, all of whose pairs lie in
+/// one part so.
+pub(crate) const PART: usize = paired::BATCH;
 
 /// The size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,8 +204,8 @@ impl FilterBuilder {
             FilterKind::Standard => held,
             _ => self.dealt_bytes(blocks.div_ceil(PART as u64)),
         };
-        // A part's counts of keys.
-        let working = (PART * size_of::<u32>()) as u64;
+        // Counts of keys, those of a part twice.
+        let working = paired::Counts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
         let told = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
         let written = 2 * filter + HEADER_BYTES as u64;
         growing.max(dealt + filter + working).max(told).max(written)
@@ -252,23 +252,38 @@ impl FilterBuilder {
                 standard::fill(&mut blocks, probes, self.chunks.iter().flatten().copied());
                 drop(self);
             }
-            FilterKind::Blocked => self.fill_parts(&mut blocks, |part, chunks| {
-                kernel.run(blocked::Fill { part, probes, chunks });
-            }),
-            FilterKind::Paired => self.fill_parts(&mut blocks, |part, chunks| {
-                let scheme = PhantomData::<Golden>;
-                kernel.run(paired::Fill { part, probes, chunks, scheme });
-            }),
+            FilterKind::Blocked => {
+                let fill = |part: &mut Part<'_>, chunks: &[Vec<u64>]| {
+                    kernel.run(blocked::Fill { part, probes, chunks });
+                };
+                self.fill_parts(&mut blocks, |_| (), fill);
+            }
+            FilterKind::Paired => {
+                let counts = paired::Counts::new(count);
+                let fill = |part: &mut Part<'_>, chunks: &[Vec<u64>]| {
+                    let keys = &counts.take(part);
+                    let scheme = PhantomData::<Golden>;
+                    kernel.run(paired::Fill { part, probes, keys, chunks, scheme });
+                };
+                self.fill_parts(&mut blocks, |block| counts.add(block), fill);
+            }
         }
         filter(probes, spec.expected_fpr(keys), &blocks)
     }
 
-    /// Hands `fill` all parts of `blocks`, each with its hashes.
-    fn fill_parts(self, blocks: &mut [Block], fill: impl Fn(&mut Part<'_>, &[Vec<u64>])) {
+    /// Hands `fill` all parts of `blocks`, each with its hashes; `seen` is told the block of each hash
+    /// before.
+    fn fill_parts(
+        self,
+        blocks: &mut [Block],
+        seen: impl Fn(usize),
+        fill: impl Fn(&mut Part<'_>, &[Vec<u64>]),
+    ) {
         let count = blocks.len() as u64;
         let parts = count.div_ceil(PART as u64).max(1);
         let part_of = |hash| scale(hash, count) / PART as u64;
-        partition::visit_parts(self.chunks, parts, &part_of, &mut |nth, chunks| {
+        let seen = |hash| seen(scale(hash, count) as usize);
+        partition::visit_parts(self.chunks, parts, &part_of, &seen, &mut |nth, chunks| {
             let first = nth as usize * PART;
             let end = blocks.len().min(first + PART);
             let mut part = Part { count, first, blocks: &mut blocks[first..end] };
@@ -282,7 +297,7 @@ impl FilterBuilder {
         }
         let (millibits, shards) = (self.spec.millibits(), ribbon::shards(self.len));
         let shard_of = |hash| scale(hash, shards);
-        partition::visit_parts(self.chunks, shards, &shard_of, &mut |_, chunks| {
+        partition::visit_parts(self.chunks, shards, &shard_of, &|_| (), &mut |_, chunks| {
             let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
             ribbon.push(millibits, keys, &chunks.iter().flatten().copied());
         });
@@ -304,6 +319,14 @@ impl<'a> Part<'a> {
     #[cfg(test)]
     pub(crate) fn whole(blocks: &'a mut [Block]) -> Self {
         Self { count: blocks.len() as u64, first: 0, blocks }
+    }
+
+    /// The keys of each block.
+    #[cfg(test)]
+    pub(crate) fn counts(&self, chunks: &[Vec<u64>]) -> Vec<u16> {
+        let mut keys = vec![0; self.blocks.len()];
+        chunks.iter().flatten().for_each(|&hash| keys[self.place(hash)] += 1);
+        keys
     }
 
     /// Where in this part the block of `hash` lies.

@@ -52,14 +52,16 @@
 //! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);
 //! role-based sets, two seeds, small batches and the exact theory are this crate's.
 
+use std::cell::Cell;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};
-use crate::builder::{Part, Plan, blocks_for};
+use crate::builder::{PART, Part, Plan, blocks_for};
 use crate::kernel::{Probe, Question, Task, prefetch};
 use crate::mix::{Golden, Scheme, fold, scale};
+use crate::partition::TOGETHER;
 use crate::theory;
 
 /// Blocks of a full batch.
@@ -81,10 +83,43 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
 }
 
+/// How many keys each block has, up to 65,535, of the blocks whose hashes are dealt out and not yet
+/// set. They are counted while they are dealt out, when their places are known anyway.
+pub(crate) struct Counts(Vec<Cell<u16>>);
+
+impl Counts {
+    const MOST: usize = TOGETHER * PART;
+
+    /// For a filter of so many blocks.
+    pub(crate) fn new(blocks: usize) -> Self {
+        Self(vec![Cell::new(0); blocks.min(Self::MOST)])
+    }
+
+    /// Counts a key of the block at `place`.
+    #[inline]
+    pub(crate) fn add(&self, place: usize) {
+        let keys = &self.0[place % Self::MOST];
+        keys.set(keys.get().saturating_add(1));
+    }
+
+    /// Takes the counts of a part's blocks: those start at 0 again.
+    pub(crate) fn take(&self, part: &Part<'_>) -> Vec<u16> {
+        let from = part.first % Self::MOST;
+        self.0[from..from + part.blocks.len()].iter().map(Cell::take).collect()
+    }
+
+    /// Bytes that the counts of a filter of so many blocks take.
+    pub(crate) fn bytes(blocks: u64) -> u64 {
+        blocks.min(Self::MOST as u64) * size_of::<u16>() as u64
+    }
+}
+
 /// Pairs the blocks of `part` and sets the bits of its hashes.
 pub(crate) struct Fill<'a, 'b, S> {
     pub(crate) part: &'a mut Part<'b>,
     pub(crate) probes: u32,
+    /// How many keys each block has.
+    pub(crate) keys: &'a [u16],
     pub(crate) chunks: &'a [Vec<u64>],
     pub(crate) scheme: PhantomData<S>,
 }
@@ -94,13 +129,7 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { part, probes, chunks, .. } = self;
-        let mut keys = vec![0_u64; part.blocks.len()];
-        for chunk in chunks {
-            for &hash in chunk {
-                keys[part.place(hash)] += 1;
-            }
-        }
+        let Self { part, probes, keys, chunks, .. } = self;
         for (blocks, keys) in part.blocks.chunks_mut(S::BATCH).zip(keys.chunks(S::BATCH)) {
             pair_batch(blocks, keys);
         }
@@ -119,7 +148,7 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
 }
 
 /// Writes into each block of a batch the index of its partner: fullest with emptiest.
-fn pair_batch(blocks: &mut [Block], keys: &[u64]) {
+fn pair_batch(blocks: &mut [Block], keys: &[u16]) {
     let mut order = [0_u8; BATCH];
     let order = &mut order[..blocks.len()];
     for (i, place) in order.iter_mut().enumerate() {
@@ -300,6 +329,8 @@ impl<S: Scheme> Probe for Planted<S> {
 /// Does what [`Fill`] does, with the plain code of a scheme.
 #[cfg(test)]
 pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
-    let chunks = [hashes.collect()];
-    Fill { part, probes, chunks: &chunks, scheme: PhantomData::<S> }.run(Planted(PhantomData::<S>));
+    let chunks: [Vec<u64>; 1] = [hashes.collect()];
+    let keys = &part.counts(&chunks);
+    let scheme = PhantomData::<S>;
+    Fill { part, probes, keys, chunks: &chunks, scheme }.run(Planted(scheme));
 }

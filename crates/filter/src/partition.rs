@@ -14,6 +14,8 @@
 /// Lists that are written to at once: more would fall out of the first-level cache and the
 /// processor's table of pages.
 const FAN_OUT_LOG2: u32 = 8;
+/// Parts whose hashes are dealt out to lists of their own at a time.
+pub(crate) const TOGETHER: usize = 1 << FAN_OUT_LOG2;
 /// Hashes in a list's chunk: 4 KiB.
 const CHUNK: usize = 512;
 
@@ -33,14 +35,17 @@ pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
 }
 
 /// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number; `part`
-/// says to which part a hash belongs, and is monotone.
+/// says to which part a hash belongs, and is monotone. `seen` is called with every hash once, before
+/// its part is visited; hashes of [`TOGETHER`] adjacent parts at most, from a multiple of that on, have
+/// been seen and not yet visited.
 pub(crate) fn visit_parts(
     chunks: Vec<Vec<u64>>,
     parts: u64,
     part: &impl Fn(u64) -> u64,
+    seen: &impl Fn(u64),
     visit: &mut impl FnMut(u64, &[Vec<u64>]),
 ) {
-    visit_range(chunks, 0, parts, part, visit);
+    visit_range(chunks, 0, parts, part, seen, visit);
 }
 
 fn visit_range(
@@ -48,9 +53,11 @@ fn visit_range(
     from: u64,
     parts: u64,
     part: &impl Fn(u64) -> u64,
+    seen: &impl Fn(u64),
     visit: &mut impl FnMut(u64, &[Vec<u64>]),
 ) {
     if parts == 1 {
+        chunks.iter().flatten().for_each(|&hash| seen(hash));
         return visit(from, &chunks);
     }
     // The least power of the fan-out that leaves at most that many lists.
@@ -62,6 +69,9 @@ fn visit_range(
     let mut lists = vec![Vec::<Vec<u64>>::new(); parts.div_ceil(span) as usize];
     for chunk in chunks {
         for hash in chunk {
+            if span == 1 {
+                seen(hash);
+            }
             let list = &mut lists[((part(hash) - from) >> shift) as usize];
             match list.last_mut() {
                 Some(chunk) if chunk.len() < CHUNK => chunk.push(hash),
@@ -75,34 +85,49 @@ fn visit_range(
     }
     for (nth, list) in lists.into_iter().enumerate() {
         let first = from + nth as u64 * span;
-        visit_range(list, first, span.min(from + parts - first), part, visit);
+        if span == 1 {
+            visit(first, &list);
+            continue;
+        }
+        visit_range(list, first, span.min(from + parts - first), part, seen, visit);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::mix::{remix, scale};
 
     #[test]
     fn every_hash_is_seen_once_in_its_part_in_order() {
-        for (keys, parts) in [(0, 1), (10, 1), (1000, 2), (5000, 256), (5000, 257), (9000, 70_000)]
-        {
+        for (keys, parts) in [(0, 1), (10, 1), (1000, 2), (3000, 256), (3000, 257), (900, 70_000)] {
             let hashes: Vec<u64> = (0..keys).map(remix).collect();
             let chunks = hashes.chunks(700).map(<[u64]>::to_vec).collect();
-            let (mut seen, mut visited) = (Vec::new(), Vec::new());
-            visit_parts(chunks, parts, &|hash| scale(hash, parts), &mut |part, chunks| {
-                visited.push(part);
+            let (mut hashes_visited, mut visited) = (Vec::new(), Vec::new());
+            let seen = RefCell::new(Vec::new());
+            let part = |hash| scale(hash, parts);
+            let see = |hash| seen.borrow_mut().push(hash);
+            visit_parts(chunks, parts, &part, &see, &mut |nth, chunks| {
+                visited.push(nth);
                 for &hash in chunks.iter().flatten() {
-                    assert_eq!(scale(hash, parts), part);
-                    seen.push(hash);
+                    assert_eq!(part(hash), nth);
+                    hashes_visited.push(hash);
                 }
+                // All hashes of this part, and of none beyond those dealt out with it.
+                let seen = seen.borrow();
+                let so_far = hashes.iter().filter(|&&hash| part(hash) <= nth).count();
+                let together = (nth / TOGETHER as u64 + 1) * TOGETHER as u64;
+                assert!(seen.len() >= so_far && seen.iter().all(|&hash| part(hash) < together));
             });
             assert!(visited.into_iter().eq(0..parts), "{parts} parts, each visited once");
-            let mut sorted = hashes;
+            let mut sorted = hashes.clone();
             sorted.sort_unstable();
-            seen.sort_unstable();
-            assert_eq!(seen, sorted);
+            for mut found in [seen.into_inner(), hashes_visited] {
+                found.sort_unstable();
+                assert_eq!(found, sorted);
+            }
         }
     }
 }

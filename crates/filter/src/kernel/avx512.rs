@@ -11,11 +11,12 @@
 //! [`Avx512`] exists only if the processor said that it has them.
 #![allow(unsafe_code)]
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_castsi512_si256, _mm512_cvtepu32_epi64,
     _mm512_extracti64x4_epi64, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
     _mm512_permutexvar_epi32, _mm512_rorv_epi32, _mm512_set_epi64, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_sub_epi64,
+    _mm512_set1_epi64, _mm512_srli_epi32, _mm512_sub_epi64,
 };
 
 use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Question, Task};
@@ -197,7 +198,8 @@ fn set_in_lanes<const RESERVED: u32>(
         for half in halves {
             for &position in &to_block(_mm512_cvtepu32_epi64(half)).0[..left.min(8)] {
                 let shift = _mm512_sub_epi64(_mm512_set1_epi64(position.cast_signed()), firsts);
-                bits = _mm512_or_si512(bits, _mm512_sllv_epi64(_mm512_set1_epi64(1), shift));
+                let bit = shifted_one(shift);
+                bits = _mm512_or_si512(bits, bit);
             }
             left = left.saturating_sub(8);
             if left == 0 {
@@ -207,6 +209,25 @@ fn set_in_lanes<const RESERVED: u32>(
         }
     }
     *block = to_block(bits);
+}
+
+/// 1 shifted left by `shifts`, which leaves 0 from 64 on: one instruction. (`_mm512_sllv_epi64` of a
+/// constant is compiled to two, the other a comparison with 64: a tenth of the time of a build.)
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn shifted_one(shifts: __m512i) -> __m512i {
+    let shifted;
+    // SAFETY: the instruction is of AVX-512 F, as this function is, and touches these registers only.
+    unsafe {
+        asm!(
+            "vpsllvq {shifted}, {one}, {shifts}",
+            shifted = lateout(zmm_reg) shifted,
+            one = in(zmm_reg) _mm512_set1_epi64(1),
+            shifts = in(zmm_reg) shifts,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    shifted
 }
 
 /// The block as sixteen 32-bit words. (One load of 64 bytes: the compiler sees through it.)

@@ -189,8 +189,8 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     let mut blocks = vec![Block::default(); count];
     let part = &mut Part::whole(&mut blocks);
     if kind == FilterKind::Paired {
-        let scheme = PhantomData::<Golden>;
-        kernel.run(paired::Fill { part, probes, chunks: keys, scheme });
+        let (counts, scheme) = (part.counts(keys), PhantomData::<Golden>);
+        kernel.run(paired::Fill { part, probes, keys: &counts, chunks: keys, scheme });
     } else {
         kernel.run(blocked::Fill { part, probes, chunks: keys });
     }

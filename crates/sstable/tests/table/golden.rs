@@ -109,7 +109,7 @@ fn tables_of_earlier_versions_hold_what_they_held() {
             table.verify().unwrap();
             let state = table.filters().check().unwrap();
             if WITHOUT_FILTERS.contains(&name) {
-                assert!(matches!(&*state, FilterState::Unknown(_)), "{name}: {state:?}");
+                assert!(matches!(state, FilterState::Unknown(_)), "{name}: {state:?}");
             } else {
                 let unfiltered = filter == "none";
                 let wanted = if unfiltered { FilterState::Absent } else { FilterState::Loaded };

@@ -57,11 +57,14 @@ pub(crate) fn remix(hash: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// What [`fold`] multiplies with.
+const FOLD_FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
+
 /// A cheaper bijection, for a word that is a hash already: the high half is that of the product, the
 /// low half that of the product with the high one over it.
 #[inline]
 pub(crate) fn fold(hash: u64) -> u64 {
-    let x = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = hash.wrapping_mul(FOLD_FACTOR);
     x ^ (x >> 32)
 }
 
@@ -142,6 +145,21 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn no_two_hashes_have_both_seeds_in_common() {
+        // The multiplier's inverse modulo 2^64, by Newton's method.
+        let factor = FOLD_FACTOR;
+        let inverse = (0..6).fold(factor, |inverse, _| {
+            inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse)))
+        });
+        assert_eq!(factor.wrapping_mul(inverse), 1);
+        for n in 0..100_000 {
+            let hash = remix(n);
+            let folded = fold(hash);
+            assert_eq!((folded ^ (folded >> 32)).wrapping_mul(inverse), hash, "{hash:#x}");
+        }
+    }
+
     /// Hashes of one block of many: the joint law of one position of the first chain and one of the
     /// second must be that of two independent ones. The sum of squares over the cells of a table of
     /// 64 by 64 classes is then normal, 4095 on average with a standard deviation of 90.5.

@@ -334,3 +334,31 @@ pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Ite
     let scheme = PhantomData::<S>;
     Fill { part, probes, keys, chunks: &chunks, scheme }.run(Planted(scheme));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterKind, FilterSpec, format};
+
+    /// Of more blocks than are dealt out at a time, so that counts begin anew.
+    #[test]
+    fn the_fullest_block_of_every_batch_is_paired_with_the_emptiest() {
+        let mut builder = FilterSpec::new(FilterKind::Paired, 64.0).unwrap().builder();
+        let hashes: Vec<u64> = (0..600_000_u64).map(|n| crate::hash(&n.to_le_bytes())).collect();
+        hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        let (_, blocks) = format::decode(&builder.finish(), |_| ()).unwrap();
+        assert!(blocks.len() > 2 * Counts::MOST, "{} blocks", blocks.len());
+        let mut keys = vec![0; blocks.len()];
+        for hash in hashes {
+            keys[scale(hash, blocks.len() as u64) as usize] += 1;
+        }
+        for from in (0..blocks.len()).step_by(BATCH) {
+            let end = blocks.len().min(from + BATCH);
+            let mut order: Vec<usize> = (from..end).collect();
+            order.sort_by_key(|&place| (keys[place], place));
+            for (&place, &other) in order.iter().zip(order.iter().rev()) {
+                assert_eq!(partner::<Golden>(place, &blocks[place]), other, "block {place}");
+            }
+        }
+    }
+}

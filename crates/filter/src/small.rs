@@ -111,8 +111,7 @@ pub struct SmallFiltersBuilder {
 }
 
 impl SmallFiltersBuilder {
-    /// A group with the bits per key of `spec`, of whatever kind that is; without bits, no filter
-    /// ever says no.
+    /// A group with the bits per key of `spec`, of whatever kind that is.
     pub fn new(spec: FilterSpec) -> Self {
         Self {
             millibits: spec.millibits(),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 import statistics
 import sys
@@ -22,14 +23,30 @@ def geometric_mean(values):
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
-def line(name, base, new):
-    """A row: medians of both sides, and the ratio with its least and greatest by round."""
-    ratios = [after / before for before, after in zip(base, new, strict=True)]
-    low, high = min(ratios), max(ratios)
-    return (
-        f"| {name} | {statistics.median(base):.3f} | {statistics.median(new):.3f} "
-        f"| {geometric_mean(ratios):.3f} | {low:.3f} to {high:.3f} |"
-    )
+def name_of(out, side):
+    """The program of a side: the name that the caller gives it, else what it says of itself."""
+    given = os.environ.get(f"TROMMEL_{side.upper()}")
+    commit = records(out / f"deep-{side}.jsonl")[0]["environment"].get("commit")
+    return given or commit or (out / f"{side}.version").read_text().strip()
+
+
+def table(head, rows):
+    """Of each row the medians of both sides, and the ratio with its least and greatest by round;
+    under them, which rows' rounds do not agree on the side that is faster."""
+    print(f"| {' | '.join(head)} | ratio | rounds |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    undecided = []
+    for name, base, new in rows:
+        ratios = [after / before for before, after in zip(base, new, strict=True)]
+        low, high = min(ratios), max(ratios)
+        if low <= 1 <= high:
+            undecided.append(name)
+        print(
+            f"| {name} | {statistics.median(base):.3f} | {statistics.median(new):.3f} "
+            f"| {geometric_mean(ratios):.3f} | {low:.3f} to {high:.3f} |"
+        )
+    if undecided:
+        print(f"\nThe rounds include 1, so no side is known to be faster: {'; '.join(undecided)}.")
 
 
 def lookups(out, tree):
@@ -39,7 +56,7 @@ def lookups(out, tree):
             side: [microseconds(r) for r in of if r["workload"] == workload]
             for side, of in sides.items()
         }
-        yield line(workload, times["before"], times["after"])
+        yield workload, times["before"], times["after"]
 
 
 def runs_of(out, side):
@@ -66,7 +83,7 @@ def builds(out):
     ]
     kinds = {kind: records(out / f"{kind}.jsonl") for kind in ("blocked", "paired")}
     for name, of in rows:
-        yield line(name, total(kinds["blocked"], of), total(kinds["paired"], of))
+        yield name, total(kinds["blocked"], of), total(kinds["paired"], of)
 
 
 def main():
@@ -76,6 +93,7 @@ def main():
     print("This page is written by the command below; no figure in it is typed. See")
     print("[benches/gain](../../benches/gain/README.md) for what is compared and how.\n")
     print(f"```sh\nbenches/gain/run.sh BEFORE AFTER OUT {keys} {rounds} > PAGE.md\n```\n")
+    print(f"* Before: {name_of(out, 'before')}; after: {name_of(out, 'after')}")
     print(f"* Processor: {environment.get('cpu', 'unknown')}, {environment['cores']} threads;")
     print(f"  flags: {' '.join(environment['cpu_flags'])}" if isinstance(
         environment["cpu_flags"], list) else f"  flags: {environment['cpu_flags']}")
@@ -88,14 +106,11 @@ def main():
         ("runs", f"Lookups, {runs_of(out, 'before')} runs in level 0"),
     ):
         print(f"## {title}\n")
-        print("| microseconds a key | before | after | ratio | rounds |")
-        print("| --- | ---: | ---: | ---: | ---: |")
-        print("\n".join(lookups(out, tree)) + "\n")
+        table(["microseconds a key", "before", "after"], lookups(out, tree))
+        print()
     print("## Building: paired filters beside blocked ones, at the default bits\n")
     print("`L0=paired:16,L1-=paired:12` beside `L0=blocked:16,L1-=blocked:12`, the program after.\n")
-    print("| seconds a run | blocked | paired | ratio | rounds |")
-    print("| --- | ---: | ---: | ---: | ---: |")
-    print("\n".join(builds(out)))
+    table(["seconds a run", "blocked", "paired"], builds(out))
 
 
 main()

@@ -2,6 +2,9 @@
 # Two builds of the program beside each other, and two kinds of filters: see README.md.
 #
 #   benches/gain/run.sh BEFORE AFTER OUT [KEYS] [ROUNDS]
+#
+# TROMMEL_BEFORE and TROMMEL_AFTER are the names of the two on the page, such as their commits. Without
+# them each is what it says of itself: the commit in its records, else its --version.
 set -euo pipefail
 
 before=$1 after=$2 out=$3 keys=${4:-5M} rounds=${5:-4}
@@ -24,6 +27,8 @@ runs=(--disable_auto_compactions --write_buffer_size=24M
 reads=(--use_existing_db --reads=1M --batch_size=64
     --benchmarks=readrandom,readmissing,multireadrandom)
 
+"$before" --version >"$out/before.version"
+"$after" --version >"$out/after.version"
 for side in before after; do
     echo "filling for $side" >&2
     bench "${!side}" "$out/fill-$side.jsonl" --benchmarks=fillrandom,compact --db="$stores/$side-deep"

@@ -1,9 +1,12 @@
 //! Filter policies that users bring: stored with tables, read where they are known, contained where
 //! they fail; and filters of the last level that are stored and not used.
 
+mod faults;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use trommel::inspect;
 use trommel::vfs::{MemoryVfs, Vfs};
@@ -21,6 +24,9 @@ enum Fault {
     PanicsFinishing,
     PanicsOpening,
     PanicsAnswering,
+    PanicsStating,
+    PanicsDropped,
+    PanicsBuiltAndDropped,
     RefusesToOpen,
     DeniesAll,
     EndsInNothing,
@@ -95,6 +101,13 @@ impl UserFilterBuilder for PrintsBuilder {
     }
 }
 
+impl Drop for PrintsBuilder {
+    fn drop(&mut self) {
+        // A panic beside another one, of `finish`, would end the process.
+        assert!(self.fault != Fault::PanicsBuiltAndDropped || thread::panicking(), "as planned");
+    }
+}
+
 /// What is said of bytes in memory.
 fn stated(fault: Fault, bytes: usize) -> usize {
     match fault {
@@ -123,6 +136,7 @@ impl UserFilter for PrintsFilter {
 
     fn expected_fpr(&self) -> f64 {
         match self.fault {
+            Fault::PanicsStating => panic!("as planned"),
             Fault::StatesNonsense => f64::NAN,
             Fault::StatesNothing => -1.0,
             _ => self.prints.len() as f64 / f64::from(1 << 16),
@@ -131,6 +145,13 @@ impl UserFilter for PrintsFilter {
 
     fn memory_bytes(&self) -> usize {
         stated(self.fault, 2 * self.prints.capacity())
+    }
+}
+
+impl Drop for PrintsFilter {
+    fn drop(&mut self) {
+        let panics = matches!(self.fault, Fault::PanicsStating | Fault::PanicsDropped);
+        assert!(!panics, "as planned, when it is dropped");
     }
 }
 
@@ -241,6 +262,9 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         (PanicsAdding, "none"),
         (PanicsFinishing, "none"),
         (PanicsOpening, "none"),
+        (PanicsStating, "none"),
+        (PanicsDropped, "user"),
+        (PanicsBuiltAndDropped, "none"),
         (RefusesToOpen, "none"),
         (DeniesAll, "none"),
         (EndsInNothing, "none"),

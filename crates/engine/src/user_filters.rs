@@ -14,12 +14,11 @@
 //! Called by [`Outputs`](crate::output::Outputs), and by the readers of tables.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use trommel_filter::FilterSpec;
-use trommel_sstable::{UserFilter, UserFilterBuilder, UserFilterReader};
+use trommel_sstable::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
 
 use crate::error::{Error, Result};
 
@@ -101,7 +100,8 @@ pub enum FilterChoice {
 ///
 /// # Panics
 /// A panic in any of its calls is caught where panics unwind, and counted in
-/// [`FilterReport::policy`](crate::FilterReport::policy).
+/// [`FilterReport::policy`](crate::FilterReport::policy); so is one of the `Drop` of its builders and
+/// filters. That of the policy itself is not: it is dropped with the store's options.
 pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
     /// Its name: 1 to 200 bytes without control characters. Stored with each table that has a filter
     /// of its making; a filter is only opened by the policy of that name, so one that makes other
@@ -163,9 +163,10 @@ impl UserPolicy {
 
     /// What it chooses; what is configured, where it fails.
     pub(crate) fn choose(&self, context: &FilterContext) -> FilterChoice {
-        let chosen = catch_unwind(AssertUnwindSafe(|| self.policy.choose(context)));
-        chosen.unwrap_or_else(|_| {
-            self.failed("a panic while it chose a filter: the one that is configured is built");
+        contained(|| self.policy.choose(context)).unwrap_or_else(|why| {
+            self.failed(&format!(
+                "{why}, as it chose a filter: the one that is configured is built"
+            ));
             FilterChoice::Spec(context.configured)
         })
     }

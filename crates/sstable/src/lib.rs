@@ -37,7 +37,7 @@ pub use error::Error;
 pub use filters::{
     Answers, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan, FilterRole, FilterShape,
     FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder, UserFilterReader,
-    Verdict, prefix_of,
+    Verdict, contained, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;

@@ -40,7 +40,7 @@ pub(crate) use pieces::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
 pub(crate) use user::UserBuild;
-pub use user::{UserFilter, UserFilterBuilder, UserFilterReader};
+pub use user::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
 
 use crate::format::Footer;
 use crate::index::IndexTree;

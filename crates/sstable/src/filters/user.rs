@@ -7,7 +7,8 @@
 //! 3. A reader of that name ([`UserFilterReader`]) opens them at their first use. Where it is not
 //!    there, or will not take them, the table answers "maybe".
 //! 4. A panic in any of this is caught (where panics unwind), told to the reader, and answers
-//!    "maybe". The filter is not asked again.
+//!    "maybe". The filter is not asked again. What is the user's is dropped by [`Held`] alone, as
+//!    dropping it runs his code, too.
 //!
 //! What is left to the user is that a filter denies no key of its table. The sample finds those that
 //! always lie; verification asks for every key.
@@ -22,6 +23,10 @@ use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::{BuiltPart, FilterFacts, FilterLabel, Verdict};
 
 /// Builds one filter of a user's own kind.
+///
+/// # Panics
+/// A panic costs the table its filter. But one of `Drop` while a panic of
+/// [`finish`](Self::finish) unwinds ends the process, as it does anywhere.
 pub trait UserFilterBuilder: Send + fmt::Debug {
     /// Takes a key, which is not the one before it, and its [`trommel_filter::hash`]. Keys ascend.
     fn add(&mut self, key: &[u8], hash: u64);
@@ -36,6 +41,8 @@ pub trait UserFilterBuilder: Send + fmt::Debug {
 }
 
 /// A filter of a user's own kind, opened.
+///
+/// Where it is dropped, the store may hold locks: its `Drop` must not call into the store.
 pub trait UserFilter: Send + Sync + fmt::Debug {
     /// Whether `key`, whose [`trommel_filter::hash`] this is, may be one of those that it was built
     /// of.
@@ -70,8 +77,18 @@ pub trait UserFilterReader: Send + Sync + fmt::Debug {
 }
 
 /// Runs a user's code; what it said when it panicked, if it did.
-pub(super) fn contained<T>(code: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| format!("a panic: {}", said(&*payload)))
+///
+/// # Errors
+/// The panic, in words.
+pub fn contained<T>(code: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
+        let why = format!("a panic: {}", said(&*payload));
+        // What was thrown is the user's, too. Where dropping it panics, that is as far as it goes.
+        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(another);
+        }
+        why
+    })
 }
 
 fn said(payload: &(dyn Any + Send)) -> &str {
@@ -82,11 +99,50 @@ fn said(payload: &(dyn Any + Send)) -> &str {
 /// More than any filter takes: what a user states may be anything.
 const MOST_MEMORY_BYTES: usize = 1 << 40;
 
+/// What is of a user's making, dropped with a panic contained.
+#[derive(Debug)]
+struct Held<T: ?Sized> {
+    /// There until it is taken or dropped.
+    thing: Option<Box<T>>,
+    reader: Arc<dyn UserFilterReader>,
+}
+
+impl<T: ?Sized> Held<T> {
+    fn new(thing: Box<T>, reader: Arc<dyn UserFilterReader>) -> Self {
+        Self { thing: Some(thing), reader }
+    }
+
+    /// Runs `code` on it.
+    #[inline]
+    fn contained<R>(&self, code: impl FnOnce(&T) -> R) -> Result<R, String> {
+        contained(|| code(self.thing.as_deref().expect(HELD)))
+    }
+
+    fn contained_mut<R>(&mut self, code: impl FnOnce(&mut T) -> R) -> Result<R, String> {
+        contained(|| code(self.thing.as_deref_mut().expect(HELD)))
+    }
+
+    /// Runs `code` on it, which is its end.
+    fn end<R>(mut self, code: impl FnOnce(Box<T>) -> R) -> Result<R, String> {
+        contained(|| code(self.thing.take().expect(HELD)))
+    }
+}
+
+const HELD: &str = "only what is dropped is taken";
+
+impl<T: ?Sized> Drop for Held<T> {
+    fn drop(&mut self) {
+        if let Err(why) = contained(|| drop(self.thing.take())) {
+            self.reader.failed(&format!("when it was dropped: {why}"));
+        }
+    }
+}
+
 /// A builder of a user's, and what it is held to.
 #[derive(Debug)]
 pub(crate) struct UserBuild {
     reader: Arc<dyn UserFilterReader>,
-    builder: Result<Box<dyn UserFilterBuilder>, String>,
+    builder: Result<Held<dyn UserFilterBuilder>, String>,
     keys: u64,
     sample: Sample,
 }
@@ -96,33 +152,28 @@ impl UserBuild {
         reader: Arc<dyn UserFilterReader>,
         builder: Box<dyn UserFilterBuilder>,
     ) -> Self {
-        Self { reader, builder: Ok(builder), keys: 0, sample: Sample::default() }
+        let builder = Ok(Held::new(builder, Arc::clone(&reader)));
+        Self { reader, builder, keys: 0, sample: Sample::default() }
     }
 
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], hash: u64) {
         let Ok(builder) = &mut self.builder else { return };
-        match contained(|| builder.add(key, hash)) {
+        match builder.contained_mut(|builder| builder.add(key, hash)) {
             Ok(()) => {
                 self.keys += 1;
                 self.sample.add(key, hash);
             }
-            Err(why) => self.fail(why),
+            Err(why) => self.builder = Err(why),
         }
-    }
-
-    #[cold]
-    fn fail(&mut self, why: String) {
-        let broken = std::mem::replace(&mut self.builder, Err(why));
-        let _ = contained(|| drop(broken));
     }
 
     pub(crate) fn memory_bytes(&mut self) -> u64 {
         let Ok(builder) = &self.builder else { return 0 };
-        match contained(|| builder.memory_bytes()) {
+        match builder.contained(UserFilterBuilder::memory_bytes) {
             Ok(bytes) => bytes.min(MOST_MEMORY_BYTES) as u64,
             Err(why) => {
-                self.fail(why);
+                self.builder = Err(why);
                 0
             }
         }
@@ -132,7 +183,7 @@ impl UserBuild {
     pub(crate) fn finish(self) -> Result<BuiltPart, String> {
         let Self { reader, builder, keys, sample } = self;
         let built = builder
-            .and_then(|builder| contained(|| builder.finish()))
+            .and_then(|builder| builder.end(UserFilterBuilder::finish))
             .and_then(|payload| {
                 let opened = OpenUserFilter::open(Arc::clone(&reader), &payload)?;
                 sample.ask(&opened)?;
@@ -192,7 +243,7 @@ impl Sample {
 
     fn ask(&self, filter: &OpenUserFilter) -> Result<(), String> {
         for (key, hash) in &self.keys {
-            if !contained(|| filter.filter.may_contain(key, *hash))? {
+            if !filter.filter.contained(|filter| filter.may_contain(key, *hash))? {
                 return Err("its filter denies a key that it was built of".into());
             }
         }
@@ -203,8 +254,7 @@ impl Sample {
 /// A filter of a user's, where it can be asked.
 #[derive(Debug)]
 pub(crate) struct OpenUserFilter {
-    filter: Box<dyn UserFilter>,
-    reader: Arc<dyn UserFilterReader>,
+    filter: Held<dyn UserFilter>,
     /// What it says of its rate, if that is one.
     expected: f64,
     memory_bytes: usize,
@@ -213,12 +263,12 @@ pub(crate) struct OpenUserFilter {
 
 impl OpenUserFilter {
     pub(super) fn open(reader: Arc<dyn UserFilterReader>, bytes: &[u8]) -> Result<Self, String> {
-        let filter = contained(|| reader.open(bytes))??;
+        let filter = Held::new(contained(|| reader.open(bytes))??, reader);
         let (expected, memory_bytes) =
-            contained(|| (filter.expected_fpr(), filter.memory_bytes()))?;
+            filter.contained(|filter| (filter.expected_fpr(), filter.memory_bytes()))?;
         let expected = if (0.0..=1.0).contains(&expected) { expected } else { 1.0 };
         let memory_bytes = memory_bytes.min(MOST_MEMORY_BYTES);
-        Ok(Self { filter, reader, expected, memory_bytes, failed: AtomicBool::new(false) })
+        Ok(Self { filter, expected, memory_bytes, failed: AtomicBool::new(false) })
     }
 
     #[inline]
@@ -226,11 +276,11 @@ impl OpenUserFilter {
         if self.failed.load(Ordering::Relaxed) {
             return Verdict::UNFILTERED;
         }
-        match contained(|| self.filter.may_contain(key, hash)) {
+        match self.filter.contained(|filter| filter.may_contain(key, hash)) {
             Ok(maybe) => Verdict { maybe, kind: FilterLabel::User, expected: self.expected },
             Err(why) => {
                 self.failed.store(true, Ordering::Relaxed);
-                self.reader.failed(&why);
+                self.filter.reader.failed(&why);
                 Verdict::UNFILTERED
             }
         }

@@ -1,0 +1,93 @@
+//! Policies that panic where nobody looks for it.
+
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{
+    Db, FilterChoice, FilterContext, FilterResidency, UserFilterBuilder, UserFilterPolicy,
+};
+
+use super::{DIR, Fault, check_all, fill, options, prints, tables};
+
+/// A filter is dropped by whoever lets it go: a flush that has asked it, the reader whose block takes
+/// its place in the cache, who closes its table. None of them is to fail, or to leave a count wrong.
+#[test]
+fn filters_that_panic_when_they_are_dropped_stop_nothing() {
+    for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let policy = prints("drops", Fault::PanicsDropped);
+        let options = options(&vfs).background_threads(1).user_filters(Arc::clone(&policy) as _);
+        let options = options.filter_residency(residency).memory_limit(4 << 20);
+        let db = Db::open(DIR, options).unwrap();
+        for _ in 0..3 {
+            fill(&db);
+            check_all(&db);
+        }
+        let failures = || db.filter_report().policy.unwrap().failures;
+        let of_flushes = failures();
+        assert!(of_flushes >= 3, "{of_flushes}: of each sample");
+        // The tables go, and their filters with them: at once, or when the cache shrinks.
+        db.compact_all().unwrap();
+        db.set_options(|options| options.cache_bytes(1 << 10)).unwrap();
+        assert!(failures() > of_flushes + 1, "{residency:?}: {of_flushes}, then {}", failures());
+        let first = db.filter_report().policy.unwrap().first_failure.unwrap();
+        assert!(first.contains("dropped") && first.contains("as planned"), "{first}");
+        check_all(&db);
+        db.put("more", "value").unwrap();
+        db.verify().unwrap();
+        let stats = db.stats();
+        assert!(stats.memory.total() <= 4 << 20, "{residency:?}: {stats}");
+        db.close().unwrap();
+    }
+}
+
+/// What is thrown may panic when it is dropped, too.
+#[test]
+fn a_panic_whose_payload_panics_is_contained() {
+    #[derive(Debug)]
+    struct Throws;
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as planned, of what was thrown");
+        }
+    }
+
+    impl UserFilterPolicy for Throws {
+        fn name(&self) -> &str {
+            "throws"
+        }
+
+        fn choose(&self, context: &FilterContext) -> FilterChoice {
+            if context.level == 0 {
+                return FilterChoice::User(Box::new(Throws));
+            }
+            std::panic::panic_any(Bomb)
+        }
+    }
+
+    impl UserFilterBuilder for Throws {
+        fn add(&mut self, _key: &[u8], _hash: u64) {
+            std::panic::panic_any(Bomb)
+        }
+
+        fn finish(self: Box<Self>) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn memory_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = Db::open(DIR, options(&vfs).user_filters(Arc::new(Throws))).unwrap();
+    fill(&db);
+    db.compact_all().unwrap();
+    check_all(&db);
+    let report = db.filter_report();
+    assert_eq!(report.policy.as_ref().unwrap().failures, 2, "{report}");
+    assert_eq!(tables(&report, "blocked"), 1, "{report}");
+}

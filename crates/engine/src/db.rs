@@ -326,8 +326,17 @@ impl Db {
         self.engine().approximate_bytes(&Bounds::of(range))
     }
 
-    /// Changes options of the live store. What cannot change while it is open (the file system,
-    /// read mode, log, number of threads and files, and how it was opened) stays as it is.
+    /// Changes options of the live store. What cannot change while it is open stays as it is,
+    /// whatever `change` says of it: [`vfs`](Options::vfs), [`read_mode`](Options::read_mode),
+    /// [`log`](Options::log), [`background_threads`](Options::background_threads),
+    /// [`max_open_files`](Options::max_open_files), and how the store was opened
+    /// ([`create_if_missing`](Options::create_if_missing),
+    /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),
+    /// [`salvage`](Options::salvage)).
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option is
+    /// out of its bounds, or [`user_filters`](Options::user_filters) is another policy.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -139,6 +139,17 @@ impl Engine {
         let one_at_a_time = lock(&self.options_change);
         let old = self.options.load_full();
         let wanted = change((*old).clone());
+        let same_policy = match (&old.user_filters, &wanted.user_filters) {
+            (Some(old), Some(wanted)) => old.is(wanted),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same_policy {
+            return Err(Error::option(
+                "user_filters: the policy stays while the store is open, as open tables hold its \
+                 filters: close the store, and open it with the other one",
+            ));
+        }
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             create_if_missing: old.create_if_missing,

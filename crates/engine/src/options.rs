@@ -331,7 +331,8 @@ impl Options {
     /// [`filters`](Self::filters) says for the table is told to it, and it has the last word; for
     /// tables that get no filter because of
     /// [`filters_on_last_level`](Self::filters_on_last_level) it is not asked. Tables that hold its
-    /// filters can be read without it. Default: none.
+    /// filters can be read without it. It cannot change while the store is open:
+    /// [`Db::set_options`](crate::Db::set_options) refuses another one. Default: none.
     #[must_use]
     pub fn user_filters(mut self, policy: Arc<dyn UserFilterPolicy>) -> Self {
         self.user_filters = Some(UserPolicy::new(policy));

@@ -142,6 +142,11 @@ impl UserPolicy {
         Self { name: policy.name().into(), policy, failures: Arc::default() }
     }
 
+    /// Whether `other` is the same policy, not only one of that name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy)
+    }
+
     /// Checks what its doc says of its name.
     pub(crate) fn check(&self) -> Result<()> {
         let what = if self.name.is_empty() {

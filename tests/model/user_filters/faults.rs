@@ -1,13 +1,14 @@
-//! Policies that panic where nobody looks for it.
+//! Policies that panic where nobody looks for it, and policies that come too late.
 
 use std::sync::Arc;
 
 use trommel::vfs::MemoryVfs;
 use trommel::{
-    Db, FilterChoice, FilterContext, FilterResidency, UserFilterBuilder, UserFilterPolicy,
+    Db, Error, FilterChoice, FilterContext, FilterResidency, Options, UserFilterBuilder,
+    UserFilterPolicy,
 };
 
-use super::{DIR, Fault, check_all, fill, options, prints, tables};
+use super::{DIR, Fault, Prints, check_all, fill, open, options, prints, tables};
 
 /// A filter is dropped by whoever lets it go: a flush that has asked it, the reader whose block takes
 /// its place in the cache, who closes its table. None of them is to fail, or to leave a count wrong.
@@ -90,4 +91,36 @@ fn a_panic_whose_payload_panics_is_contained() {
     let report = db.filter_report();
     assert_eq!(report.policy.as_ref().unwrap().failures, 2, "{report}");
     assert_eq!(tables(&report, "blocked"), 1, "{report}");
+}
+
+#[test]
+fn a_policy_cannot_be_changed_while_the_store_is_open() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let policy = prints("prints", Fault::Nothing);
+    let with = |policy: &Arc<Prints>| {
+        let policy = Arc::clone(policy) as _;
+        |options: Options| options.block_bytes(512).user_filters(policy)
+    };
+    let refused = |db: &Db, change: &Arc<Prints>| {
+        let error = db.set_options(with(change)).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("user_filters") && error.contains("open"), "{error}");
+        assert!(!db.options().settings().contains(&("block_bytes", "512".into())), "none of it");
+    };
+    let db = Db::open(DIR, options(&vfs)).unwrap();
+    refused(&db, &policy);
+    drop(db);
+    let db = open(&vfs, &policy);
+    refused(&db, &prints("prints", Fault::Nothing));
+    let error = db.set_options(|_| options(&vfs).block_bytes(512)).unwrap_err().to_string();
+    assert!(error.contains("user_filters"), "{error}");
+    // The same policy again is no change.
+    db.set_options(with(&policy)).unwrap();
+    assert!(db.options().settings().contains(&("block_bytes", "512".into())));
+    let before = db.options();
+    db.set_options(|_| before).unwrap();
+    fill(&db);
+    check_all(&db);
+    assert_eq!(tables(&db.filter_report(), "user"), 1);
 }

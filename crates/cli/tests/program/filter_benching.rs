@@ -52,7 +52,9 @@ fn command_lines_of_filter_bench_are_understood() {
     );
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.starts_with("Filter: ribbon:fpr=9.66e-3\n"), "{}", ran.out);
-    assert_eq!(ran.err.lines().filter(|line| line.starts_with("note: ")).count(), 2, "{}", ran.err);
+    let notes: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("note: ")).collect();
+    assert_eq!(notes.len(), 3, "{}", ran.err);
+    assert!(notes[2].contains("--batch-size does nothing"), "{}", ran.err);
 }
 
 #[test]
@@ -150,6 +152,82 @@ fn what_cannot_be_measured_is_refused_with_its_reason() {
             let ran = program.run(&format!("filter-bench {line}"));
             assert!(ran.code == Some(2) && ran.err.contains("this machine has"), "{line}: {ran:?}");
         }
+    }
+}
+
+/// Flags were accepted and had no effect, without a word.
+#[test]
+fn with_records_to_show_each_flag_of_measuring_is_refused() {
+    let program = Program::new();
+    let help = program.run("filter-bench --help").out;
+    let lines = help.lines().filter_map(|line| line.strip_prefix("      --"));
+    let has_effect = ["from", "report", "plot", "format", "color", "legend", "help", "version"];
+    let mut refused = 0;
+    for line in lines {
+        let (flag, rest) = line.split_at(line.find([' ', '[', '=']).unwrap_or(line.len()));
+        if has_effect.contains(&flag) {
+            continue;
+        }
+        let value = match flag {
+            "filters" => "paired:10",
+            "kernel" => "scalar",
+            _ => "1",
+        };
+        let given = match rest.starts_with(" <") {
+            true => format!("--{flag} {value}"),
+            false => format!("--{flag}"),
+        };
+        let ran = program.run(&format!("filter-bench {given} --from run.jsonl"));
+        let is_told = ran.err.contains("cannot be used with") && ran.err.contains("--from");
+        assert!(ran.code == Some(2) && is_told, "{given}: {ran:?}");
+        refused += 1;
+    }
+    assert!(refused >= 20, "{help}");
+}
+
+#[test]
+fn a_flag_without_effect_says_so() {
+    let program = Program::new();
+    for (line, wants) in [
+        ("--filters paired:16 --impl ribbon", "cannot be used with"),
+        ("--filters paired:16 --bits-per-key 40", "cannot be used with"),
+        ("--impl paired:23.4 --bits-per-key 10,12", "leave --bits-per-key out"),
+    ] {
+        let ran = program.run(&format!("filter-bench {line} {SMALL}"));
+        assert!(ran.code == Some(2) && ran.out.is_empty(), "{line}: {ran:?}");
+        assert!(ran.err.contains(wants), "{line}: {ran:?}");
+    }
+    let small = format!("{SMALL} --quick");
+    for (line, wants) in [
+        ("", ""),
+        ("--impl paired:23.4,blocked --bits-per-key 10", ""),
+        ("--filters blocked:10 --kernel scalar", ""),
+        ("--filters ribbon:8 --kernel scalar", "--kernel does nothing for ribbon"),
+        ("--filters all:10 --kernel scalar", "--kernel does nothing for standard and ribbon"),
+        ("--best-case", "--best-case does nothing with --quick"),
+        ("--working-mem-size-mb 1", "--working-mem-size-mb does nothing"),
+        ("--batch-size 4", "--batch-size does nothing"),
+    ] {
+        let ran = program.run(&format!("filter-bench {line} {small}"));
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), usize::from(!wants.is_empty()), "{line}: {ran:?}");
+        assert!(ran.err.contains(wants), "{line}: {ran:?}");
+        assert!(wants.is_empty() || ran.err.starts_with("note: "), "{line}: {ran:?}");
+    }
+}
+
+/// What came first was measured, for hours perhaps, before the rest was looked at.
+#[test]
+fn all_of_a_sweep_is_checked_before_any_is_measured() {
+    let program = Program::new();
+    for (line, wants) in [
+        ("--keys 100,0", "at least one key"),
+        ("--filters paired:10 --filters none", "nothing to measure"),
+        ("--runs 1000000G", "at most"),
+    ] {
+        let ran = program.run(&format!("filter-bench {line} --m-queries 0.01 --quick"));
+        assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");
+        assert!(ran.err.contains(wants), "{line}: {ran:?}");
     }
 }
 

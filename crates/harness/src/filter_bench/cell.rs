@@ -38,6 +38,10 @@ pub struct Cell {
     /// Instructions the filters were asked with, if the kind has a choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// Whether huge pages were asked for under filters that are large enough. Not so in records
+    /// that are too old to tell.
+    #[serde(default)]
+    pub huge_pages: bool,
     /// Bytes of a key, on average.
     pub key_bytes: u64,
     /// Keys asked of one filter at once, in the batched patterns.

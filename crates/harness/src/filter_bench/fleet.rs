@@ -4,8 +4,11 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use trommel::filter::{Filter, FilterKind};
+use trommel::vfs::advise_huge_pages;
 
-use super::{Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, nanoseconds};
+use super::{
+    Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, has_kernels, nanoseconds,
+};
 use crate::control::Control;
 use crate::error::Error;
 use crate::{machine, units};
@@ -106,6 +109,8 @@ impl Fleet {
     fn add(&mut self, plan: &Plan, keys: u64) -> Result<u64, Error> {
         let mut maker = Keys::new(plan.shape);
         let number = self.members.len();
+        // The tables of theory that it takes are made once in a process: no cost of one filter.
+        plan.spec.expected_fpr(keys);
         let start = Instant::now();
         let mut builder = plan.spec.builder();
         for key in 0..keys {
@@ -115,7 +120,11 @@ impl Fleet {
         let bytes = builder.finish();
         self.build_time += start.elapsed();
         self.build_bytes += peak.saturating_sub(bytes.len() as u64);
-        let filter = Filter::decode(bytes).map_err(|error| Error::Store(error.into()))?;
+        let decoded = match plan.huge_pages {
+            true => Filter::decode_into(bytes, advise_huge_pages),
+            false => Filter::decode(bytes),
+        };
+        let filter = decoded.map_err(|error| Error::Store(error.into()))?;
         let filter = match plan.kernel {
             Some(kernel) => filter.with_kernel(kernel),
             None => filter,
@@ -154,13 +163,13 @@ impl Fleet {
         let filters = || self.members.iter().map(|member| &member.filter);
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
         let first = &self.members[0].filter;
-        let has_kernels = matches!(plan.spec.kind(), FilterKind::Blocked | FilterKind::Paired);
         Cell {
             spec: plan.spec.to_string(),
             kind: plan.spec.kind().to_string(),
             bits: plan.spec.bits_per_key(),
             average_keys: plan.keys,
-            kernel: has_kernels.then(|| first.kernel().to_string()),
+            kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
+            huge_pages: plan.huge_pages,
             key_bytes: plan.shape.bytes as u64,
             batch: plan.batch as u64,
             queries: plan.queries,
@@ -180,7 +189,7 @@ impl Fleet {
 }
 
 /// Refuses what cannot be done, and says why.
-fn check(plan: &Plan) -> Result<(), Error> {
+pub(super) fn check(plan: &Plan) -> Result<(), Error> {
     let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
     let shortest = MIN_KEY_BYTES + varied;
     let what = if plan.keys == 0 {

@@ -1,7 +1,9 @@
 //! Filters by themselves: what they cost to build and to ask, and how often they err.
 //!
 //! 1. A fleet of filters is built, of about the same number of keys each, until they fill the
-//!    memory that was asked for. That every key added is found is checked.
+//!    memory that was asked for; the tables of theory, which a process makes once, are there
+//!    before the clock starts. Filters lie on huge pages where the store would ask for them, if
+//!    that is not turned off. That every key added is found is checked.
 //! 2. Every filter is asked for keys that it does not hold, and its rate compared with the exact
 //!    one that it announces. The error of the mean comes from the variance *between* filters: one
 //!    filter of few keys differs from its expectation by some percent.
@@ -21,7 +23,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trommel::filter::{FilterSpec, Kernel};
+use trommel::filter::{FilterKind, FilterSpec, Kernel};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -52,10 +54,27 @@ pub struct Plan {
     pub seed: u64,
     /// The instructions to ask with, if not the best there are.
     pub kernel: Option<Kernel>,
+    /// Whether huge pages are asked for under large filters, as the store does.
+    pub huge_pages: bool,
     /// Whether the net time holds that of hashing the key.
     pub net_includes_hashing: bool,
     /// What is timed.
     pub patterns: Vec<Pattern>,
+}
+
+impl Plan {
+    /// Refuses what cannot be done here, and says why.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check(&self) -> Result<(), Error> {
+        fleet::check(self)
+    }
+}
+
+/// Whether filters of this kind can be asked with more than one kind of instructions.
+pub fn has_kernels(kind: FilterKind) -> bool {
+    matches!(kind, FilterKind::Blocked | FilterKind::Paired)
 }
 
 /// Where to end building filters.
@@ -121,6 +140,11 @@ impl Access {
         Self::SkewedHalfInOne,
         Self::SkewedEightyInTwenty,
     ];
+
+    /// Whether keys come in batches.
+    pub fn is_batched(self) -> bool {
+        matches!(self, Self::BatchedPrepared | Self::BatchedUnprepared)
+    }
 
     /// As `filter_bench` calls it.
     pub fn name(self) -> &'static str {

@@ -78,10 +78,7 @@ enum Asked {
 fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
     let mut keys = Keys::new(plan.shape);
-    let at_once = match pattern.access {
-        Access::BatchedPrepared | Access::BatchedUnprepared => plan.batch,
-        _ => 1,
-    };
+    let at_once = if pattern.access.is_batched() { plan.batch } else { 1 };
     let hashes_too = asked == Asked::Filters || !plan.net_includes_hashing;
     let inside = pattern.mix.inside_of_256();
     let mut hashes = vec![0_u64; at_once];

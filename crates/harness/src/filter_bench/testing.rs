@@ -29,6 +29,7 @@ pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
         bits,
         average_keys: keys,
         kernel: (spec.kind() != FilterKind::Ribbon).then(|| "avx2".into()),
+        huge_pages: true,
         key_bytes: 24,
         batch: 8,
         queries: 1000,

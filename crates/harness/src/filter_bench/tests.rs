@@ -1,6 +1,6 @@
 //! Filters are measured as they say they are, and what cannot be measured is refused.
 
-use super::fleet::{Keys, check_memory};
+use super::fleet::{Fleet, Keys, check_memory};
 use super::*;
 use crate::control::{Silent, Stop};
 
@@ -16,6 +16,7 @@ fn plan(spec: &str) -> Plan {
         batch: 8,
         seed: 42,
         kernel: None,
+        huge_pages: true,
         net_includes_hashing: false,
         patterns: Pattern::all(),
     }
@@ -103,6 +104,30 @@ fn all_kernels_err_alike() {
     assert!(rates.iter().all(|rate| rate == &rates[0]), "{rates:?}");
     plan.spec = "ribbon:8".parse().unwrap();
     assert_eq!(run(&plan).unwrap().kernel, None, "it has no choice");
+}
+
+/// Times "to memory" were those of small pages, while a store has its filters on huge ones.
+#[cfg(target_os = "linux")]
+#[test]
+fn large_filters_lie_on_the_pages_that_the_plan_says() {
+    let advised = || {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mut flags = maps.lines().filter(|line| line.starts_with("VmFlags:")).peekable();
+        flags.peek()?;
+        Some(flags.any(|line| line.split_whitespace().any(|flag| flag == "hg")))
+    };
+    let has_huge_pages = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    if !has_huge_pages || advised().is_none() {
+        return;
+    }
+    let mut plan = plan("blocked:64");
+    (plan.until, plan.keys, plan.vary) = (Until::Bytes(1), 1_000_000, 0.0);
+    for huge_pages in [false, true] {
+        plan.huge_pages = huge_pages;
+        let fleet = Fleet::build(&plan, Control { stop: &Stop::new(), progress: &Silent }).unwrap();
+        assert_eq!(fleet.cell(&plan).huge_pages, huge_pages);
+        assert_eq!(advised(), Some(huge_pages), "pages of the filter");
+    }
 }
 
 #[test]

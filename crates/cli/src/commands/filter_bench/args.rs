@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
-use trommel::filter::{FilterSpec, Kernel};
-use trommel_harness::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until};
+use trommel::filter::{FilterKind, FilterSpec, Kernel};
+use trommel_harness::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
 use trommel_harness::units::parse_count;
 
 use super::foreign::FilterBench;
-use super::specs::{Bits, Implementation, Specs, bits, implementation, specs};
+use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;
 use crate::failure::Failure;
 use crate::foreign::ForeignFlags;
@@ -21,20 +21,53 @@ const MEMORY_MB: f64 = 200.0;
 const M_QUERIES: f64 = 200.0;
 /// The same in a sweep.
 const M_QUERIES_SWEEP: f64 = 10.0;
+/// Bits per key, if nothing says how many.
+const BITS_PER_KEY: f64 = 10.0;
+/// Keys in a batch, if nothing says how many.
+const BATCH: usize = 8;
+/// Most measurements of one run.
+const MOST_PLANS: u64 = 100_000;
+/// What has no effect where earlier records are shown.
+const MEASURING: [&str; 23] = [
+    "filters",
+    "implementation",
+    "bits_per_key",
+    "average_keys_per_filter",
+    "vary_key_count_ratio",
+    "key_size",
+    "vary_key_alignment",
+    "vary_key_size_log2_interval",
+    "working_mem_size_mb",
+    "m_keys_total_max",
+    "m_queries",
+    "m_rate_queries",
+    "batch_size",
+    "runs",
+    "seed",
+    "kernel",
+    "huge_pages",
+    "net_includes_hashing",
+    "quick",
+    "best_case",
+    "allow_bad_rate",
+    "legend",
+    "json",
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct FilterBenchArgs {
     /// Filters: paired:23.4, paired:8..40/4, all:10,16; may be given several times
     /// [default: --impl with --bits-per-key]
     #[arg(long, value_name = "SPECS", alias = "filter", value_parser = specs)]
+    #[arg(conflicts_with_all = ["implementation", "bits_per_key"])]
     filters: Vec<Specs>,
     /// Kinds, as filter_bench has them: 1 is blocked, 2 the ribbon with the rate of 1; or standard,
     /// blocked, paired, ribbon with these very bits
     #[arg(long = "impl", value_name = "KINDS", default_value = "paired", value_delimiter = ',')]
     #[arg(value_parser = implementation)]
     implementation: Vec<Implementation>,
-    /// Bits per key for --impl; several, or a range such as 8..40/4, for a sweep
-    #[arg(long, value_name = "BITS", value_delimiter = ',', default_value = "10")]
+    /// Bits per key for --impl; several, or a range such as 8..40/4, for a sweep [default: 10]
+    #[arg(long, value_name = "BITS", value_delimiter = ',')]
     #[arg(allow_negative_numbers = true, value_parser = bits)]
     bits_per_key: Vec<Bits>,
     /// Keys of a filter, on average; several, such as 1K,100K,10M, for a sweep
@@ -58,18 +91,23 @@ pub(crate) struct FilterBenchArgs {
     /// Millions of absent keys to measure the rate with [default: as many as queries of a mode]
     #[arg(long, value_name = "MILLIONS", allow_negative_numbers = true)]
     m_rate_queries: Option<f64>,
-    /// Keys in a batch
-    #[arg(long, value_name = "COUNT", default_value_t = 8)]
-    batch_size: usize,
+    /// Keys in a batch [default: 8]
+    #[arg(long, value_name = "COUNT")]
+    batch_size: Option<usize>,
     /// Measure so many times, each with another seed
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = parse_count)]
     runs: u64,
     /// Decides all keys and the order of queries
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Instructions to ask with [default: the best of this processor]
+    /// Instructions to ask blocked and paired filters with [default: the best of this processor]
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<KernelArg>,
+    /// Ask for huge pages under filters of 4 MiB and more, as a store does
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL", default_value = "true")]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    huge_pages: bool,
     #[command(flatten)]
     pub(super) switches: Switches,
     #[command(flatten)]
@@ -124,7 +162,7 @@ pub(super) struct FileArgs {
     #[arg(long, value_name = "DIR", alias = "svg")]
     pub(super) plot: Option<PathBuf>,
     /// Measure nothing: take what an earlier run wrote with --json; - for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "filters"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub(super) from: Vec<PathBuf>,
 }
 
@@ -169,6 +207,14 @@ impl FilterBenchArgs {
             return Err(Failure::Usage("--runs must be at least 1".into()));
         }
         let specs = self.specs().map_err(Failure::Usage)?;
+        let each = specs.len().saturating_mul(self.average_keys_per_filter.len()) as u64;
+        if self.runs.saturating_mul(each) > MOST_PLANS {
+            return Err(Failure::Usage(format!(
+                "these would be {} measurements; at most {MOST_PLANS} can be made in one run: ask \
+                 for fewer --runs, filters or numbers of keys",
+                self.runs.saturating_mul(each)
+            )));
+        }
         let mut plans = Vec::new();
         for run in 0..self.runs {
             for &keys in &self.average_keys_per_filter {
@@ -177,14 +223,52 @@ impl FilterBenchArgs {
                 }
             }
         }
+        // All of them, before hours go to the first.
+        plans.iter().try_for_each(Plan::check)?;
         Ok(plans)
+    }
+
+    /// What to tell the user about flags that do nothing, for `plans` are what is measured.
+    pub(super) fn notes(&self, plans: &[Plan]) -> Vec<String> {
+        let Switches { quick, best_case, .. } = self.switches;
+        let mut notes = Vec::new();
+        let is_asked = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
+        let plain = KINDS.into_iter().filter(|kind| !has_kernels(*kind) && is_asked(*kind));
+        let plain: Vec<&str> = plain.map(FilterKind::name).collect();
+        if self.kernel.is_some() && !plain.is_empty() {
+            notes.push(format!(
+                "--kernel does nothing for {} filters: they have one code for all processors",
+                plain.join(" and ")
+            ));
+        }
+        if quick && best_case {
+            notes.push("--best-case does nothing with --quick, which asks for less still".into());
+        }
+        if self.m_keys_total_max != 0.0 && self.working_mem_size_mb.is_some() {
+            let why = "--m-keys-total-max says where to end";
+            notes.push(format!("--working-mem-size-mb does nothing: {why}"));
+        }
+        let is_batched = |pattern: &Pattern| pattern.access.is_batched();
+        if self.batch_size.is_some()
+            && !plans.iter().any(|plan| plan.patterns.iter().any(is_batched))
+        {
+            let why = "--quick and --best-case ask no batches";
+            notes.push(format!("--batch-size does nothing: {why}"));
+        }
+        notes
     }
 
     fn specs(&self) -> Result<Vec<FilterSpec>, String> {
         if !self.filters.is_empty() {
             return Ok(self.filters.iter().flat_map(|specs| &specs.0).copied().collect());
         }
-        let bits: Vec<f64> = self.bits_per_key.iter().flat_map(|bits| &bits.0).copied().collect();
+        let mut bits: Vec<f64> =
+            self.bits_per_key.iter().flat_map(|bits| &bits.0).copied().collect();
+        if bits.is_empty() {
+            bits.push(BITS_PER_KEY);
+        } else if self.implementation.iter().all(Implementation::has_bits) {
+            return Err("all of --impl have bits of their own: leave --bits-per-key out".into());
+        }
         let of = |kind: &Implementation| kind.specs(&bits);
         Ok(self.implementation.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -217,9 +301,10 @@ impl FilterBenchArgs {
             until: self.until()?,
             rate_queries: (rate_queries as u64).max(1),
             queries: ((queries / part) as u64).max(1),
-            batch: self.batch_size,
+            batch: self.batch_size.unwrap_or(BATCH),
             seed,
             kernel: self.kernel.map(Into::into),
+            huge_pages: self.huge_pages,
             net_includes_hashing: self.switches.net_includes_hashing,
             patterns: self.patterns(),
         })

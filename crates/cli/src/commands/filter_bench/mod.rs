@@ -69,6 +69,9 @@ pub(crate) fn run(
         return show(args, control, out);
     }
     let plans = args.plans()?;
+    for note in args.notes(&plans) {
+        control.progress.say(&format!("note: {note}"));
+    }
     let mut files = Files::new(&args.files, Vec::new())?;
     let mut verdict = Verdict::default();
     let result = if args.output.format == Format::Table && !args.is_sweep() {

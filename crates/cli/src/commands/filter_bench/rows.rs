@@ -24,7 +24,7 @@ const SHORT: [&str; 15] = [
 ];
 
 /// Columns for programs, without the times.
-const LONG: [&str; 28] = [
+const LONG: [&str; 29] = [
     "filter",
     "kind",
     "bits_asked",
@@ -32,6 +32,7 @@ const LONG: [&str; 28] = [
     "filters",
     "keys",
     "kernel",
+    "huge_pages",
     "probes",
     "bits_per_key",
     "memory_bytes",
@@ -124,6 +125,7 @@ fn long(cell: &Cell) -> Vec<Value> {
         Value::Count(cell.filters),
         Value::Count(cell.keys),
         cell.kernel.clone().into(),
+        Value::Bool(cell.huge_pages),
         Value::Count(cell.probes.into()),
         Value::Float(cell.stored_bits),
         Value::Size(cell.memory_bytes),

@@ -19,7 +19,7 @@ const STEP: f64 = 4.0;
 /// Most numbers in one range.
 const LONGEST: f64 = 1000.0;
 /// What `all` stands for.
-const KINDS: [FilterKind; 4] =
+pub(super) const KINDS: [FilterKind; 4] =
     [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
 /// Numbers of bits per key, from a number or a range.
@@ -119,6 +119,11 @@ pub(super) fn implementation(text: &str) -> Result<Implementation, String> {
 }
 
 impl Implementation {
+    /// Whether it has bits of its own.
+    pub(super) fn has_bits(&self) -> bool {
+        matches!(self, Self::Spec(_))
+    }
+
     /// The filters of so many bits.
     pub(super) fn specs(self, bits: &[f64]) -> Result<Vec<FilterSpec>, String> {
         let of = |bits: &f64| match self {

@@ -27,8 +27,9 @@ const ABOUT_RATES: &str = "How often a filter says “maybe” to a key that is 
 const ABOUT_TIMES: &str = "Net nanoseconds for a key asked of one filter, without making and hashing \
                            the key; queries do not depend on each other. Upright lines are the \
                            caches of this machine’s first core.";
-const ABOUT_BUILD: &str = "Nanoseconds for a key, hashing included; and what the builder holds for a \
-                           key until it writes the filter.";
+const ABOUT_BUILD: &str = "Nanoseconds for a key, hashing included, tables of theory that a process \
+                           makes once not; and what building takes for a key at its worst moment, \
+                           beyond the finished filter.";
 
 /// The kinds, in the order of their colours.
 const KINDS: [&str; 4] = ["paired", "blocked", "standard", "ribbon"];
@@ -105,7 +106,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
             "environment",
             "Machine and build",
             "",
-            environment.map_or(String::new(), tables::machine),
+            environment.map_or(String::new(), |machine| tables::machine(machine, &cells)),
         ),
     ]
     .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
@@ -204,5 +205,6 @@ mod tests {
         let html = page("One", &[one]);
         check_tags(&html);
         assert!(html.contains("interrupted before its end"));
+        assert!(html.contains("asked for under filters of 4 MiB"));
     }
 }

@@ -99,8 +99,15 @@ pub(super) fn build(cells: &[&Cell]) -> String {
     folded(&head, &rows.collect::<Vec<_>>())
 }
 
-pub(super) fn machine(environment: &Environment) -> String {
-    let facts = environment_facts(environment);
+pub(super) fn machine(environment: &Environment, cells: &[&Cell]) -> String {
+    let mut facts = environment_facts(environment);
+    let asked = cells.iter().filter(|cell| cell.huge_pages).count();
+    let pages = match asked {
+        0 => "not asked for",
+        asked if asked == cells.len() => "asked for under filters of 4 MiB and more",
+        _ => "asked for in some measurements",
+    };
+    facts.insert("huge pages".into(), pages.into());
     let row = |(name, value): (&String, &String)| vec![Html::text(name), Html::text(value)];
     table("", &["", ""], &facts.iter().map(row).collect::<Vec<_>>())
 }

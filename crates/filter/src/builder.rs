@@ -12,9 +12,10 @@
 //!    bits stay in the first-level cache.
 //! 3. It computes the exact expected rate, and writes everything as one checksummed block of bytes.
 //!
-//! So the memory beyond the filter itself peaks at 8 bytes a key and half a megabyte; once the hashes
-//! are dropped, the filter is there twice while it is written out. (A standard filter's bits lie
-//! anywhere; its hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//! So the memory beyond the filter itself peaks at 8 bytes a key, for chunks that are not full up to
+//! two more at 64 bits a key (less at fewer), and some 60 KiB; once the hashes are dropped, the
+//! filter is there twice while it is written out. (A standard filter's bits lie anywhere; its hashes
+//! are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
 //! [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to that:
 //! `tests/bounds/memory.rs`.
 //!
@@ -31,8 +32,9 @@ use crate::ribbon::{self, Needs, Ribbon};
 use crate::spec::{FilterKind, FilterSpec};
 use crate::{blocked, paired, partition, standard, theory};
 
-/// Hashes in one chunk: 256 KiB.
-const CHUNK: usize = 32 * 1024;
+/// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large one
+/// is much beside a small table's filter.
+const CHUNK: usize = 4 * 1024;
 /// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, all of whose pairs lie in
 /// one part so.
 pub(crate) const PART: usize = paired::BATCH;
@@ -165,7 +167,11 @@ impl FilterBuilder {
 
     /// Bytes of memory held until [`finish`](Self::finish).
     pub fn memory_bytes(&self) -> usize {
-        let hashes: usize = self.chunks.iter().map(Vec::capacity).sum();
+        // All chunks but the first have the same room.
+        let hashes = match &self.chunks[..] {
+            [] => 0,
+            [first, others @ ..] => first.capacity() + others.len() * CHUNK,
+        };
         size_of::<Self>()
             + self.chunks.capacity() * size_of::<Vec<u64>>()
             + hashes * size_of::<u64>()

@@ -8,30 +8,57 @@
 //! 3. Lists of several parts are dealt out once more, one list at a time.
 //!
 //! # Memory
-//! Every hash is held once: 8 bytes a key, and a list's last chunk is half empty on average
-//! (2 KiB a list). A sort aside would take 16 bytes a key, a growing vector up to 24.
+//! Every hash is held once: 8 bytes a key, and a list's last chunk is half empty on average. A chunk
+//! has a quarter of what a list should hold at most ([`chunk_of`]), so that this is one byte a key,
+//! however few hashes a list has. A sort aside would take 16 bytes a key, a growing vector up to 24.
 
 /// Lists that are written to at once: more would fall out of the first-level cache and the
 /// processor's table of pages.
 const FAN_OUT_LOG2: u32 = 8;
 /// Parts whose hashes are dealt out to lists of their own at a time.
 pub(crate) const TOGETHER: usize = 1 << FAN_OUT_LOG2;
-/// Hashes in a list's chunk: 4 KiB.
-const CHUNK: usize = 512;
+/// Hashes in a list's chunk: 4 KiB at most, where lists are long, and half a KiB at least.
+const CHUNK: (usize, usize) = (64, 512);
+/// Chunks that a list should fill, unless they would be larger than they may be.
+const CHUNKS_A_LIST: usize = 4;
+
+/// Hashes in one chunk of each of `lists` lists, to which `keys` hashes are dealt out.
+fn chunk_of(keys: usize, lists: usize) -> usize {
+    (keys / lists / CHUNKS_A_LIST).clamp(CHUNK.0, CHUNK.1)
+}
+
+/// Parts of each list, as a power of two: the least power of the fan-out that leaves at most that
+/// many lists.
+fn span_log2(parts: u64) -> u32 {
+    let mut shift = 0;
+    while parts.div_ceil(1 << shift) > 1 << FAN_OUT_LOG2 {
+        shift += FAN_OUT_LOG2;
+    }
+    shift
+}
 
 /// Bytes that `keys` hashes, dealt out to `parts` parts, take at most beside their own: all lists'
 /// last chunks count as empty.
 pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
-    let fan_out = 1 << FAN_OUT_LOG2;
+    if parts <= 1 {
+        return 0;
+    }
+    let span = 1 << span_log2(parts);
+    let lists = parts.div_ceil(span);
+    let here = slack(keys, lists);
+    if span == 1 {
+        return here;
+    }
     // Both levels hold lists at once: what is left of the first, and those of one of its lists.
-    let lists = match parts {
-        1 => return 0,
-        _ if parts <= fan_out => parts,
-        _ => (parts.div_ceil(fan_out)).min(fan_out) + fan_out,
-    };
+    here + most_slack(keys.min((keys / parts + 1) * span), span)
+}
+
+/// As [`most_slack`], of one level.
+fn slack(keys: u64, lists: u64) -> u64 {
+    let chunk = chunk_of(keys as usize, lists as usize) as u64;
     // A list of chunks starts with room for 4, doubles, and is there twice meanwhile.
-    let headers = size_of::<Vec<u64>>() as u64 * (6 * lists + 2 * keys.div_ceil(CHUNK as u64));
-    headers + lists.min(keys) * (CHUNK * size_of::<u64>()) as u64
+    let headers = size_of::<Vec<u64>>() as u64 * (6 * lists + 2 * keys.div_ceil(chunk));
+    headers + lists.min(keys) * chunk * size_of::<u64>() as u64
 }
 
 /// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number; `part`
@@ -60,13 +87,10 @@ fn visit_range(
         chunks.iter().flatten().for_each(|&hash| seen(hash));
         return visit(from, &chunks);
     }
-    // The least power of the fan-out that leaves at most that many lists.
-    let mut shift = 0;
-    while parts.div_ceil(1 << shift) > 1 << FAN_OUT_LOG2 {
-        shift += FAN_OUT_LOG2;
-    }
+    let shift = span_log2(parts);
     let span = 1 << shift;
     let mut lists = vec![Vec::<Vec<u64>>::new(); parts.div_ceil(span) as usize];
+    let room = chunk_of(chunks.iter().map(Vec::len).sum(), lists.len());
     for chunk in chunks {
         for hash in chunk {
             if span == 1 {
@@ -74,9 +98,9 @@ fn visit_range(
             }
             let list = &mut lists[((part(hash) - from) >> shift) as usize];
             match list.last_mut() {
-                Some(chunk) if chunk.len() < CHUNK => chunk.push(hash),
+                Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(hash),
                 _ => {
-                    let mut chunk = Vec::with_capacity(CHUNK);
+                    let mut chunk = Vec::with_capacity(room);
                     chunk.push(hash);
                     list.push(chunk);
                 }

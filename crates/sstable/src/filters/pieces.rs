@@ -16,7 +16,7 @@ use crate::format::FRAME_BYTES;
 use crate::index::IndexBuilder;
 
 /// Most bytes that a list of hashes grows by, between two questions what it takes.
-const GROWTH_BYTES: u64 = 256 << 10;
+const GROWTH_BYTES: u64 = 32 << 10;
 
 /// A part and its bytes, still without frames.
 pub(crate) struct BuiltPart {

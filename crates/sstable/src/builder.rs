@@ -21,7 +21,7 @@ use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
 use crate::filters::{self, BuiltPart, FiltersBuilder, UserBuild};
-use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
+use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, frame, seal};
 use crate::index::{IndexBuilder, separator};
 use crate::{
     Compression, Error, FilterLabel, FilterPart, FilterPlan, Properties, UserFilterBuilder,
@@ -268,11 +268,20 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Appends to the file what belongs behind the write buffer, which is empty.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.append(bytes).map_err(|source| Error::io(&self.path, source))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
     /// Appends the write buffer to the file.
     fn flush(&mut self) -> Result<(), Error> {
-        self.file.append(&self.out).map_err(|source| Error::io(&self.path, source))?;
-        self.written += self.out.len() as u64;
-        self.out.clear();
+        let mut out = std::mem::take(&mut self.out);
+        let appended = self.append(&out);
+        out.clear();
+        self.out = out;
+        appended?;
         if self.out.capacity() > KEEP_WRITE_BUFFER_BYTES {
             self.out = Vec::with_capacity(WRITE_BYTES + 2 * self.options.block_bytes);
         }
@@ -370,11 +379,10 @@ impl TableBuilder {
     fn write_part(&mut self, built: BuiltPart, parts: &mut Vec<FilterPart>) -> Result<(), Error> {
         let BuiltPart { mut part, pieces, top } = built;
         let (first, id) = (self.written, self.options.table_id);
-        for mut block in pieces {
-            seal(&mut block, 0, id, self.written, BlockKind::Filter, 0);
-            self.out = block;
-            self.flush()?;
+        for piece in pieces {
+            self.write_piece(&piece)?;
         }
+        self.flush()?;
         if let Some(top) = top {
             part.top_bytes =
                 top.finish_one(&mut self.out, id, first, self.written, BlockKind::FilterTop);
@@ -382,6 +390,24 @@ impl TableBuilder {
         }
         part.bytes = self.written - first;
         parts.push(part);
+        Ok(())
+    }
+
+    /// Writes a piece of a filter. It is not copied but to the write buffer, if that has room for it,
+    /// and neither grows: the memory for filters is counted, and may be short.
+    fn write_piece(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let offset = self.written + self.out.len() as u64;
+        let frame = frame(payload, self.options.table_id, offset, BlockKind::Filter, 0);
+        let bytes = payload.len() + FRAME_BYTES;
+        if self.out.len() + bytes > self.out.capacity() {
+            self.flush()?;
+        }
+        if bytes <= self.out.capacity() {
+            self.out.extend_from_slice(payload);
+        } else {
+            self.append(payload)?;
+        }
+        self.out.extend_from_slice(&frame);
         Ok(())
     }
 

@@ -150,9 +150,23 @@ pub(crate) fn seal(
     kind: BlockKind,
     compression: u8,
 ) {
-    out.push(compression);
-    let sum = block_checksum(table_id, offset, kind, out.get(start..).unwrap_or_default());
-    put_u32(out, sum);
+    let frame = frame(out.get(start..).unwrap_or_default(), table_id, offset, kind, compression);
+    out.extend_from_slice(&frame);
+}
+
+/// What follows the payload of a block that starts at `offset`: the compression byte and the
+/// checksum.
+pub(crate) fn frame(
+    payload: &[u8],
+    table_id: u64,
+    offset: u64,
+    kind: BlockKind,
+    compression: u8,
+) -> [u8; FRAME_BYTES] {
+    let place = place(table_id, offset, kind, (payload.len() + FRAME_BYTES) as u64);
+    let sum = Checksum::bound_to(&[place]).with(payload).with(&[compression]).value();
+    let [a, b, c, d] = sum.to_le_bytes();
+    [compression, a, b, c, d]
 }
 
 pub(crate) const SHORT: Fault = Fault::Damaged("the block is shorter than its frame");

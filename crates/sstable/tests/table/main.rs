@@ -4,6 +4,7 @@
 
 #[path = "../../../filter/tests/bounds/allocator.rs"]
 mod allocator;
+mod building;
 mod common;
 mod damage;
 mod filter_shapes;

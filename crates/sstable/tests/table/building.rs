@@ -1,0 +1,76 @@
+//! What a table's filters take while they are built and written is what is said of it beforehand.
+
+use std::io;
+use std::path::Path;
+
+use trommel_base::EntryKind;
+use trommel_filter::FilterSpec;
+use trommel_sstable::{Compression, FilterPlan, FilterShape, TableBuilder, TableOptions};
+use trommel_vfs::WriteFile;
+
+use crate::allocator::most_held;
+use crate::common::options;
+use crate::filter_shapes::SHAPES;
+
+/// A file that keeps nothing.
+#[derive(Debug)]
+struct Nowhere(u64);
+
+impl WriteFile for Nowhere {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0 += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The most that is said of the filters' memory by the way, and that the whole builder takes.
+fn built(keys: &str, shape: FilterShape, piece_bytes: usize, count: u64) -> (u64, u64) {
+    let keys: FilterSpec = keys.parse().unwrap();
+    // The tables of the theory last as long as the process, and belong to no filter.
+    keys.expected_fpr(count);
+    most_held(|| {
+        let filters = FilterPlan { keys, shape, piece_bytes, ..FilterPlan::default() };
+        let options = TableOptions { filters, ..options(4096, Compression::None, "none") };
+        let mut builder = TableBuilder::new(Box::new(Nowhere(0)), Path::new("1.sst"), options);
+        let mut said = 0;
+        for key in 0..count {
+            builder.add(&key.swap_bytes().to_le_bytes(), 0, EntryKind::Put, b"").unwrap();
+            if key % 64 == 0 {
+                said = said.max(builder.filter_memory_bytes());
+            }
+        }
+        said = said.max(builder.filter_memory_bytes());
+        builder.finish_filters().unwrap();
+        said
+    })
+}
+
+/// A block that was sealed in the vector that its filter came in had it grow to twice its size.
+#[test]
+fn filters_take_no_more_than_is_said_until_they_are_written() {
+    for shape in SHAPES {
+        for count in [30_000, 200_000] {
+            let (_, without) = built("none", shape, 0, count);
+            for spec in ["blocked:10", "paired:64", "standard:40", "ribbon:30"] {
+                for piece_bytes in [4 << 10, 32 << 10, 2 << 20] {
+                    let (said, most) = built(spec, shape, piece_bytes, count);
+                    let taken = most.saturating_sub(without);
+                    let context = format!("{spec}, {shape:?} of {piece_bytes}, {count} keys");
+                    println!("{context}: said {said}, took {taken}");
+                    // Where each piece ends, and its place, are not counted.
+                    let pieces = if shape == FilterShape::Whole { 0 } else { 32 << 10 };
+                    let room = said + pieces;
+                    assert!(taken <= room, "{context}: said {said}, took {taken}");
+                }
+            }
+        }
+    }
+}

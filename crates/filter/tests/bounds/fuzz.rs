@@ -59,7 +59,9 @@ const FILTER: Layout = Layout {
         let blocks = (bytes.len() - 64) as u64 / 64;
         put(bytes, 16, &blocks.to_le_bytes());
     },
-    other_kind: |random| [1 + random.below(5) as u8, 1, 7 * random.below(2) as u8],
+    other_kind: |random| {
+        [1 + random.below(5) as u8, 1 + random.below(2) as u8, 7 * random.below(2) as u8]
+    },
 };
 
 const GROUP: Layout = Layout {

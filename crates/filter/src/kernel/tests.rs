@@ -1,4 +1,7 @@
 //! Every kernel gives the answers of the scalar one, bit for bit.
+//!
+//! A kernel that the processor does not have is not tested. `TROMMEL_KERNELS=avx2,avx512` names those
+//! without which the tests fail; which there are is printed in either case.
 
 use std::marker::PhantomData;
 
@@ -262,6 +265,24 @@ fn an_empty_filter_denies_everything_in_every_kernel() {
             assert_eq!(answers, [false; 2]);
         }
     }
+}
+
+/// The kernels of `names`, parted by commas, that are not in `available`.
+fn missing(names: &str, available: &[Kernel]) -> Vec<Kernel> {
+    let demanded = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let demanded =
+        demanded.map(|name| name.parse().expect("TROMMEL_KERNELS names kernels of this crate"));
+    demanded.filter(|kernel| !available.contains(kernel)).collect()
+}
+
+#[test]
+fn kernels_that_are_demanded_are_tested() {
+    let available: Vec<Kernel> = vectors().iter().map(|chosen| chosen.kernel()).collect();
+    let demanded = std::env::var("TROMMEL_KERNELS").unwrap_or_default();
+    let absent = missing(&demanded, &available);
+    assert!(absent.is_empty(), "TROMMEL_KERNELS demands {absent:?}: this processor lacks them");
+    assert_eq!(missing("avx2, avx512,scalar", &[Kernel::Scalar, Kernel::Avx512]), [Kernel::Avx2]);
+    assert_eq!(missing("", &[Kernel::Scalar]), []);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //!    is asked, one by one and many at once, and both must agree.
 //!
 //! Every execution has a number, and does the same each time. A run's count is 200,000 times
-//! `TROMMEL_SCALE`; ten million executions of each of the two took 20 seconds on two processors,
+//! `TROMMEL_SCALE`; ten million executions of each of the two took 16 seconds on two processors,
 //! with the checks of a test's build:
 //!
 //! `TROMMEL_SCALE=50 cargo test -p trommel-filter --test bounds fuzz -- --nocapture`

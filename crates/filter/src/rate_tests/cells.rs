@@ -87,6 +87,8 @@ pub(super) fn filters(cell: Cell) -> u32 {
     match cell.keys {
         100..1_000 if matches!(cell.kind, FilterKind::Blocked | FilterKind::Paired) => 20_000,
         ..1_000 => 2_000,
+        // The more bits, the more such filters differ.
+        1_000..10_000 if cell.kind == FilterKind::Blocked && cell.bits > 32.0 => 2_000,
         1_000..10_000 => 600,
         10_000..100_000 => 100,
         _ => 30,

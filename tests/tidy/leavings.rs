@@ -7,11 +7,10 @@ use std::path::Path;
 use crate::source::{File, code_of, files, root, words};
 
 /// The files that may hold `unsafe`, each block with its argument.
-const FENCED: [&str; 13] = [
+const FENCED: [&str; 12] = [
     "benches/compare/src/stores/lmdb.rs",
     "benches/filters/src/barrier.rs",
     "benches/filters/src/memory.rs",
-    "crates/engine/tests/allocations.rs",
     "crates/filter/src/kernel/avx2.rs",
     "crates/filter/src/kernel/avx512.rs",
     "crates/filter/src/kernel/mod.rs",

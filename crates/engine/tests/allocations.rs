@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../filter/tests/bounds/allocator.rs"]
+mod allocator;
+
 use std::sync::Arc;
 
 use trommel::vfs::MemoryVfs;
@@ -13,41 +14,7 @@ use trommel::{
     ReadMode, UserFilter, UserFilterBuilder, UserFilterPolicy,
 };
 
-thread_local! {
-    /// How often this thread took memory, and how many bytes; the test runner has threads of its
-    /// own.
-    static TIMES: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-#[expect(unsafe_code, reason = "an allocator that counts can be written no other way")]
-// SAFETY: both functions hand their arguments to the system's allocator as they are. A vector that
-// grows takes new memory, as the trait does it unless told.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        TIMES.set(TIMES.get() + 1);
-        BYTES.set(BYTES.get() + layout.size() as u64);
-        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above, thus from there, with this layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-/// How often `work` took memory, and how many bytes in all.
-fn taken<T>(work: impl FnOnce() -> T) -> (u64, u64) {
-    let (times, bytes) = (TIMES.get(), BYTES.get());
-    drop(work());
-    (TIMES.get() - times, BYTES.get() - bytes)
-}
+use crate::allocator::taken;
 
 const KEYS: u64 = 2_000;
 const RUNS: u64 = 10;

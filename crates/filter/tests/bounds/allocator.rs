@@ -1,4 +1,5 @@
-//! An allocator that counts what each thread takes.
+//! An allocator that counts what each thread takes. Tests of other crates include this file as well.
+#![allow(dead_code, reason = "each of these programs uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,6 +9,9 @@ thread_local! {
     /// runner has threads of its own.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
+    /// How often this thread took memory, and how many bytes.
+    static TIMES: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -23,6 +27,8 @@ unsafe impl GlobalAlloc for Counting {
         let held = HELD.get() + layout.size() as isize;
         HELD.set(held);
         MOST.set(MOST.get().max(held));
+        TIMES.set(TIMES.get() + 1);
+        BYTES.set(BYTES.get() + layout.size() as u64);
         // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
         unsafe { System.alloc(layout) }
     }
@@ -45,4 +51,11 @@ pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, u64) {
     MOST.set(before);
     let done = work();
     (done, u64::try_from(MOST.get() - before).expect("it held at least what there was"))
+}
+
+/// How often `work` took memory, and how many bytes in all.
+pub(crate) fn taken<T>(work: impl FnOnce() -> T) -> (u64, u64) {
+    let (times, bytes) = (TIMES.get(), BYTES.get());
+    drop(work());
+    (TIMES.get() - times, BYTES.get() - bytes)
 }

@@ -12,7 +12,7 @@
 
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
-use super::hold::{Cell, Got, Piece, Pinned, verdict_of};
+use super::hold::{self, Cell, Piece, Pinned, verdict_of};
 use super::keeper::{Form, Keeper, Unread};
 use super::{
     Answers, FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict,
@@ -108,7 +108,10 @@ impl Part {
             Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
                 self.ask_block(top, key, hash, keeper)
             }
-            Pieces::Cut { top } => self.ask_piece(top, key, hash, keeper),
+            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
+                let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
+                Some(piece.verdict(key, hash))
+            }),
         };
         asked.unwrap_or(Verdict::UNFILTERED)
     }
@@ -130,22 +133,24 @@ impl Part {
         let asked = match &self.pieces {
             Pieces::Whole(_) => return self.ask(prefix, hash, keeper),
             Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
-                self.ask_prefix_of_blocks(top, prefix, hash, keeper)
+                self.with_pieces(top, keeper, |pieces| {
+                    self.ask_prefix_of_blocks(pieces, prefix, hash, keeper)
+                })
             }
-            Pieces::Cut { top } => self.ask_prefix_of_pieces(top, prefix, hash, keeper),
+            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
+                self.ask_prefix_of_pieces(pieces, prefix, hash, keeper)
+            }),
         };
         asked.unwrap_or(Verdict::UNFILTERED)
     }
 
     fn ask_prefix_of_pieces(
         &self,
-        top: &Cell<Pinned>,
+        pieces: hold::Pieces<'_>,
         prefix: &[u8],
         hash: u64,
         keeper: &Keeper,
     ) -> Option<Verdict> {
-        let top = self.read_top(top, keeper)?;
-        let pieces = top.pieces()?;
         let first = pieces.place_of(prefix);
         for i in first..first + MOST_PIECES {
             let verdict = pieces.get(i, keeper, self.form)?.verdict(prefix, hash);
@@ -159,13 +164,11 @@ impl Part {
 
     fn ask_prefix_of_blocks(
         &self,
-        top: &Cell<Pinned>,
+        pieces: hold::Pieces<'_>,
         prefix: &[u8],
         hash: u64,
         keeper: &Keeper,
     ) -> Option<Verdict> {
-        let top = self.read_top(top, keeper)?;
-        let pieces = top.pieces()?;
         let mut i = pieces.place_of(prefix);
         let mut stats = ReadStats::default();
         let mut place = keeper.index.find(prefix, &keeper.source, &mut stats).ok()?;
@@ -191,20 +194,6 @@ impl Part {
         None
     }
 
-    /// What the piece says that a search for `key` arrives at.
-    fn ask_piece(
-        &self,
-        top: &Cell<Pinned>,
-        key: &[u8],
-        hash: u64,
-        keeper: &Keeper,
-    ) -> Option<Verdict> {
-        let top = self.read_top(top, keeper)?;
-        let pieces = top.pieces()?;
-        let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
-        Some(piece.verdict(key, hash))
-    }
-
     /// What the filter of the block says that a search for `key` arrives at.
     fn ask_block(
         &self,
@@ -216,10 +205,9 @@ impl Part {
         let mut stats = ReadStats::default();
         let (leaf, at) = keeper.index.find(key, &keeper.source, &mut stats).ok()??;
         let offset = leaf.handle(at.slot)?.offset;
-        let top = self.read_top(top, keeper)?;
-        let pieces = top.pieces()?;
-        let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
-        piece.verdict_of_block(offset, hash)
+        self.with_pieces(top, keeper, |pieces| {
+            pieces.get(pieces.place_of(key), keeper, self.form)?.verdict_of_block(offset, hash)
+        })
     }
 
     /// As [`ask`](Self::ask) for many keys: an answer for each.
@@ -241,36 +229,36 @@ impl Part {
                 }
                 Some(())
             }
-            Pieces::Cut { top } => self.ask_many_of_pieces(top, keys, hashes, answers, keeper),
+            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
+                self.ask_many_of_pieces(pieces, keys, hashes, answers, keeper);
+                Some(())
+            }),
         };
         if asked.is_none() {
             answers.add_unfiltered(keys.len());
         }
     }
 
-    /// Asks neighbours of one piece together; `None`, and no answer, where the top cannot be used.
+    /// Asks neighbours of one piece together.
     fn ask_many_of_pieces(
         &self,
-        top: &Cell<Pinned>,
+        pieces: hold::Pieces<'_>,
         mut keys: &[&[u8]],
         mut hashes: &[u64],
         answers: &mut Answers,
         keeper: &Keeper,
-    ) -> Option<()> {
-        let top = self.read_top(top, keeper)?;
-        let pieces = top.pieces()?;
+    ) {
         while let Some(first) = keys.first() {
             let i = pieces.place_of(first);
             let count = keys.iter().take_while(|key| pieces.place_of(key) == i).count();
-            let (those, later) = keys.split_at_checked(count)?;
-            let (hashes_of_those, later_hashes) = hashes.split_at_checked(count)?;
+            let (those, later) = keys.split_at(count);
+            let (hashes_of_those, later_hashes) = hashes.split_at(count);
             match pieces.get(i, keeper, self.form) {
                 Some(piece) => piece.answer(those, hashes_of_those, answers),
                 None => answers.add_unfiltered(count),
             }
             (keys, hashes) = (later, later_hashes);
         }
-        Some(())
     }
 
     /// What the part is; `None` if it cannot be used. Reads a whole filter; of a cut one the top,
@@ -405,7 +393,14 @@ impl Part {
         Form::Top { first: self.offset }
     }
 
-    fn read_top<'a>(&self, top: &'a Cell<Pinned>, keeper: &Keeper) -> Option<Got<'a>> {
-        top.get(keeper, self.top_form(), || Some(self.top_place()))
+    /// What `ask` makes of the pieces of a part that is cut; `None` where its top cannot be used.
+    fn with_pieces<T>(
+        &self,
+        top: &Cell<Pinned>,
+        keeper: &Keeper,
+        ask: impl FnOnce(hold::Pieces<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let top = top.get(keeper, self.top_form(), || Some(self.top_place()))?;
+        ask(top.pieces()?)
     }
 }

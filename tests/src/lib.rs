@@ -1,5 +1,8 @@
 //! Shared pieces of the test binaries, and the Rust of the book: compiled and run as doc tests.
 
+pub mod counters;
+pub mod settings;
+
 /// The pages that hold Rust; a test of the program compares this list with the book.
 #[cfg(doctest)]
 mod book {

@@ -9,7 +9,8 @@
 //! * [`Decoder`] and the `put_*` functions: little-endian integers and varints ([`codec`]);
 //! * [`Checksum`]: what bytes from a file are checked with ([`checksum`]);
 //! * [`Corruption`]: what is said when that check fails;
-//! * [`Slice`]: bytes that are cheap to clone.
+//! * [`Slice`]: bytes that are cheap to clone;
+//! * [`planted`]: bugs that are compiled in on request, and otherwise not there.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod checksum;
 pub mod codec;
 pub mod cursor;
 pub mod entry;
+pub mod planted;
 mod slice;
 
 use std::borrow::Cow;

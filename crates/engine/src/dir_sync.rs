@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
@@ -73,6 +74,9 @@ impl Vfs for DirSync {
             return Err(io::Error::new(*kind, text.clone()));
         }
         self.vfs.sync_dir(dir).inspect_err(|error| {
+            if planted(Bug::DirSyncRetried) {
+                return;
+            }
             failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
         })
     }

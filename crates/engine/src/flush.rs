@@ -1,6 +1,7 @@
 //! Writing a frozen memtable out as a table of level 0.
 
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Cursor;
 
@@ -33,6 +34,9 @@ impl Engine {
             added: tables.iter().map(|table| (0, table.clone())).collect(),
             ..VersionEdit::default()
         };
+        if planted(Bug::LogRemovedBeforeManifest) {
+            let _ = self.vfs.remove(&log_path(&self.dir, frozen.log_number));
+        }
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
         if oldest_log != 0 {
@@ -73,6 +77,10 @@ impl Engine {
         }
         let view = self.view.load();
         let rest = view.memtables().filter(|other| !Arc::ptr_eq(other, frozen));
-        rest.map(|memtable| memtable.log_number).min().unwrap_or(0)
+        let numbers = rest.map(|memtable| memtable.log_number);
+        match planted(Bug::LogReleasedEarly) {
+            true => numbers.max().unwrap_or(0),
+            false => numbers.min().unwrap_or(0),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use trommel_base::planted::{Bug, planted};
 
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
@@ -49,7 +50,8 @@ impl Engine {
     }
 
     fn fill_checkpoint(&self, dir: &Path, state: &ManifestState) -> Result<()> {
-        for (_, table) in state.version.tables() {
+        let left_out = usize::from(planted(Bug::CheckpointMissesTable));
+        for (_, table) in state.version.tables().skip(left_out) {
             let (from, to) = (table_path(&self.dir, table.number), table_path(dir, table.number));
             self.link_or_copy(&from, &to)?;
         }
@@ -187,7 +189,8 @@ impl Engine {
             return Ok(());
         }
         let options = self.options.load_full();
-        if options.read_only || self.poisoned().is_some() {
+        let poisoned = self.poisoned().is_some() && !planted(Bug::CleanAfterPoison);
+        if options.read_only || poisoned {
             let _ = self.closed.set(());
             return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
@@ -209,7 +212,8 @@ impl Engine {
     pub(crate) fn finish_manifest(&self) -> Result<()> {
         self.graveyard.sweep();
         self.tables.close();
-        let finished = match (lock(&self.manifest).take(), self.poison.get()) {
+        let poison = self.poison.get().filter(|_| !planted(Bug::CleanAfterPoison));
+        let finished = match (lock(&self.manifest).take(), poison) {
             (Some(mut manifest), None) => manifest.finish(),
             _ => Ok(()),
         };

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::EntryRef;
 use trommel_filter::FilterSpec;
@@ -161,7 +162,7 @@ impl<'a> Outputs<'a> {
     /// Ends the open table and makes all directory entries durable.
     pub(crate) fn finish(&mut self) -> Result<Vec<TableMeta>> {
         self.close_table()?;
-        if !self.created.is_empty() {
+        if !self.created.is_empty() && !planted(Bug::TableDirNotSynced) {
             let dir = &self.engine.dir;
             let synced = self.engine.vfs.sync_dir(dir);
             // Whatever the cause: what other jobs created may not be durable either.
@@ -180,7 +181,8 @@ impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         // After a failure whose effect on the manifest is unknown, nothing is removed: the next
         // open knows what is referred to.
-        if self.installed || self.engine.poison.get().is_some() {
+        let stays = self.installed || self.engine.poison.get().is_some();
+        if stays || planted(Bug::PartialTableKept) {
             return;
         }
         self.open = None;

@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
+use trommel_base::planted::{Bug, planted};
 
 use arc_swap::ArcSwap;
 use trommel_base::SeqNo;
@@ -125,13 +126,16 @@ impl Engine {
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state)?;
         engine.spare_last_level(&engine.version());
-        if engine.options.load().read_only {
+        if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             let debt = debt(&state.version, &engine.options.load().compaction());
             engine.debt.store(debt, Ordering::Relaxed);
             return Ok(engine);
         }
+        if planted(Bug::ReplayedLogsRemovedEarly) {
+            let _ = engine.vfs.remove(&log_path(dir, newest_log));
+        }
         engine.put_in_force(state, newest_log)?;
-        if engine.recovery.dropped.is_empty() {
+        if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {
             engine.remove_leftovers(&list(&*vfs, dir)?);
         }
         crate::events::opened(engine.recovery.replayed_batches, engine.recovery.dropped.len());
@@ -155,7 +159,10 @@ impl Engine {
         if !self.options.load().read_only {
             self.save_replayed(&mut state)?;
         }
-        state.last_seqno = last_seqno;
+        if !planted(Bug::SeqnoReused) {
+            state.last_seqno = last_seqno;
+        }
+        let last_seqno = state.last_seqno;
         lock(&self.leader).start(None, last_seqno);
         self.snapshots.publish(last_seqno);
         Ok(state)
@@ -220,7 +227,7 @@ impl Engine {
         let last_seqno = state.last_seqno;
         let has_log = self.options.load().log;
         let log = if has_log { Some(self.create_log(log_number, newest_log)?) } else { None };
-        state.log_number = if has_log { log_number } else { 0 };
+        state.log_number = if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
         let manifest = Manifest::create(self, manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
@@ -289,6 +296,9 @@ fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Bo
         }
         Err(_) => create_dirs(vfs, dir)?,
     }
+    if planted(Bug::LockNotTaken) {
+        return Ok(None);
+    }
     let path = dir.join(LOCK);
     let held = if options.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
     match held {
@@ -316,6 +326,9 @@ pub(crate) fn parent(dir: &Path) -> Option<&Path> {
 /// further above are synced if they can be.
 fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
+    if planted(Bug::CreationDirNotSynced) {
+        return Ok(());
+    }
     match vfs.sync_dir(above) {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
             return Err(Error::io(above, "making durable", error));
@@ -341,6 +354,9 @@ fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
             return Err(Error::io(dir, "creating", error));
         }
         _ => {}
+    }
+    if planted(Bug::CreationDirNotSynced) {
+        return Ok(());
     }
     vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::SeqNo;
 
@@ -36,8 +37,9 @@ impl Snapshots {
 
     /// Registers the current moment.
     pub(crate) fn take(&self) -> SeqNo {
+        let early = planted(Bug::SnapshotNotAtomic).then(|| self.visible());
         let mut live = lock(&self.live);
-        let seqno = self.visible();
+        let seqno = early.unwrap_or_else(|| self.visible());
         *live.entry(seqno).or_insert(0) += 1;
         seqno
     }

@@ -13,6 +13,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
@@ -198,7 +199,9 @@ impl TableBuilder {
         }
         if new_key {
             self.last_hash = trommel_filter::hash(key);
-            self.filters.add(key, self.last_hash);
+            if self.properties.entries > 0 || !planted(Bug::FilterMissesFirstKey) {
+                self.filters.add(key, self.last_hash);
+            }
             if let Some(user) = &mut self.user {
                 user.add(key, self.last_hash);
             }
@@ -270,7 +273,10 @@ impl TableBuilder {
 
     /// Appends to the file what belongs behind the write buffer, which is empty.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.append(bytes).map_err(|source| Error::io(&self.path, source))?;
+        let appended = self.file.append(bytes);
+        if !planted(Bug::TableWriteErrorIgnored) {
+            appended.map_err(|source| Error::io(&self.path, source))?;
+        }
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -333,7 +339,9 @@ impl TableBuilder {
         let offset = self.written + self.out.len() as u64;
         footer.encode(offset, &mut self.out);
         self.flush()?;
-        self.file.sync().map_err(|source| Error::io(&self.path, source))?;
+        if !planted(Bug::TableNotSynced) {
+            self.file.sync().map_err(|source| Error::io(&self.path, source))?;
+        }
         Ok(self.summary(&footer))
     }
 

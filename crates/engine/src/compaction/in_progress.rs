@@ -5,6 +5,7 @@
 //! 2. No two running plans write overlapping key ranges into one level.
 
 use std::collections::HashSet;
+use trommel_base::planted::{Bug, planted};
 
 use super::key_range::KeyRange;
 use super::plan::Plan;
@@ -64,12 +65,13 @@ impl InProgress {
 
     /// Whether the table with this file number is an input of a running plan.
     pub(crate) fn is_busy(&self, number: u64) -> bool {
-        self.busy.contains(&number)
+        self.busy.contains(&number) && !planted(Bug::SameTablesTwice)
     }
 
     /// Whether a running plan will put tables into `level` that may meet `range`.
     pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
-        self.jobs.iter().any(|job| job.output_level == level && job.range.overlaps(range))
+        let meets = |job: &Job| job.output_level == level && job.range.overlaps(range);
+        self.jobs.iter().any(meets) && !planted(Bug::SameTablesTwice)
     }
 
     /// Whether a running plan will put tables into `level`.

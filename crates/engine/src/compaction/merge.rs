@@ -15,6 +15,7 @@
 //! Called by flushes and merges, for each entry in the order of
 //! [`compare_internal`](trommel_base::compare_internal).
 
+use trommel_base::planted::{Bug, planted};
 use trommel_base::{EntryKind, SeqNo};
 
 /// What becomes of an entry.
@@ -60,7 +61,8 @@ impl DropRule {
             self.key.extend_from_slice(key);
             self.stripe = None;
         }
-        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno);
+        let late = u64::from(planted(Bug::DropRuleOffByOne));
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno + late);
         if self.stripe == Some(stripe) {
             return Verdict::Hidden;
         }

@@ -24,6 +24,7 @@
 //! Pebble.
 
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use crate::version::{LEVELS, TableFile, Version};
 
@@ -121,6 +122,9 @@ impl Planner<'_> {
     /// The runs of level 0 in groups that do not overlap one another, the group with the oldest
     /// run first.
     pub(super) fn groups_of_level_0(&self) -> Vec<Vec<Arc<TableFile>>> {
+        if planted(Bug::OverlapsLeftBehind) {
+            return self.version.levels[0].iter().map(|table| vec![Arc::clone(table)]).collect();
+        }
         let mut groups: Vec<Vec<Arc<TableFile>>> = Vec::new();
         for table in self.version.levels[0].iter().rev() {
             if groups.iter().flatten().all(|grouped| grouped.number != table.number) {
@@ -213,6 +217,9 @@ impl Planner<'_> {
     /// `offer` with all tables of `level` that share a key with it, theirs, and so on; in the
     /// level's order. In level 0 this is every run that overlaps, in deeper levels normally none.
     fn closed(&self, level: usize, mut offer: Vec<Arc<TableFile>>) -> Vec<Arc<TableFile>> {
+        if planted(Bug::OverlapsLeftBehind) && level == 0 {
+            return offer;
+        }
         while let Some(range) = KeyRange::hull(&offer) {
             let wider = self.version.overlapping(level, &range.smallest, &range.largest);
             if wider.len() <= offer.len() {

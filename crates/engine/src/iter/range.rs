@@ -2,6 +2,7 @@
 //! sent anywhere.
 
 use std::ops::{self, Bound};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Slice;
 
@@ -88,6 +89,7 @@ impl Bounds {
         let to = match to {
             Bound::Unbounded => None,
             Bound::Included(key) => Some(successor(&key)),
+            Bound::Excluded(key) if planted(Bug::RangeEndIncluded) => Some(successor(&key)),
             Bound::Excluded(key) => Some(key),
         };
         Self { from, to }

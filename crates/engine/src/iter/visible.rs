@@ -2,6 +2,7 @@
 //! version that is not newer than that moment, and nothing where that is a tombstone.
 
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Cursor, EntryKind, SeqNo, Slice};
 use trommel_sstable::ReadStats;
@@ -190,7 +191,8 @@ impl VisibleCursor {
                 if *entry.key != *self.key {
                     break;
                 }
-                if entry.seqno <= self.seqno {
+                let is_skipped = planted(Bug::ReverseSkipsVersion) && entry.seqno == self.seqno;
+                if entry.seqno <= self.seqno && !is_skipped {
                     newest_visible = match entry.kind {
                         EntryKind::Put => Some(self.merge.value()),
                         EntryKind::Delete => None,

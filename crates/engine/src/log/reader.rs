@@ -42,6 +42,7 @@
 //! logs stand in a row is decided in [`recover`](super::recover).
 
 use std::path::Path;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Corruption, Decoder};
 
@@ -273,9 +274,9 @@ impl<'a> Scan<'a> {
         let (Some(payload), Some(trailer)) = (payload, rest.get(payload_end)) else {
             return Ok(Step::Stop(Verdict::Torn(TearReason::CutPayload)));
         };
-        if *trailer != RECORD_TRAILER
-            || header.payload_checksum != self.binding.checksum(offset, payload)
-        {
+        let is_whole = *trailer == RECORD_TRAILER
+            && header.payload_checksum == self.binding.checksum(offset, payload);
+        if !is_whole && !planted(Bug::TornRecordBelieved) {
             let verdict = match self.zero_sector(header.record_bytes() as usize) {
                 true => Verdict::Torn(TearReason::ZeroSector),
                 false => self.damaged("the record fails its checksum"),
@@ -338,6 +339,9 @@ impl<'a> Scan<'a> {
     }
 
     fn damaged(&self, what: &'static str) -> Verdict {
+        if planted(Bug::DamageCalledTear) {
+            return Verdict::Torn(TearReason::CutPayload);
+        }
         Verdict::Damaged(Corruption::new(self.path, self.at as u64, what))
     }
 
@@ -376,7 +380,9 @@ impl<'a> Scan<'a> {
         };
         let at = self.at as u64;
         let verdict = match verdict {
-            Verdict::Torn(_) if behind.max_durable_to > at => {
+            Verdict::Torn(_)
+                if behind.max_durable_to > at && !planted(Bug::TearBelievedDespiteProof) =>
+            {
                 let durable_to = behind.max_durable_to;
                 let text = format!(
                     "the bytes here are gone, yet a record behind them shows that the file was \

@@ -33,6 +33,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Corruption;
 use trommel_vfs::Vfs;
@@ -194,7 +195,10 @@ impl Plan {
 }
 
 fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> {
-    let is_needed = |number: &u64| needed.oldest != 0 && *number >= needed.oldest;
+    let is_needed = |number: &u64| {
+        let is_old = *number < needed.oldest && !planted(Bug::OldLogsReplayed);
+        needed.oldest != 0 && !is_old
+    };
     let numbers: BTreeSet<u64> = needed.present.iter().copied().filter(is_needed).collect();
     let mut kept = 0;
     let read = |number| {
@@ -205,7 +209,8 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
         let image = (kept <= KEPT_BYTES).then_some(image);
         Ok(Planned { number, path, summary, image })
     };
-    numbers.into_iter().map(read).collect()
+    let is_seen = |log: &Result<_, _>| log.is_ok() || !planted(Bug::ReadErrorEndsLog);
+    numbers.into_iter().map(read).filter(is_seen).collect()
 }
 
 fn read_log(vfs: &dyn Vfs, path: &Path, number: u64) -> Result<LogImage, Error> {
@@ -281,9 +286,11 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     let is_last = |log: &Planned| log.summary.verdict == Verdict::Ended { next: 0 };
     let was_whole = needed.closed && !logs[..index].iter().any(is_last);
     let reason = match &summary.verdict {
+        Verdict::Damaged(_) if planted(Bug::DamagedLogSkipped) && !later.is_empty() => return None,
         Verdict::Damaged(corruption) => DropReason::Damaged(corruption.clone()),
         Verdict::Ended { next } => {
-            let found = *next == 0 || later.first().is_some_and(|log| log.number == *next);
+            let is_there = later.first().is_some_and(|log| log.number == *next);
+            let found = *next == 0 || is_there || planted(Bug::MissingLogIgnored);
             return if found { None } else { Break::damaged(keep, missing(needed.dir, *next)) };
         }
         Verdict::Clean if !was_whole && !later.iter().any(|log| log.summary.has_content()) => {

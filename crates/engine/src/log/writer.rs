@@ -17,6 +17,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::{Vfs, WriteFile};
 
@@ -50,6 +51,9 @@ impl LogWriter {
     pub(crate) fn create(vfs: &dyn Vfs, path: &Path, header: &FileHeader) -> Result<Self, Error> {
         let mut writer = Self::create_unsynced(vfs, path, header)?;
         writer.sync()?;
+        if planted(Bug::LogDirNotSynced) {
+            return Ok(writer);
+        }
         let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
@@ -148,7 +152,10 @@ impl LogWriter {
         if bytes == self.synced {
             return Ok(());
         }
-        let synced = self.file.sync();
+        let mut synced = self.file.sync();
+        if planted(Bug::FsyncRetried) {
+            synced = synced.or_else(|_| self.file.sync());
+        }
         self.keep_first_error(synced)?;
         self.synced = bytes;
         Ok(())
@@ -177,7 +184,9 @@ impl LogWriter {
 
     fn keep_first_error(&mut self, result: io::Result<()>) -> Result<(), Error> {
         let result = result.map_err(Error::on(&self.path));
-        self.failed = result.clone().err();
+        if !planted(Bug::WritesGoOnAfterLogError) {
+            self.failed = result.clone().err();
+        }
         result
     }
 }

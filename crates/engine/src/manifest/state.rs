@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use super::edit::VersionEdit;
 use crate::version::{LEVELS, TableFile, TableMeta, Version};
@@ -93,7 +94,12 @@ impl Version {
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {
-                0 => order_level_zero(run)?,
+                0 => {
+                    order_level_zero(run)?;
+                    if planted(Bug::LevelZeroReversed) {
+                        run.reverse();
+                    }
+                }
                 _ => order_sorted_level(level, run)?,
             }
         }

@@ -1,5 +1,6 @@
 //! Looking up one key.
 
+use trommel_base::planted::{Bug, planted};
 use trommel_base::{EntryKind, SeqNo, Slice};
 
 use super::probe::{Lookup, Tally};
@@ -14,8 +15,9 @@ impl Engine {
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
         self.check_open()?;
         // The view is pinned before the moment is read: see `Snapshots::visible`.
+        let early = planted(Bug::MomentBeforeView).then(|| self.snapshots.visible());
         let view = self.view.load();
-        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
+        let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let value = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
             self.count_get(value.is_some());

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
 use crate::files::Graveyard;
@@ -104,6 +105,9 @@ impl TableFile {
     /// Has the file removed once nobody holds the table. The manifest must have durably
     /// forgotten it.
     pub(crate) fn retire(&self, path: PathBuf, graveyard: &Arc<Graveyard>) {
+        if planted(Bug::TableRemovedUnderReader) {
+            graveyard.add(path.clone());
+        }
         let _ = self.obsolete.set((path, Arc::clone(graveyard)));
     }
 

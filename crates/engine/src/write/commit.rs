@@ -1,6 +1,7 @@
 //! Putting a group of batches into the log and the memtable.
 
 use std::sync::Arc;
+use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
@@ -48,6 +49,11 @@ impl Engine {
         if batch.count() == 0 {
             return Ok(());
         }
+        if planted(Bug::BatchSplit) && batch.count() > 1 {
+            return batch.operations().flatten().try_for_each(|op| {
+                self.write(SealedBatch::single(op.kind, op.key, op.value)?, options)
+            });
+        }
         let sync = self.wants_sync(options);
         let member = self.queue.join(Some(batch), sync);
         match member.wait() {
@@ -76,6 +82,7 @@ impl Engine {
     fn lead(&self) -> Result<()> {
         let mut turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
+        let early = planted(Bug::RotationLosesWrite).then(|| self.view.load_full());
         self.make_room(&mut leader)?;
         let members = self.queue.group();
         turnstile.members.clone_from(&members);
@@ -83,13 +90,15 @@ impl Engine {
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
             .log_group(&mut leader, &members)
-            .and_then(|()| self.wait_published(first_seqno - 1));
+            .and_then(|()| self.wait_published(first_seqno - 1))
+            .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) });
         if let Err(error) = logged {
             fail(&members, &error);
             turnstile.is_told = true;
             return Err(error);
         }
-        let memtable = Arc::clone(&self.view.load().active.memtable);
+        let view = early.unwrap_or_else(|| self.view.load_full());
+        let memtable = Arc::clone(&view.active.memtable);
         let group = Group::new(memtable, members.len(), leader.last_seqno);
         hand_out(&group, &members, first_seqno);
         turnstile.is_told = true;
@@ -120,12 +129,16 @@ impl Engine {
                 }
                 seqno += operations(member);
             }
-            log.commit().map_err(|error| self.poison(error))?;
+            log.commit().map_err(|error| match error {
+                error if planted(Bug::WritesGoOnAfterLogError) => error,
+                error => self.poison(error),
+            })?;
             let bytes = log.bytes() - before;
             self.counters.with(|shard| shard.log_bytes.add(bytes));
         }
         leader.last_seqno = last_seqno;
-        if members.iter().any(|member| member.sync) {
+        let told = if planted(Bug::FollowerAckedBeforeSync) { &members[..1] } else { members };
+        if told.iter().any(|member| member.sync) && !planted(Bug::AckedBeforeSync) {
             self.sync_logs(leader)?;
         }
         self.counters.with(|shard| shard.commits.add(1));
@@ -141,6 +154,9 @@ impl Engine {
             for (seqno, op) in (first_seqno..).zip(operations) {
                 group.memtable.insert(op.key, seqno, op.kind, op.value);
                 user_bytes += (op.key.len() + op.value.len()) as u64;
+                if planted(Bug::HalfBatchVisible) {
+                    self.snapshots.publish(seqno.max(self.snapshots.visible()));
+                }
             }
             self.counters.with(|shard| {
                 shard.writes.add(u64::from(batch.count()));
@@ -203,8 +219,11 @@ impl Engine {
     ) -> Result<bool> {
         self.check_writable()?;
         let sync = self.wants_sync(options);
+        let mut decide = Some(decide);
+        let mut look = || decide.take().map_or(Ok(None), |decide| decide());
+        let early = planted(Bug::ConditionNotAtomic).then(&mut look);
         let written = self.exclusively(|leader| {
-            let Some(batch) = decide()? else { return Ok(false) };
+            let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
             self.make_room(leader)?;
             let first_seqno = leader.last_seqno + 1;
             let member = Member::alone(batch, sync);

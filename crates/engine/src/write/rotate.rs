@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use trommel_base::planted::{Bug, planted};
 
 use trommel_memtable::Memtable;
 
@@ -75,6 +76,9 @@ impl Engine {
             let (version, fences) = (Arc::clone(&view.version), Arc::clone(&view.fences));
             View { active: Arc::clone(&active), frozen, version, fences }
         });
+        if planted(Bug::FlushNotAnnounced) {
+            return Ok(());
+        }
         self.background.wake();
         Ok(())
     }
@@ -104,7 +108,9 @@ impl Engine {
 
     /// Makes everything in the logs durable.
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
-        self.rotated.sync().map_err(|error| self.poison(error))?;
+        if !planted(Bug::RotatedLogNotSynced) {
+            self.rotated.sync().map_err(|error| self.poison(error))?;
+        }
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
             log.sync().map_err(|error| self.poison(error))?;

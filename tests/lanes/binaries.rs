@@ -1,0 +1,110 @@
+//! The test binaries of this package: built, and asked for their tests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// Binaries that hold no lanes: what they check is the source, not the store.
+const NO_LANES: [&str; 1] = ["tidy"];
+
+/// What goes wrong is told in words.
+pub(crate) type Outcome<T> = Result<T, String>;
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests).to_path_buf()
+}
+
+/// A built test binary.
+#[derive(Debug, Clone)]
+pub(crate) struct Binary {
+    /// The name of the test target, for example `crash`.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// One test of a binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Test {
+    /// The binary it is in.
+    pub(crate) binary: String,
+    pub(crate) path: PathBuf,
+    /// Its name within the binary, for example `images::one_thread`.
+    pub(crate) name: String,
+}
+
+impl Test {
+    /// How documents name it: `crash::images::one_thread`.
+    pub(crate) fn id(&self) -> String {
+        format!("{}::{}", self.binary, self.name)
+    }
+}
+
+/// How the binaries are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As `cargo test` does.
+    Plain,
+    /// With `--cfg trommel_planted`, in a target directory of its own.
+    Planted,
+}
+
+/// Builds the test binaries that hold lanes.
+pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo.args(["test", "--package", "trommel-tests", "--test", "*", "--no-run"]);
+    cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    if how == Build::Planted {
+        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+        cargo.env("RUSTFLAGS", format!("{flags} --cfg trommel_planted").trim_start());
+        cargo.env("CARGO_TARGET_DIR", planted_target());
+    }
+    let built = cargo.output().map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if !built.status.success() {
+        return Err("the tests do not build: see above".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let mut binaries: Vec<Binary> = messages.lines().filter_map(binary_in).collect();
+    binaries.retain(|binary| !NO_LANES.contains(&&*binary.name));
+    if binaries.is_empty() {
+        return Err("cargo built no test binary".to_owned());
+    }
+    Ok(binaries)
+}
+
+/// Where binaries with planted bugs are built: beside the others, which they must not replace.
+pub(crate) fn planted_target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root().join(target.unwrap_or_else(|| "target".into())).join("planted")
+}
+
+/// The test binary that a message of cargo tells of.
+fn binary_in(message: &str) -> Option<Binary> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let target = message.get("target")?;
+    if target.get("kind")?.get(0)?.as_str()? != "test" {
+        return None;
+    }
+    let path = message.get("executable")?.as_str()?;
+    Some(Binary { name: target.get("name")?.as_str()?.to_owned(), path: path.into() })
+}
+
+/// The tests of a binary.
+pub(crate) fn tests_of(binary: &Binary) -> Outcome<Vec<Test>> {
+    let listed = Command::new(&binary.path)
+        .args(["--list", "--format", "terse"])
+        .current_dir(root().join("tests"))
+        .output()
+        .map_err(|error| format!("{}: {error}", binary.path.display()))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    let test = |name: &str| Test {
+        binary: binary.name.clone(),
+        path: binary.path.clone(),
+        name: name.to_owned(),
+    };
+    Ok(names.map(test).collect())
+}

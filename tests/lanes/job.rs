@@ -1,0 +1,99 @@
+//! One process, watched: it ends by itself, or it is killed with all that it started.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::binaries::{Outcome, Test, root};
+
+/// How long to sleep between two looks at a process.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What became of a process.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) seconds: f64,
+    /// All that it printed.
+    pub(crate) output: String,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Succeeded,
+    Failed,
+    /// It was killed, for it took too long.
+    TimedOut,
+}
+
+/// Runs `command` for at most `limit`, its output going to the file `log`.
+pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Outcome<Ended> {
+    let failed = |error: io::Error| format!("{}: {error}", log.display());
+    let file = File::create(log).map_err(failed)?;
+    command.stdout(file.try_clone().map_err(failed)?).stderr(file).stdin(io_null()?);
+    let start = Instant::now();
+    let name = command.get_program().to_string_lossy().into_owned();
+    // A group of its own, so that what it started is killed with it.
+    let mut child = command.process_group(0).spawn().map_err(|error| format!("{name}: {error}"))?;
+    let status = wait(&mut child, start, limit).map_err(|error| format!("{name}: {error}"))?;
+    let end = match status {
+        None => End::TimedOut,
+        Some(status) if status.success() => End::Succeeded,
+        Some(_) => End::Failed,
+    };
+    let bytes = std::fs::read(log).map_err(failed)?;
+    let output = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Ended { end, seconds: start.elapsed().as_secs_f64(), output })
+}
+
+fn io_null() -> Outcome<File> {
+    File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))
+}
+
+/// Waits until `child` has ended; `None` where it had to be killed.
+fn wait(child: &mut Child, start: Instant, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    match id.map(|id| kill_process_group(id, Signal::KILL)) {
+        Some(Err(error)) if io::Error::from(error).kind() != ErrorKind::NotFound => child.kill()?,
+        _ => {}
+    }
+    child.wait()?;
+    Ok(None)
+}
+
+/// The command that runs `test` alone.
+pub(crate) fn command_of(test: &Test) -> Command {
+    let mut command = Command::new(&test.path);
+    command.args([&*test.name, "--exact", "--test-threads=1"]);
+    command.current_dir(root().join("tests"));
+    command
+}
+
+/// A directory for the output of processes.
+pub(crate) fn scratch(name: &str) -> Outcome<PathBuf> {
+    let dir = root().join("target").join("lanes").join(name);
+    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    Ok(dir)
+}
+
+/// What a failed test said: the lines that play it again, then the last lines of its output.
+pub(crate) fn words_of(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let replay = lines.iter().filter(|line| line.contains("TROMMEL_")).take(3);
+    let said = lines.iter().position(|line| line.contains("panicked at") || line.contains("hangs"));
+    let from = said.unwrap_or(lines.len().saturating_sub(12));
+    let said = lines[from..].iter().take(12);
+    replay.chain(said).map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}

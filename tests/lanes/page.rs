@@ -1,0 +1,188 @@
+//! The pages that are generated: docs/measurements/lanes.md and docs/planted-bugs.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use trommel_base::planted::Bug;
+
+use crate::binaries::{Outcome, root};
+use crate::planted::{Caught, is_definition};
+use crate::record;
+use crate::sums::Sums;
+
+/// Where a bug is planted: files below `crates`.
+pub(crate) fn sites(bug: Bug) -> Vec<String> {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    files.sort();
+    let named = format!("Bug::{})", bug.name());
+    let holds = |path: &PathBuf| {
+        !is_definition(path)
+            && std::fs::read_to_string(path).is_ok_and(|text| text.contains(&named))
+    };
+    let below = |path: PathBuf| {
+        let path = path.strip_prefix(root().join("crates")).map(Path::to_path_buf).unwrap_or(path);
+        path.to_string_lossy().into_owned()
+    };
+    files.into_iter().filter(holds).map(below).collect()
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Writes the page of the planted bugs.
+pub(crate) fn write_planted(all: &[(Bug, Option<Caught>)]) -> Outcome<()> {
+    let mut text = String::from(PLANTED_HEAD);
+    for (bug, caught) in all {
+        let sites = sites(*bug).iter().map(|site| format!("`{site}`")).collect::<Vec<_>>();
+        let (by, seconds) = match caught {
+            Some(caught) => (format!("`{}`", caught.test), format!("{:.1}", caught.seconds)),
+            None => ("**none**".to_owned(), String::new()),
+        };
+        let (name, seen, what) = (bug.name(), bug.history(), bug.what());
+        let sites = sites.join(", ");
+        let _ = writeln!(text, "| {name} | {what} | {seen} | {sites} | {by} | {seconds} |");
+    }
+    record::write_text("docs/planted-bugs.md", &text)
+}
+
+const PLANTED_HEAD: &str = "\
+# Planted bugs
+
+A lane that has never failed is not a lane. So bugs are planted, one for each class that stores have
+had, and each must be found by a lane at the size that runs for every change. In an ordinary build
+they are not there: `planted(Bug::Name)` is a constant `false` (`crates/base/src/planted.rs`), and the
+instructions that lookups take are the same (`benches/steps/run.sh`).
+
+```text
+cargo run -p trommel-tests --bin lanes -- planted
+```
+
+builds the tests with `--cfg trommel_planted`, runs them without a bug (all must pass), then with one
+bug at a time until one fails, and writes this page and
+[planted.json](measurements/planted.json). `--bug NAME` plants one, `--some 6` those whose turn it is
+at this commit. The test named is the first that failed, not the only one that would; the seconds are
+those that it ran.
+
+| bug | what it does | seen before in | planted in | found by | seconds |
+|---|---|---|---|---|---:|
+";
+
+/// Writes the page of the lanes, from the records that are there.
+pub(crate) fn write_lanes() -> Outcome<()> {
+    let mut text = String::from(LANES_HEAD);
+    for (title, path) in [
+        ("One run at the size for every change", "docs/measurements/lanes-ci.json"),
+        ("The soak", "docs/measurements/lanes-soak.json"),
+    ] {
+        let record = record::read(path)?;
+        if !record.is_null() {
+            write_record(&mut text, title, path, &record);
+        }
+    }
+    record::write_text("docs/measurements/lanes.md", &text)
+}
+
+const LANES_HEAD: &str = "\
+# Lanes
+
+What the lanes did, as they counted it. Both records are written by a command, and this page with
+them:
+
+```text
+cargo run -p trommel-tests --bin lanes -- ci
+cargo run -p trommel-tests --bin lanes -- soak --minutes 60
+```
+
+A lane that finds anything panics and counts nothing; what it found is listed as a failure, with the
+line that plays it again.
+";
+
+/// What is told of each noun that has details.
+const DETAILED: [(&str, &str); 3] = [
+    ("faults", "Injected faults, by the call that failed and the error"),
+    ("flips", "Flipped bytes, by the kind of file"),
+    ("damage", "Damage of other kinds, by kind and file"),
+];
+
+fn write_record(text: &mut String, title: &str, path: &str, record: &Value) {
+    let sums = Sums::of_record(record);
+    let said = |pointer: &str| match record.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let seconds = record.pointer("/seconds").and_then(Value::as_f64).unwrap_or(0.0);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let commit: String = said("/commit").chars().take(10).collect();
+    let _ = write!(
+        text,
+        "\n## {title}\n\n`{}`, commit {commit}, {}, on {} cores ({}), {}; {:.1} minutes, seeds from \
+         {} to {}. Runs of lanes that passed: {}; that failed: {}. All of it: [{name}]({name}).\n\n",
+        said("/command"),
+        said("/date"),
+        said("/machine/cores"),
+        said("/machine/cpu"),
+        said("/machine/system"),
+        seconds / 60.0,
+        said("/first_seeds/0"),
+        said("/first_seeds/1"),
+        said("/runs/passed"),
+        said("/runs/failed"),
+    );
+    write_table(text, "counted", &sums.totals());
+    for (noun, what) in DETAILED {
+        let details = sums.details(noun);
+        if !details.is_empty() {
+            let _ = write!(text, "\n{what}:\n\n");
+            write_table(text, noun, &details);
+        }
+    }
+    let _ =
+        write!(text, "\nBy lane:\n\n| lane | runs | seconds | counted |\n|---|---:|---:|---|\n");
+    for (name, lane) in &sums.lanes {
+        let counted = nouns(&lane.counters);
+        let counted = counted.iter().map(|(noun, count)| format!("{noun} {}", grouped(*count)));
+        let counted = counted.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "| {name} | {} | {:.1} | {counted} |", lane.runs, lane.seconds);
+    }
+}
+
+/// Counters without their details.
+fn nouns(counters: &BTreeMap<String, u64>) -> BTreeMap<&str, u64> {
+    let mut nouns = BTreeMap::new();
+    for (name, count) in counters {
+        *nouns.entry(name.split('.').next().unwrap_or(name)).or_default() += count;
+    }
+    nouns
+}
+
+fn write_table(text: &mut String, noun: &str, counts: &BTreeMap<String, u64>) {
+    let _ = write!(text, "| {noun} | count |\n|---|---:|\n");
+    for (name, count) in counts {
+        let _ = writeln!(text, "| {} | {} |", name.replace('.', " "), grouped(*count));
+    }
+}
+
+/// A number with a comma after each three digits.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

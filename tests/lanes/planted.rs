@@ -1,0 +1,250 @@
+//! `lanes planted`: shows that the lanes find bugs, by planting some.
+//!
+//! 1. The test binaries are built once, with all bugs in them, none of which is chosen.
+//! 2. The control: every test runs without a bug, alone, and must pass. That also tells how long
+//!    each takes.
+//! 3. For each bug the tests run with it: first the one that found it the last time, then the
+//!    others, the quickest first. The first that fails has found the bug. A test that has to be
+//!    killed has not: who hangs must say so itself.
+//!
+//! A bug that no test finds is a lane that is too weak, or no bug.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+use trommel_base::planted::Bug;
+
+use crate::binaries::{Build, Outcome, Test, build, tests_of};
+use crate::job::{End, command_of, run as run_job, scratch, words_of};
+use crate::{page, record};
+
+/// Where what was found is kept, below the root.
+const RECORD: &str = "docs/measurements/planted.json";
+
+/// What `lanes planted` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct PlantedArgs {
+    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down.
+    #[arg(long, value_name = "NAME")]
+    bug: Vec<String>,
+    /// Only so many bugs, chosen by the commit: each commit has others. Nothing is written down.
+    #[arg(long, value_name = "COUNT", conflicts_with = "bug")]
+    some: Option<usize>,
+    /// Only the tests whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    test: Option<String>,
+    /// Believes that every test passes without a bug, and takes the times of the last control.
+    #[arg(long)]
+    skip_control: bool,
+    /// Processes at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    jobs: usize,
+    /// Longest time for one test, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
+}
+
+/// Who found a bug.
+#[derive(Debug, Clone)]
+pub(crate) struct Caught {
+    /// The test that failed.
+    pub(crate) test: String,
+    /// How long that took, the tests that passed before it not counted.
+    pub(crate) seconds: f64,
+    /// How long all tests up to it took.
+    pub(crate) searched: f64,
+    /// What it said.
+    pub(crate) said: String,
+}
+
+/// Prints the lanes' tests and the bugs.
+pub(crate) fn list() -> Outcome<bool> {
+    for binary in build(Build::Plain)? {
+        for test in tests_of(&binary)? {
+            println!("lane {}", test.id());
+        }
+    }
+    for bug in Bug::ALL {
+        println!("bug {}: {} ({})", bug.name(), bug.what(), bug.history());
+    }
+    Ok(true)
+}
+
+/// Runs what was asked. Whether all bugs were found.
+pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
+    let bugs = chosen(args)?;
+    let mut tests = Vec::new();
+    for binary in build(Build::Planted)? {
+        tests.extend(tests_of(&binary)?);
+    }
+    let wanted = |test: &Test| args.test.as_ref().is_none_or(|text| test.id().contains(text));
+    tests.retain(wanted);
+    if tests.is_empty() {
+        return Err("there is no such test".to_owned());
+    }
+    let whole = args.bug.is_empty() && args.some.is_none() && args.test.is_none();
+    let times = control(&tests, args)?;
+    let order = |test: &Test| times.get(&test.id()).copied().unwrap_or(0.0);
+    tests.sort_by(|a, b| order(a).total_cmp(&order(b)));
+    let before = finders(&record::read(RECORD)?);
+    let found = in_parallel(args.jobs, &bugs, |bug| {
+        let found = search(*bug, &tests, before.get(bug.name()), args)?;
+        match &found {
+            Some(caught) => eprintln!("{}: {} in {:.1} s", bug.name(), caught.test, caught.seconds),
+            None => eprintln!("{}: NOT FOUND by any test", bug.name()),
+        }
+        Ok(found)
+    })?;
+    let all: Vec<_> = bugs.iter().copied().zip(found).collect();
+    if whole {
+        let control: f64 = times.values().sum();
+        record::write(RECORD, &as_json(&all, tests.len(), control)?)?;
+        page::write_planted(&all)?;
+    }
+    let missed = all.iter().filter(|(_, caught)| caught.is_none()).count();
+    eprintln!("{} bugs planted, {missed} not found", all.len());
+    Ok(missed == 0)
+}
+
+/// The bugs that are to be planted.
+fn chosen(args: &PlantedArgs) -> Outcome<Vec<Bug>> {
+    if let Some(count) = args.some {
+        let commit = record::commit();
+        let digits = commit.get(..8).and_then(|start| usize::from_str_radix(start, 16).ok());
+        let first = digits.unwrap_or(0);
+        let nth = |i| Bug::ALL[(first + i * 7) % Bug::ALL.len()];
+        return Ok((0..count.min(Bug::ALL.len())).map(nth).collect());
+    }
+    if args.bug.is_empty() {
+        return Ok(Bug::ALL.to_vec());
+    }
+    let find = |name: &String| {
+        let bug = Bug::ALL.iter().find(|bug| bug.name() == name).copied();
+        bug.ok_or_else(|| format!("there is no bug {name}: see `lanes list`"))
+    };
+    args.bug.iter().map(find).collect()
+}
+
+/// Runs every test without a bug. How many seconds each takes.
+fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<HashMap<String, f64>> {
+    let kept = scratch("planted")?.join("control.json");
+    if args.skip_control {
+        let text = std::fs::read_to_string(&kept).unwrap_or_default();
+        let times: Value = serde_json::from_str(&text).unwrap_or_default();
+        let times = times.as_object().into_iter().flatten();
+        return Ok(times.map(|(id, time)| (id.clone(), time.as_f64().unwrap_or(0.0))).collect());
+    }
+    eprintln!("control: {} tests without a bug", tests.len());
+    let times = in_parallel(args.jobs, tests, |test| {
+        let log = scratch("planted")?.join(format!("{}.log", test.id().replace("::", ".")));
+        let ended = run_job(&mut command_of(test), &log, Duration::from_secs(args.limit * 10))?;
+        if ended.end != End::Succeeded {
+            let said = words_of(&ended.output);
+            return Err(format!("{} fails without any bug:\n{said}", test.id()));
+        }
+        Ok((test.id(), ended.seconds))
+    })?;
+    let times: HashMap<String, f64> = times.into_iter().collect();
+    let text = serde_json::to_string(&times).map_err(|error| error.to_string())?;
+    std::fs::write(&kept, text).map_err(|error| format!("{}: {error}", kept.display()))?;
+    Ok(times)
+}
+
+/// Runs the tests with `bug` until one fails.
+fn search(
+    bug: Bug,
+    tests: &[Test],
+    before: Option<&String>,
+    args: &PlantedArgs,
+) -> Outcome<Option<Caught>> {
+    let start = Instant::now();
+    let is_first = |test: &&Test| before.is_some_and(|id| *id == test.id());
+    let first = tests.iter().filter(is_first);
+    let others = tests.iter().filter(|test| !is_first(test));
+    for test in first.chain(others) {
+        let log = scratch("planted")?.join(format!("{}.log", bug.name()));
+        let mut command = command_of(test);
+        command.env("TROMMEL_PLANTED", bug.name());
+        let ended = run_job(&mut command, &log, Duration::from_secs(args.limit))?;
+        match ended.end {
+            End::Succeeded => {}
+            End::TimedOut => {
+                eprintln!("{}: {} had to be killed, and did not say why", bug.name(), test.id());
+            }
+            End::Failed => {
+                let said = words_of(&ended.output);
+                let searched = start.elapsed().as_secs_f64();
+                let (test, seconds) = (test.id(), ended.seconds);
+                return Ok(Some(Caught { test, seconds, searched, said }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Does `work` on each of `items`, some at a time; the results in their order.
+fn in_parallel<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Outcome<R> + Sync,
+) -> Outcome<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((at, item)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(at).map(|item| (at, item))
+                } {
+                    let result = work(item);
+                    let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    done.push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Which test found each bug, by what was kept.
+fn finders(kept: &Value) -> HashMap<String, String> {
+    let text = |bug: &Value, key: &str| Some(bug.get(key)?.as_str()?.to_owned());
+    let bugs = kept.get("bugs").and_then(Value::as_array).into_iter().flatten();
+    bugs.filter_map(|bug| Some((text(bug, "bug")?, text(bug, "caught_by")?))).collect()
+}
+
+fn as_json(all: &[(Bug, Option<Caught>)], tests: usize, control: f64) -> Outcome<Value> {
+    let bug = |(bug, caught): &(Bug, Option<Caught>)| {
+        let sites = page::sites(*bug);
+        let mut line = json!({
+            "bug": bug.name(), "seen_before": bug.history(), "what": bug.what(), "where": sites,
+        });
+        if let Some(caught) = caught {
+            line["caught_by"] = json!(caught.test);
+            line["seconds"] = record::rounded(caught.seconds);
+            line["seconds_searched"] = record::rounded(caught.searched);
+            line["said"] = json!(caught.said);
+        }
+        line
+    };
+    let caught = all.iter().filter(|(_, caught)| caught.is_some()).count();
+    let mut record = record::head("lanes planted")?;
+    record["planted"] = json!(all.len());
+    record["caught"] = json!(caught);
+    record["control"] = json!({ "tests": tests, "failed": 0, "seconds": record::rounded(control) });
+    record["bugs"] = all.iter().map(bug).collect();
+    Ok(record)
+}
+
+/// Whether a path is one of those that only define the bugs.
+pub(crate) fn is_definition(path: &Path) -> bool {
+    path.ends_with("base/src/planted.rs")
+}

@@ -1,0 +1,256 @@
+//! `lanes ci` and `lanes soak`: all lanes, once or until the time is over.
+//!
+//! 1. The test binaries are built. A *task* is one test of one of them, or a script that brings its
+//!    own build.
+//! 2. Tasks run some at a time. Each writes what it counted into one file; each has a log.
+//! 3. A soak begins anew when all tasks were run, each round with seeds of its own. When the time is
+//!    over nothing new begins, and what runs is waited for.
+//! 4. What failed is kept with what it said, the line that plays it again first.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::binaries::{Build, Outcome, Test, build, root, tests_of};
+use crate::job::{End, command_of, run, scratch, words_of};
+use crate::sums::Sums;
+use crate::{page, record};
+
+/// Scripts that run lanes which need a build of their own, where they exist.
+const SCRIPTS: [(&str, &str); 2] =
+    [("schedules", "tests/schedules/run.sh"), ("fuzz", "fuzz/run.sh")];
+
+/// Seeds between the first of one round and the first of the next: no lane uses as many.
+const SEEDS_A_ROUND: u64 = 1 << 24;
+
+/// What `lanes ci` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct CiArgs {
+    /// Only the lanes whose name contains this. Nothing is written down.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Lanes at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    jobs: usize,
+}
+
+/// What `lanes soak` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// How long to begin new runs, in minutes.
+    #[arg(long, value_name = "MINUTES", default_value_t = 60.0)]
+    minutes: f64,
+    /// The first seed of the first round; each round begins 2^24 seeds later.
+    #[arg(long, value_name = "SEED", default_value_t = 1 + SEEDS_A_ROUND)]
+    first_seed: u64,
+    /// Only the lanes whose name contains this. Nothing is written down.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Lanes at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    jobs: usize,
+}
+
+/// Longest time of one task: a lane has watchdogs of its own, which say more.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What runs as one process.
+#[derive(Debug, Clone)]
+enum Task {
+    Test(Test),
+    /// Its name, and the script below the root.
+    Script(&'static str, &'static str),
+}
+
+impl Task {
+    fn name(&self) -> String {
+        match self {
+            Self::Test(test) => test.id(),
+            Self::Script(name, _) => (*name).to_owned(),
+        }
+    }
+
+    fn command(&self) -> Command {
+        match self {
+            Self::Test(test) => command_of(test),
+            Self::Script(_, path) => {
+                let mut command = Command::new(root().join(path));
+                command.current_dir(root());
+                command
+            }
+        }
+    }
+}
+
+/// What is done, and what was found.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Tasks begun.
+    begun: usize,
+    /// Tasks that ended well.
+    passed: usize,
+    failures: Vec<Value>,
+    /// The first of what went wrong with the runner itself.
+    broken: Option<String>,
+}
+
+/// The tasks whose name contains `only`.
+fn tasks(only: Option<&str>) -> Outcome<Vec<Task>> {
+    let mut all: Vec<Task> = SCRIPTS
+        .iter()
+        .filter(|(_, path)| root().join(path).exists())
+        .map(|(name, path)| Task::Script(name, path))
+        .collect();
+    for binary in build(Build::Plain)? {
+        all.extend(tests_of(&binary)?.into_iter().map(Task::Test));
+    }
+    all.retain(|task| only.is_none_or(|text| task.name().contains(text)));
+    if all.is_empty() {
+        return Err("there is no such lane: see `lanes list`".to_owned());
+    }
+    Ok(all)
+}
+
+/// Runs every lane once.
+pub(crate) fn ci(args: &CiArgs) -> Outcome<bool> {
+    let rounds = Rounds::new("ci", tasks(args.only.as_deref())?, 1, None)?;
+    rounds.run(args.jobs);
+    rounds.keep("lanes ci", args.only.is_none().then_some("docs/measurements/lanes-ci.json"))
+}
+
+/// Runs the lanes until the time is over.
+pub(crate) fn soak(args: &SoakArgs) -> Outcome<bool> {
+    let tasks = tasks(args.only.as_deref())?;
+    let time = Duration::try_from_secs_f64(args.minutes * 60.0);
+    let time = time.map_err(|error| format!("--minutes {}: {error}", args.minutes))?;
+    let rounds = Rounds::new("soak", tasks, args.first_seed, Some(time))?;
+    rounds.run(args.jobs);
+    let command = format!("lanes soak --minutes {}", args.minutes);
+    rounds.keep(&command, args.only.is_none().then_some("docs/measurements/lanes-soak.json"))
+}
+
+/// Runs of all tasks.
+struct Rounds {
+    tasks: Vec<Task>,
+    first_seed: u64,
+    /// When nothing new is begun; none for one round.
+    time: Option<Duration>,
+    start: Instant,
+    /// Where logs and counts go.
+    dir: PathBuf,
+    progress: Mutex<Progress>,
+}
+
+impl Rounds {
+    fn new(name: &str, tasks: Vec<Task>, first_seed: u64, time: Option<Duration>) -> Outcome<Self> {
+        let dir = scratch(name)?;
+        let _ = std::fs::remove_file(dir.join("counts.jsonl"));
+        let start = Instant::now();
+        Ok(Self { tasks, first_seed, time, start, dir, progress: Mutex::default() })
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, jobs: usize) {
+        std::thread::scope(|scope| {
+            for worker in 0..jobs.max(1) {
+                scope.spawn(move || self.work(worker));
+            }
+        });
+    }
+
+    /// One after the other, until there is nothing more to begin.
+    fn work(&self, worker: usize) {
+        loop {
+            let nth = {
+                let mut progress = self.progress();
+                let over = match self.time {
+                    None => progress.begun == self.tasks.len(),
+                    Some(time) => self.start.elapsed() >= time,
+                };
+                if over || progress.broken.is_some() {
+                    return;
+                }
+                progress.begun += 1;
+                progress.begun - 1
+            };
+            let (round, task) = (nth / self.tasks.len(), &self.tasks[nth % self.tasks.len()]);
+            let seed = self.first_seed + round as u64 * SEEDS_A_ROUND;
+            if let Err(what) = self.one(task, seed, worker) {
+                self.progress().broken.get_or_insert(what);
+            }
+        }
+    }
+
+    fn one(&self, task: &Task, seed: u64, worker: usize) -> Outcome<()> {
+        let mut command = task.command();
+        command.env("TROMMEL_LANES_JSON", self.dir.join("counts.jsonl"));
+        command.env("TROMMEL_FIRST_SEED", seed.to_string());
+        let log = self.dir.join(format!("worker-{worker}.log"));
+        let ended = run(&mut command, &log, LONGEST)?;
+        let minutes = self.start.elapsed().as_secs_f64() / 60.0;
+        let name = task.name();
+        let mut progress = self.progress();
+        if ended.end == End::Succeeded {
+            progress.passed += 1;
+            if ended.seconds > 1.0 {
+                eprintln!("[{minutes:6.1} min] {name}: passed in {:.1} s", ended.seconds);
+            }
+            return Ok(());
+        }
+        let said = words_of(&ended.output);
+        eprintln!("[{minutes:6.1} min] {name}: {:?} with seed {seed}\n{said}", ended.end);
+        let kept = self.dir.join(format!("failure-{}.log", progress.failures.len()));
+        std::fs::copy(&log, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
+        let again = format!("TROMMEL_FIRST_SEED={seed} {}", again(task));
+        progress.failures.push(json!({ "lane": name, "seed": seed, "again": again, "said": said }));
+        Ok(())
+    }
+
+    /// Writes the record into `path`, if there is one, and the page. Whether nothing failed.
+    fn keep(&self, command: &str, path: Option<&str>) -> Outcome<bool> {
+        let mut progress = self.progress();
+        if let Some(what) = progress.broken.take() {
+            return Err(what);
+        }
+        let mut sums = Sums::default();
+        sums.add_file(&self.dir.join("counts.jsonl"));
+        let seconds = self.start.elapsed().as_secs_f64();
+        eprintln!(
+            "{} runs passed, {} failed, in {:.1} minutes",
+            progress.passed,
+            progress.failures.len(),
+            seconds / 60.0
+        );
+        let Some(path) = path else { return Ok(progress.failures.is_empty()) };
+        let rounds = progress.begun.div_ceil(self.tasks.len());
+        let last_seed = self.first_seed + rounds.saturating_sub(1) as u64 * SEEDS_A_ROUND;
+        let mut record = record::head(command)?;
+        record["seconds"] = record::rounded(seconds);
+        record["rounds"] = json!(rounds);
+        record["first_seeds"] = json!([self.first_seed, last_seed]);
+        record["runs"] = json!({ "passed": progress.passed, "failed": progress.failures.len() });
+        record["failures"] = json!(progress.failures);
+        record["totals"] = json!(sums.totals());
+        record["lanes"] = sums.as_json();
+        record::write(path, &record)?;
+        page::write_lanes()?;
+        Ok(progress.failures.is_empty())
+    }
+}
+
+/// The command that runs a task again, by hand.
+fn again(task: &Task) -> String {
+    match task {
+        Task::Script(_, path) => (*path).to_owned(),
+        Task::Test(Test { binary, name, .. }) => {
+            format!("cargo test -p trommel-tests --test {binary} -- --exact {name}")
+        }
+    }
+}

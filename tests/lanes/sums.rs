@@ -1,0 +1,94 @@
+//! What the lanes counted, added up: a line of JSON a lane and run, as
+//! `trommel_tests::counters::Counters` writes them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::record::rounded;
+
+/// The sums of one lane.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Lane {
+    pub(crate) runs: u64,
+    pub(crate) seconds: f64,
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// The sums of all lanes, by name.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Sums {
+    pub(crate) lanes: BTreeMap<String, Lane>,
+}
+
+impl Sums {
+    /// Adds the lines of a file; one that is missing has none. A line that was cut short by a kill
+    /// is left out.
+    pub(crate) fn add_file(&mut self, path: &Path) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        for line in text.lines() {
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            self.add_line(&line);
+        }
+    }
+
+    fn add_line(&mut self, line: &Value) {
+        let Some(name) = line.get("lane").and_then(Value::as_str) else { return };
+        let lane = self.lanes.entry(name.to_owned()).or_default();
+        lane.runs += 1;
+        lane.seconds += line.get("seconds").and_then(Value::as_f64).unwrap_or(0.0);
+        let counters = line.get("counters").and_then(Value::as_object);
+        for (name, count) in counters.into_iter().flatten() {
+            *lane.counters.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
+        }
+    }
+
+    /// What all lanes counted under one name, details included: `faults` sums `faults.sync.EIO`.
+    pub(crate) fn totals(&self) -> BTreeMap<String, u64> {
+        let mut totals = BTreeMap::new();
+        for (name, count) in self.lanes.values().flat_map(|lane| &lane.counters) {
+            let noun = name.split('.').next().unwrap_or(name);
+            *totals.entry(noun.to_owned()).or_default() += count;
+        }
+        totals
+    }
+
+    /// What all lanes counted under names that begin with `noun` and a dot, by what follows.
+    pub(crate) fn details(&self, noun: &str) -> BTreeMap<String, u64> {
+        let mut details = BTreeMap::new();
+        for (name, count) in self.lanes.values().flat_map(|lane| &lane.counters) {
+            let rest = name.strip_prefix(noun).and_then(|rest| rest.strip_prefix('.'));
+            if let Some(rest) = rest {
+                *details.entry(rest.to_owned()).or_default() += count;
+            }
+        }
+        details
+    }
+
+    pub(crate) fn as_json(&self) -> Value {
+        let lane = |(name, lane): (&String, &Lane)| {
+            json!({
+                "lane": name,
+                "runs": lane.runs,
+                "seconds": rounded(lane.seconds),
+                "counters": lane.counters,
+            })
+        };
+        self.lanes.iter().map(lane).collect()
+    }
+
+    /// The sums that a record holds.
+    pub(crate) fn of_record(record: &Value) -> Self {
+        let mut sums = Self::default();
+        for line in record.get("lanes").and_then(Value::as_array).into_iter().flatten() {
+            sums.add_line(line);
+            let runs = line.get("runs").and_then(Value::as_u64).unwrap_or(1);
+            let name = line.get("lane").and_then(Value::as_str).unwrap_or_default();
+            if let Some(lane) = sums.lanes.get_mut(name) {
+                lane.runs = runs;
+            }
+        }
+        sums
+    }
+}

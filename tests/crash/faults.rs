@@ -15,10 +15,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
 use trommel::{Db, Error, WriteOptions};
+use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
-use crate::settings::{first_seed, only, scale};
+use crate::settings::only;
 use crate::watchdog;
 use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, write};
 
@@ -59,8 +60,11 @@ fn fault(way: u64, call: u64) -> Fault {
 /// make that durable, no later call could mend it, since a failed sync is forgotten.)
 fn prepared_disk() -> SimDisk {
     let disk = SimDisk::new();
-    disk.create_dir(Path::new(DIR)).expect("a healthy disk");
-    disk.sync_dir(Path::new(".")).expect("a healthy disk");
+    for dir in ["above", DIR] {
+        let dir = Path::new(dir);
+        disk.create_dir(dir).expect("a healthy disk");
+        disk.sync_dir(dir.parent().expect("it has one")).expect("a healthy disk");
+    }
     disk
 }
 
@@ -108,6 +112,10 @@ impl Program<'_> {
         for action in actions {
             match action {
                 Action::Write { batch, sync } => self.write(&db, batch, *sync)?,
+                Action::WriteIf { key, value } => {
+                    self.write(&db, &[(key.clone(), value.clone())], false)?;
+                }
+                Action::Hold | Action::Release | Action::Pause | Action::SetFilters(_) => {}
                 Action::Reopen { close } => db = self.reopen(db, *close)?,
                 Action::Die { .. } => db = self.reopen(db, false)?,
                 _ => {
@@ -199,7 +207,7 @@ impl Program<'_> {
                 self.checkpoints += 1;
                 db.checkpoint(checkpoint_dir(self.checkpoints))
             }
-            Action::Write { .. } | Action::Reopen { .. } | Action::Die { .. } => Ok(()),
+            _ => Ok(()),
         }
     }
 

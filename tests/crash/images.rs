@@ -2,32 +2,34 @@
 //! is opened and compared with the oracle.
 //!
 //! 1. A seeded workload runs on a simulated disk, in one to three lives with a crash between them.
-//! 2. The operation log is replayed. At each boundary images are made: with nothing but what was
-//!    synced, with everything, and under some of the other policies with seeds of their own; where
-//!    few decisions are open, under all.
+//! 2. The operation log is replayed ([`walk`](crate::walk)). At each boundary images are made: with
+//!    nothing but what was synced, with everything, and under some of the other policies with seeds
+//!    of their own; where few decisions are open, under all.
 //! 3. Each image not met before is opened; its state must be that after some prefix of the
 //!    batches, at or past the last acknowledged sync. Where everything is kept, a process was
 //!    killed: all acknowledged batches must be there.
 //! 4. Images that were met before are only compared with the bounds of the new boundary.
+//! 5. A failure is cut down: to the actions of the workload, and to the losses of the power cut,
+//!    that it takes; and printed as one line that runs it again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use fastrand::Rng;
-use trommel::vfs::{Image, Op, OpKind, Policy, Replay, SimDisk, Vfs};
-use trommel::{Db, Options};
+use trommel::Db;
+use trommel::vfs::{Image, Op, OpKind, Policy, SimDisk};
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::{first_seed, scale};
 
-use crate::inspect::{Inspection, inspect_checkpoints};
-use crate::oracle::{Bounds, History};
-use crate::settings::{first_seed, only, scale};
-use crate::watchdog;
-use crate::workload::{DIR, Profile, Run};
+use crate::inspect::scan;
+use crate::minimise::minimise;
+use crate::oracle::{History, digest};
+use crate::settings::{only, only_these};
+use crate::walk::{Failed, Walk};
+use crate::workload::{Action, DIR, Profile, Run};
 
-/// Up to so many open decisions, all images at a boundary are made.
-const EXHAUSTIVE_DECISIONS: usize = 8;
-/// At one boundary in so many.
-const EXHAUSTIVE_EVERY: u64 = 16;
+/// How often a failing life is run again to find out which of its actions it takes.
+const TRIES: usize = 150;
 
 /// How a lane's workloads look.
 struct Lane {
@@ -37,63 +39,111 @@ struct Lane {
     /// The profile of one life of a workload.
     profile: fn(seed: u64, life: u64) -> Profile,
     lives: u64,
+    /// At one boundary in so many, images are made.
+    every: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    workloads: u64,
-    boundaries: u64,
-    images: u64,
-    distinct: u64,
-    batches: usize,
+/// One life of a workload: where it begins, and what is done.
+struct Life<'a> {
+    lane: &'a Lane,
+    seed: u64,
+    number: u64,
+    profile: Profile,
+    start: Image,
+    inherited: History,
 }
 
 impl Lane {
     fn run(&self) {
-        let start = Instant::now();
-        let mut counts = Counts::default();
+        let mut counters = Counters::new(format!("crash/{}", self.name));
         if let Some([seed, ..]) = only::<5>() {
-            self.workload(seed, &mut counts);
+            self.workload(seed, &mut counters);
             return;
         }
         for seed in first_seed().. {
-            self.workload(seed, &mut counts);
-            if counts.distinct >= self.wanted * scale() {
+            self.workload(seed, &mut counters);
+            if counters.get("distinct") >= self.wanted * scale() {
                 break;
             }
         }
-        println!("{}: {counts:?} in {:.1} s", self.name, start.elapsed().as_secs_f64());
+        counters.finish();
     }
 
     /// All lives of one workload.
-    fn workload(&self, seed: u64, counts: &mut Counts) {
-        counts.workloads += 1;
+    fn workload(&self, seed: u64, counters: &mut Counters) {
+        counters.add("workloads", 1);
         let mut rng = Rng::with_seed(seed);
-        let mut run = Run::on(SimDisk::new(), History::default(), 0);
-        for life in 0..1 + seed % self.lives {
-            let profile = (self.profile)(seed, life);
-            let inherited = run.history.len();
-            let outcome = run.all(&profile, &profile.actions());
-            outcome.unwrap_or_else(|e| panic!("{} seed {seed} life {life}: {e}", self.name));
-            counts.batches += run.history.len() - inherited;
-            no_number_twice(&run.disk);
-            let mut walk = Walk {
-                lane: self,
-                seed,
-                life,
-                profile: &profile,
-                history: &run.history,
-                bounds: Bounds::starting_with(inherited),
-                met: HashMap::new(),
-            };
-            walk.all(&run.disk, counts);
-            run = crash(&run, &profile, life + 1, &mut rng);
+        let start = SimDisk::new().crash(Policy::EVERYTHING, 0);
+        let (mut start, mut inherited) = (start, History::default());
+        for number in 0..1 + seed % self.lives {
+            let profile = (self.profile)(seed, number);
+            let life = Life { lane: self, seed, number, profile, start, inherited };
+            let mut actions = life.profile.actions();
+            if only::<5>().is_some_and(|[_, only, ..]| only == number) {
+                actions = only_these(1, &actions);
+            }
+            let run = life.all(&actions, counters).unwrap_or_else(|failed| {
+                life.fail(&actions, failed);
+            });
+            (start, inherited) = crash(&run, &life.profile, &mut rng);
         }
     }
 }
 
+impl Life<'_> {
+    /// Does all that is to be done, and looks at every boundary.
+    fn all(&self, actions: &[Action], counters: &mut Counters) -> Result<Run, Box<Failed>> {
+        let mut run = Run::on(self.start.disk(), self.inherited.clone(), self.number);
+        run.all(&self.profile, actions).map_err(Failed::before_any_crash)?;
+        counters.add("lives", 1);
+        counters.add("batches", (run.history.len() - self.inherited.len()) as u64);
+        count_files(&run.disk, counters);
+        let mut walk = Walk::new(&self.profile, &run.history, self.inherited.len());
+        walk.seed = self.seed << 40 ^ self.number << 32;
+        walk.every = self.lane.every;
+        walk.only = only().and_then(|[_, life, boundary, policy, seed]| {
+            (life == self.number).then_some((boundary, policy as usize, seed))
+        });
+        walk.note = [self.seed, self.number];
+        walk.all(&run.disk, counters)?;
+        Ok(run)
+    }
+
+    /// Cuts the failure down and tells of it.
+    fn fail(&self, actions: &[Action], failed: Box<Failed>) -> ! {
+        let mut last = failed;
+        let places = match self.profile.threads {
+            0 => minimise(actions.len(), TRIES, |kept| {
+                let kept: Vec<_> = kept.iter().map(|&place| actions[place].clone()).collect();
+                let outcome = self.all(&kept, &mut Counters::new("cutting down"));
+                outcome.map_err(|failed| last = failed).is_err()
+            }),
+            // Threads make another run of it each time.
+            _ => (0..actions.len()).collect(),
+        };
+        let join =
+            |places: &[usize]| places.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
+        for &place in &places {
+            println!("    action {place}: {}", actions[place].short());
+        }
+        panic!(
+            "{}\n  run it again: TROMMEL_CRASH_ONLY={},{},{},{},{}:{}{} cargo test -p \
+             trommel-tests --test crash {} -- --nocapture",
+            last.text,
+            self.seed,
+            self.number,
+            last.boundary,
+            last.policy,
+            last.seed,
+            join(&places),
+            last.losses.as_ref().map_or(String::new(), |losses| format!(":{}", join(losses))),
+            self.lane.name,
+        );
+    }
+}
+
 /// No file's number is used again while anything may remember it, through kills and reopens.
-fn no_number_twice(disk: &SimDisk) {
+fn count_files(disk: &SimDisk, counters: &mut Counters) {
     let replay = disk.replay();
     let created = replay.ops().iter().filter(|op| op.kind() == OpKind::Create);
     let mut numbers = HashSet::new();
@@ -101,137 +151,29 @@ fn no_number_twice(disk: &SimDisk) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let number: String = name.chars().filter(char::is_ascii_digit).collect();
         assert!(number.is_empty() || numbers.insert(number), "{name}: its number was used before");
+        let kind = name.trim_matches(|c: char| !c.is_ascii_alphabetic()).to_ascii_lowercase();
+        counters.add(format!("files.{}", kind.replace('.', "_")), 1);
     }
 }
 
-/// The life after `run`: on what some crash left of it.
-fn crash(run: &Run, profile: &Profile, life: u64, rng: &mut Rng) -> Run {
+/// What some crash of `run` left, and of the history.
+fn crash(run: &Run, profile: &Profile, rng: &mut Rng) -> (Image, History) {
     let mut replay = run.disk.replay();
     replay.seek(rng.usize(..=replay.ops().len()));
     let image = replay.image(Policy::ALL[rng.usize(..Policy::ALL.len())], rng.u64(..));
     let db = Db::open(DIR, profile.options(Arc::new(image.disk())));
-    let state = crate::inspect::scan(&db.expect("this image was opened before")).expect("as above");
+    let state = scan(&db.expect("such an image was opened before")).expect("as above");
     let mut history = run.history.clone();
-    let digest = crate::oracle::digest(&state);
-    let count = history.prefix(digest, 0, history.len()).expect("this image was legal before");
-    history.truncate(count);
-    Run::on(image.disk(), history, life)
-}
-
-/// One life of a workload, walked from boundary to boundary.
-struct Walk<'a> {
-    lane: &'a Lane,
-    seed: u64,
-    life: u64,
-    profile: &'a Profile,
-    history: &'a History,
-    bounds: Bounds,
-    /// The digest of the state found on each image, by the image's hash.
-    met: HashMap<u64, u64>,
-}
-
-impl Walk<'_> {
-    fn all(&mut self, disk: &SimDisk, counts: &mut Counts) {
-        let mut replay = disk.replay();
-        let mut marks = 0;
-        loop {
-            for &mark in &replay.marks()[marks..] {
-                self.bounds.pass(mark);
-            }
-            marks = replay.marks().len();
-            counts.boundaries += 1;
-            self.boundary(&replay, counts);
-            if replay.step().is_none() {
-                return;
-            }
-        }
-    }
-
-    fn boundary(&mut self, replay: &Replay, counts: &mut Counts) {
-        let at = replay.position() as u64;
-        if let Some([_, life, boundary, policy, seed]) = only() {
-            if [life, boundary] == [self.life, at] {
-                self.policy(replay, policy as usize, seed, counts);
-            }
-            return;
-        }
-        let mut rng = Rng::with_seed(self.seed << 40 ^ self.life << 32 ^ at);
-        self.policy(replay, 0, 0, counts);
-        self.policy(replay, 1, 0, counts);
-        for _ in 0..2 {
-            self.policy(replay, rng.usize(2..Policy::ALL.len()), rng.u64(..), counts);
-        }
-        if rng.u64(..EXHAUSTIVE_EVERY) != 0 {
-            return;
-        }
-        let all = replay.images_exhaustive(EXHAUSTIVE_DECISIONS).unwrap_or_default();
-        for (number, image) in all.iter().enumerate() {
-            self.image(image, Policy::RANDOM, counts).unwrap_or_else(|what| {
-                self.fail(replay, &format!("image {number} of all {}: {what}", all.len()), None)
-            });
-        }
-    }
-
-    fn policy(&mut self, replay: &Replay, number: usize, seed: u64, counts: &mut Counts) {
-        watchdog::note([self.seed, self.life, replay.position() as u64, number as u64, seed]);
-        let policy = Policy::ALL[number];
-        let image = replay.image(policy, seed);
-        self.image(&image, policy, counts)
-            .unwrap_or_else(|what| self.fail(replay, &what, Some((number, seed))));
-    }
-
-    fn image(&mut self, image: &Image, policy: Policy, counts: &mut Counts) -> Result<(), String> {
-        counts.images += 1;
-        let Bounds { durable, written, issued, ref checkpoints } = self.bounds;
-        let low = if policy == Policy::EVERYTHING { written } else { durable };
-        let done = checkpoints.iter().filter(|checkpoint| checkpoint.done).count() as u64;
-        let name = image.hash().wrapping_add(done);
-        if let Some(&found) = self.met.get(&name) {
-            return match self.history.prefix(found, low, issued) {
-                Some(_) => Ok(()),
-                None => Err(format!("an image met before is not within {low}..={issued}")),
-            };
-        }
-        counts.distinct += 1;
-        let rng = Rng::with_seed(name);
-        let mut inspection = Inspection { history: self.history, low, high: issued, rng };
-        // Starting threads costs more than all the rest.
-        let threads = if name.is_multiple_of(16) { self.profile.threads } else { 0 };
-        let options = |vfs: Arc<dyn Vfs>| -> Options {
-            self.profile.options(vfs).background_threads(threads)
-        };
-        let found = inspection.inspect(image, options)?;
-        if counts.distinct.is_multiple_of(4) {
-            inspect_checkpoints(image, self.history, &self.bounds, options)?;
-        }
-        self.met.insert(name, found);
-        Ok(())
-    }
-
-    fn fail(&self, replay: &Replay, what: &str, image: Option<(usize, u64)>) -> ! {
-        let at = replay.position();
-        let first = at.saturating_sub(12);
-        for (number, op) in replay.ops()[first..at].iter().enumerate() {
-            println!("    {} {op}", first + number);
-        }
-        let (policy, seed) = image.unwrap_or((14, 0));
-        panic!(
-            "{what}\n  at boundary {at}, {}, bounds {:?}\n  run it again: TROMMEL_CRASH_ONLY={},{},\
-             {at},{policy},{seed} cargo test -p trommel-tests --test crash {} -- --nocapture",
-            Policy::ALL[policy],
-            self.bounds,
-            self.seed,
-            self.life,
-            self.lane.name,
-        );
-    }
+    let count = history.prefix(digest(&state), 0, history.len());
+    history.truncate(count.expect("such an image was legal before"));
+    (image, history)
 }
 
 /// The call that makes a flush or a compaction necessary runs it: every run is the same.
 #[test]
 fn one_thread() {
     let profile = |seed: u64, life: u64| Profile { life, actions: 60, ..Profile::new(seed) };
-    Lane { name: "one_thread", wanted: 60_000, profile, lives: 3 }.run();
+    Lane { name: "one_thread", wanted: 140_000, profile, lives: 3, every: 1 }.run();
 }
 
 /// Flushes and compactions run beside the writer.
@@ -239,7 +181,7 @@ fn one_thread() {
 fn two_threads() {
     let profile =
         |seed: u64, life: u64| Profile { life, actions: 80, threads: 2, ..Profile::new(seed) };
-    Lane { name: "two_threads", wanted: 15_000, profile, lives: 3 }.run();
+    Lane { name: "two_threads", wanted: 25_000, profile, lives: 3, every: 1 }.run();
 }
 
 /// A store that keeps a log in some of its lives and none in others.
@@ -249,5 +191,14 @@ fn with_and_without_a_log() {
         let log = (seed + life).is_multiple_of(2);
         Profile { life, actions: 60, log, ..Profile::new(seed) }
     };
-    Lane { name: "with_and_without_a_log", wanted: 15_000, profile, lives: 4 }.run();
+    Lane { name: "with_and_without_a_log", wanted: 40_000, profile, lives: 4, every: 1 }.run();
+}
+
+/// Keys are so long that the manifest is full after some tables, and a new one takes its place
+/// while the store is open.
+#[test]
+fn new_manifests() {
+    let profile =
+        |seed: u64, life: u64| Profile { life, actions: 60, long_keys: true, ..Profile::new(seed) };
+    Lane { name: "new_manifests", wanted: 1_000, profile, lives: 2, every: 20 }.run();
 }

@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use trommel::vfs::{Image, Policy, SimDisk, Vfs};
-use trommel::{Db, Options, Result as StoreResult, Slice};
+use trommel::{Db, Error, Options, Result as StoreResult, Slice};
+use trommel_tests::counters::Counters;
 
 use crate::oracle::{Bounds, Checkpoint, History, State, digest};
+use crate::walk::Flaw;
 use crate::workload::{DIR, checkpoint_dir};
 
 /// What an inspection says: the digest of the state found, or what is wrong in words.
 pub(crate) type Verdict<T> = Result<T, String>;
 
 /// For `map_err`: says what failed.
-pub(crate) fn failed(what: &str) -> impl FnOnce(trommel::Error) -> String + '_ {
+pub(crate) fn failed(what: &str) -> impl FnOnce(Error) -> String + '_ {
     move |error| format!("{what} failed: {error}")
 }
 
@@ -24,7 +26,7 @@ pub(crate) fn scan(db: &Db) -> Verdict<State> {
     collect(db.iter()).map(|entries| entries.into_iter().collect())
 }
 
-fn collect(
+pub(crate) fn collect(
     entries: impl Iterator<Item = StoreResult<(Slice, Slice)>>,
 ) -> Verdict<Vec<(Vec<u8>, Vec<u8>)>> {
     let entries = entries.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
@@ -78,6 +80,7 @@ pub(crate) struct Inspection<'a> {
     pub(crate) high: usize,
     /// Decides about all that is done only now and then.
     pub(crate) rng: Rng,
+    pub(crate) flaw: Option<Flaw>,
 }
 
 impl Inspection<'_> {
@@ -87,6 +90,7 @@ impl Inspection<'_> {
         &mut self,
         image: &Image,
         options: impl Fn(Arc<dyn Vfs>) -> Options,
+        counters: &mut Counters,
     ) -> Verdict<u64> {
         let disk = image.disk();
         let open = |disk: &SimDisk| Db::open(DIR, options(Arc::new(disk.clone())));
@@ -96,24 +100,37 @@ impl Inspection<'_> {
         let Some(count) = self.history.prefix(found, self.low, self.high) else {
             return Err(self.history.explain(&state, self.low, self.high));
         };
-        if self.rng.u8(..8) == 0 {
+        self.flaw.map_or(Ok(()), |flaw| flaw(&state))?;
+        if self.rng.u8(..4) == 0 {
+            counters.add("compared_in_all_ways", 1);
             compare_reads(&db, &state)?;
         }
         db.verify().map_err(failed("verifying"))?;
-        match self.rng.u8(..4) {
-            0 => self.write_on(&disk, &db, &open)?,
+        match self.rng.u8(..16) {
+            0..4 => {
+                counters.add("then.write_and_crash", 1);
+                self.write_on(&disk, &db, &open)?;
+            }
+            4 => {
+                counters.add("then.reopen_often", 1);
+                drop(db);
+                does_not_grow(&disk, &open, found)?;
+            }
             // What was recovered must not be taken by a second crash, at once.
-            1 => {
+            5..8 => {
+                counters.add("then.crash", 1);
                 let again = disk.crash(Policy::SYNCED, 0).disk();
                 same(&open(&again).map_err(failed("opening after a second crash"))?, found)?;
             }
-            2 => {
+            8..12 => {
+                counters.add("then.reopen", 1);
                 db.close().map_err(failed("closing"))?;
                 let db = open(&disk).map_err(failed("opening a second time"))?;
                 same(&db, found)?;
                 db.verify().map_err(failed("verifying a second time"))?;
             }
             _ => {
+                counters.add("then.crash", 1);
                 let policy = Policy::ALL[self.rng.usize(..Policy::ALL.len())];
                 let again = disk.crash(policy, self.rng.u64(..)).disk();
                 let db = open(&again).map_err(failed("opening after a second crash"))?;
@@ -139,6 +156,68 @@ impl Inspection<'_> {
         let again = disk.crash(policy, self.rng.u64(..)).disk();
         let db = open(&again).map_err(failed("opening after a write and a crash"))?;
         same(&db, digest(&state)).map_err(|what| format!("{what} (after a synced write, {policy})"))
+    }
+}
+
+/// Opened and closed again and again, a store neither changes nor gathers files.
+fn does_not_grow(
+    disk: &SimDisk,
+    open: &impl Fn(&SimDisk) -> StoreResult<Db>,
+    wanted: u64,
+) -> Verdict<()> {
+    let mut files = Vec::new();
+    for _ in 0..4 {
+        let db = open(disk).map_err(failed("opening once more"))?;
+        same(&db, wanted)?;
+        db.close().map_err(failed("closing"))?;
+        let listing = disk.list(Path::new(DIR)).map_err(|error| error.to_string())?;
+        files.push(listing.len());
+    }
+    // The first open may have kept what it did not want to judge.
+    if files[1] < files[2] || files[2] < files[3] {
+        return Err(format!("files pile up: {files:?}"));
+    }
+    Ok(())
+}
+
+/// A disk that may have put stale bytes in the place of those that were not synced: what the store
+/// shows is right, or it says that it is damaged, and has touched nothing; then a salvage finds
+/// all that was durable.
+pub(crate) fn inspect_suspect(
+    image: &Image,
+    inspection: &mut Inspection<'_>,
+    options: impl Fn(Arc<dyn Vfs>) -> Options,
+    counters: &mut Counters,
+) -> Verdict<()> {
+    let disk = image.disk();
+    // So that the first open does not create it.
+    if disk.list(Path::new(DIR)).is_ok() {
+        drop(disk.lock(&Path::new(DIR).join("LOCK")).map_err(|error| error.to_string())?);
+    }
+    let before = disk.hash();
+    let open = |options: Options| Db::open(DIR, options);
+    match open(options(Arc::new(disk.clone()))) {
+        Ok(db) => {
+            drop(db);
+            inspection.inspect(image, options, counters).map(drop)
+        }
+        Err(Error::Corruption(_)) => {
+            counters.add("found_damaged", 1);
+            if disk.hash() != before {
+                return Err("an open that found damage has changed something".to_owned());
+            }
+            let db = open(options(Arc::new(disk)).salvage(true)).map_err(failed("salvaging"))?;
+            let state = scan(&db)?;
+            let (low, high) = (inspection.low, inspection.high);
+            match inspection.history.prefix(digest(&state), low, high) {
+                Some(_) if db.recovery_report().dropped.is_empty() => {
+                    Err("a salvage does not say what it dropped".to_owned())
+                }
+                Some(_) => Ok(()),
+                None => Err(inspection.history.explain(&state, low, high)),
+            }
+        }
+        Err(error) => Err(format!("stale bytes are reported as: {error}")),
     }
 }
 

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use trommel::{Db, Options};
+use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::oracle::{History, Operation, State};
-use crate::settings::{first_seed, scale};
 use crate::watchdog;
 use crate::workload::{options, write};
 
@@ -198,7 +198,7 @@ fn kill_in_runs(test: &str, threads: usize, kills: u64) {
     for seed in first_seed()..first_seed() + runs {
         batches += kill_often(threads, seed, kills / 4).unwrap_or_else(|what| {
             panic!(
-                "{what}\n  run it again: TROMMEL_CRASH_SEED={seed} cargo test -p trommel-tests \
+                "{what}\n  run it again: TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests \
                  --test crash {test} -- --nocapture (the moments of the kills differ)"
             )
         });

@@ -33,6 +33,16 @@ impl History {
         self.batches.len()
     }
 
+    /// What the key holds after all batches.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Vec<u8>> {
+        self.state.get(key)
+    }
+
+    /// Digest of the state after all batches.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digests[self.len()]
+    }
+
     pub(crate) fn extend(&mut self, batches: impl IntoIterator<Item = Vec<Operation>>) {
         batches.into_iter().for_each(|batch| self.push(batch));
     }

@@ -1,5 +1,5 @@
 //! The crash that comes while the last one is being recovered from: whatever the moment, and even
-//! where a third follows, the state found in the end is the same.
+//! where a third (in a soak, a fourth) follows, the state found in the end is the same.
 //!
 //! 1. A workload is crashed somewhere, and the store opened: what that open finds is the truth.
 //! 2. The operations of that open are replayed, and images made at each boundary.
@@ -12,28 +12,30 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::vfs::{Image, Policy, SimDisk};
 use trommel::{Db, WriteOptions};
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::{Bounds, History, digest};
 use crate::process::Process;
-use crate::settings::{first_seed, only, scale};
+use crate::settings::only;
 use crate::watchdog;
 use crate::workload::{DIR, Profile, Run};
 
 /// Distinct images taken while a store recovers.
-const WANTED: usize = 12_000;
+const WANTED: u64 = 30_000;
 /// Crashes of one workload that are recovered from.
 const CRASHES: u64 = 6;
 
 struct Recoveries<'a> {
     profile: &'a Profile,
     met: HashSet<u64>,
-    by_depth: [u64; 4],
+    by_depth: [u64; 5],
 }
 
 #[test]
 fn recovery_crashed_anywhere_ends_in_the_same_state() {
-    let (mut distinct, mut by_depth) = (0, [0; 4]);
+    let mut counters = Counters::new("crash/recovery_crashed_anywhere");
     for seed in first_seed().. {
         let [seed, crash] = only().unwrap_or([seed, u64::MAX]);
         for number in 0..CRASHES {
@@ -45,19 +47,30 @@ fn recovery_crashed_anywhere_ends_in_the_same_state() {
                          trommel-tests --test crash recovery_crashed -- --nocapture"
                     )
                 });
-                by_depth.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-                distinct += counts.iter().sum::<u64>() as usize;
+                for (depth, count) in counts.into_iter().enumerate().skip(2) {
+                    counters.add(format!("recoveries.depth{depth}"), count);
+                    counters.add("distinct", count);
+                }
+                counters.add("crashes", 1);
             }
         }
-        if distinct >= WANTED * scale() as usize || crash != u64::MAX {
+        if crash != u64::MAX {
+            return;
+        }
+        if counters.get("distinct") >= WANTED * scale() {
             break;
         }
     }
-    println!("crashes while recovering, distinct images by depth: {by_depth:?}");
+    counters.finish();
+}
+
+/// How many crashes follow one another at most, the first one included: one more in a soak.
+fn deepest() -> usize {
+    if scale() > 1 { 4 } else { 3 }
 }
 
 /// The crash of this number of the workload of this seed.
-fn one(seed: u64, number: u64) -> Verdict<[u64; 4]> {
+fn one(seed: u64, number: u64) -> Verdict<[u64; 5]> {
     let log = !seed.is_multiple_of(8);
     let profile = Profile { actions: 50, log, ..Profile::new(seed) };
     let mut run = Run::on(SimDisk::new(), History::default(), 0);
@@ -75,7 +88,7 @@ fn one(seed: u64, number: u64) -> Verdict<[u64; 4]> {
     if run.history.prefix(digest(&state), bounds.durable, bounds.issued).is_none() {
         return Err(run.history.explain(&state, bounds.durable, bounds.issued));
     }
-    let mut recoveries = Recoveries { profile: &profile, met: HashSet::new(), by_depth: [0; 4] };
+    let mut recoveries = Recoveries { profile: &profile, met: HashSet::new(), by_depth: [0; 5] };
     recoveries.crash(&image, digest(&state), 2, &mut rng)?;
     Ok(recoveries.by_depth)
 }
@@ -99,7 +112,7 @@ impl Recoveries<'_> {
                 self.check(&image, wanted).map_err(|what| {
                     format!("{what}\n  at depth {depth}, boundary {at}, {policy}")
                 })?;
-                if depth < 3 && rng.u8(..40) == 0 {
+                if depth < deepest() && rng.u8(..40) == 0 {
                     self.crash(&image, wanted, depth + 1, rng)?;
                 }
             }

@@ -1,24 +1,34 @@
-//! What the environment asks of the lanes.
+//! The one case that a lane is to run again, as a failure printed it.
+//!
+//! `TROMMEL_CRASH_ONLY=7,0,133,5,99:3.8.12:0.4`: numbers that the lane understands; then, where a
+//! failure was cut down, the actions of the workload and the losses of the crash that it takes.
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
+use std::str::FromStr;
+
+fn list<T: FromStr>(text: &str, separator: char) -> Option<Vec<T>> {
+    let texts = text.split(separator).filter(|text| !text.is_empty());
+    texts.map(str::parse).collect::<Result<_, _>>().ok()
 }
 
-/// How much larger than usual the lanes are: `TROMMEL_CRASH_SCALE`.
-pub(crate) fn scale() -> u64 {
-    number("TROMMEL_CRASH_SCALE").unwrap_or(1)
-}
-
-/// Where the lanes' seeds begin: `TROMMEL_CRASH_SEED`.
-pub(crate) fn first_seed() -> u64 {
-    number("TROMMEL_CRASH_SEED").unwrap_or(1)
-}
-
-/// The one case to be run again, as a failure printed it: `TROMMEL_CRASH_ONLY`.
-pub(crate) fn only<const N: usize>() -> Option<[u64; N]> {
+fn parts() -> Option<(String, Vec<String>)> {
     let text = std::env::var("TROMMEL_CRASH_ONLY").ok()?;
-    let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
-    let numbers = numbers.ok().and_then(|numbers| numbers.try_into().ok());
+    let parts = text.split(':').map(str::to_owned).collect();
+    Some((text, parts))
+}
+
+/// The numbers of the one case to be run.
+pub(crate) fn only<const N: usize>() -> Option<[u64; N]> {
+    let (text, parts) = parts()?;
+    let numbers = parts.first().and_then(|numbers| list(numbers, ',')?.try_into().ok());
     Some(numbers.unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not {N} numbers")))
+}
+
+/// Of what the case has in this part (1: actions, 2: losses), those that it takes; all, if it does
+/// not say.
+pub(crate) fn only_these<T: Clone>(part: usize, all: &[T]) -> Vec<T> {
+    let Some((text, parts)) = parts() else { return all.to_vec() };
+    let Some(places) = parts.get(part) else { return all.to_vec() };
+    let places: Vec<usize> =
+        list(places, '.').unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not places"));
+    places.into_iter().filter_map(|place| all.get(place).cloned()).collect()
 }

@@ -9,14 +9,16 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use trommel::vfs::{SimDisk, Vfs};
-use trommel::{Compression, Db, Options, WriteBatch, WriteOptions};
+use trommel::{
+    Compression, Db, FilterShape, Options, Prefix, ReadMode, Snapshot, WriteBatch, WriteOptions,
+};
 
-use crate::inspect::{Verdict, failed, scan};
+use crate::inspect::{Verdict, collect, failed, scan};
 use crate::oracle::{History, Mark, Operation, digest};
 use crate::process::Process;
 
 /// Where the store lies on a simulated disk.
-pub(crate) const DIR: &str = "db";
+pub(crate) const DIR: &str = "above/db";
 
 /// What a program does.
 #[derive(Debug, Clone)]
@@ -25,8 +27,20 @@ pub(crate) enum Action {
         batch: Vec<Operation>,
         sync: bool,
     },
+    /// A write that looks at what is there first; it becomes of the key, or of nothing.
+    WriteIf {
+        key: Vec<u8>,
+        value: Option<Vec<u8>>,
+    },
     Sync,
     Flush,
+    /// Takes a snapshot and keeps it.
+    Hold,
+    /// Looks at the oldest snapshot that is kept, and gives it up.
+    Release,
+    /// Lets no compaction start until the next one of these: what was written piles up in level 0.
+    Pause,
+    SetFilters(&'static str),
     CompactAll,
     CompactRange(Vec<u8>, Vec<u8>),
     Checkpoint,
@@ -39,6 +53,30 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    /// In a line.
+    pub(crate) fn short(&self) -> String {
+        let name = |key: &[u8]| String::from_utf8_lossy(&key[..key.len().min(24)]).into_owned();
+        let operation = |(key, value): &Operation| match value {
+            Some(value) => format!("{:?}: {} bytes", name(key), value.len()),
+            None => format!("{:?}: deleted", name(key)),
+        };
+        match self {
+            Self::Write { batch, sync } => {
+                let batch: Vec<_> = batch.iter().map(operation).collect();
+                format!("Write {} (sync: {sync})", batch.join(", "))
+            }
+            Self::WriteIf { key, value } => {
+                format!("WriteIf {}", operation(&(key.clone(), value.clone())))
+            }
+            Self::CompactRange(from, to) => {
+                format!("CompactRange {:?} to {:?}", name(from), name(to))
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
 /// How a store is opened, and what is done with it.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
@@ -48,12 +86,14 @@ pub(crate) struct Profile {
     pub(crate) actions: usize,
     pub(crate) threads: usize,
     pub(crate) log: bool,
+    /// Whether keys are so long that a few tables fill a manifest.
+    pub(crate) long_keys: bool,
 }
 
 impl Profile {
     /// A short life, without threads, with a log.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, life: 0, actions: 100, threads: 0, log: true }
+        Self { seed, life: 0, actions: 100, threads: 0, log: true, long_keys: false }
     }
 
     fn life_seed(&self) -> u64 {
@@ -66,7 +106,11 @@ impl Profile {
 
     pub(crate) fn actions(&self) -> Vec<Action> {
         let mut rng = Rng::with_seed(self.life_seed());
-        let keys = keys(&mut rng);
+        let mut keys = keys(&mut rng);
+        if self.long_keys {
+            keys.retain(|key| !key.is_empty());
+            keys.iter_mut().for_each(|key| key.resize(60_000, b'.'));
+        }
         // How often a write is synced is itself up to the seed: never, now and then, always.
         let sync = [0.0, 0.05, 0.3, 1.0][rng.usize(..4)];
         (0..self.actions).map(|number| action(&mut rng, &keys, sync, number)).collect()
@@ -77,7 +121,8 @@ impl Profile {
 /// come by the dozen; no waiting.
 pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
     let mut rng = Rng::with_seed(seed ^ 0x0b7_1045);
-    let filters = ["paired:16", "standard:10", "L0=none,L1-=blocked:12", "none"];
+    // Short keys have no such prefix.
+    let prefix = (rng.u8(..3) == 0).then(|| Prefix::fixed(4));
     Options::default()
         .vfs(vfs)
         .write_buffer_bytes([4 << 10, 6 << 10, 8 << 10, 16 << 10][rng.usize(..4)])
@@ -89,10 +134,26 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
         .l0_slowdown(1000)
         .l0_stop(1001)
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
-        .filters(filters[rng.usize(..4)].parse().expect("a filter policy"))
+        .filters(FILTERS[rng.usize(..FILTERS.len())].parse().expect("a filter policy"))
+        .filter_shape(
+            [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock][rng.usize(..3)],
+        )
+        .filter_piece_bytes(256)
+        .filters_on_last_level(rng.u8(..4) > 0)
+        .prefix_extractor(prefix)
+        .read_mode([ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct][rng.usize(..3)])
         .cache_bytes(64 << 10)
         .max_open_files([16, 1000][rng.usize(..2)])
 }
+
+const FILTERS: [&str; 6] = [
+    "paired:16",
+    "standard:10",
+    "L0=none,L1-=blocked:12",
+    "none",
+    "ribbon:12",
+    "L0=ribbon:9,L1-=paired:20",
+];
 
 fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
     let count = [4, 12, 40][rng.usize(..3)];
@@ -110,13 +171,21 @@ fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
 
 fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
     match rng.u32(..1000) {
-        0..880 => {
+        0..840 => {
             let length = if rng.u8(..3) == 0 { rng.usize(2..9) } else { 1 };
             let batch = (0..length).map(|at| operation(rng, keys, number, at)).collect();
             Action::Write { batch, sync: rng.f64() < sync }
         }
-        880..905 => Action::Sync,
-        905..940 => Action::Flush,
+        840..870 => {
+            let (key, value) = operation(rng, keys, number, 0);
+            Action::WriteIf { key, value }
+        }
+        870..885 => Action::Hold,
+        885..895 => Action::Release,
+        895..902 => Action::Pause,
+        902..905 => Action::SetFilters(FILTERS[rng.usize(..FILTERS.len())]),
+        905..922 => Action::Sync,
+        922..940 => Action::Flush,
         940..950 => Action::CompactAll,
         950..965 => {
             let mut ends = [rng.choice(keys), rng.choice(keys)].map(|key| key.cloned().unwrap());
@@ -158,6 +227,10 @@ pub(crate) struct Run {
     written: usize,
     /// The number of the next checkpoint.
     next_checkpoint: usize,
+    /// Snapshots, and the digest of the state that each shows.
+    held: Vec<(Snapshot, u64)>,
+    /// Whether compactions rest.
+    paused: bool,
 }
 
 impl Run {
@@ -170,10 +243,13 @@ impl Run {
             written: history.len(),
             history,
             next_checkpoint,
+            held: Vec::new(),
+            paused: false,
         }
     }
 
     fn open(&mut self, profile: &Profile) -> trommel::Result<Db> {
+        self.paused = false;
         self.process = Process::new(&self.disk);
         Db::open(DIR, profile.options(Arc::new(self.process.clone())))
     }
@@ -186,6 +262,7 @@ impl Run {
                 Action::Die { calls } => self.process.die_after(*calls),
                 Action::Reopen { close } => {
                     let mut closed = Ok(());
+                    self.held.clear();
                     if *close {
                         closed = db.close();
                     } else {
@@ -203,14 +280,18 @@ impl Run {
                 _ => {
                     let outcome = self.one(profile, &db, action);
                     if self.process.is_dead() {
+                        self.held.clear();
                         drop(db);
                         db = self.start_again(profile)?;
                     } else {
                         outcome.map_err(failed("an action"))?;
+                        self.look_back(action)?;
                     }
                 }
             }
         }
+        self.held.clear();
+        self.set_paused(&db, false).map_err(failed("going on with compactions"))?;
         if profile.threads > 0 && !self.process.is_dead() {
             let idle = db.wait_idle();
             if !self.process.is_dead() {
@@ -262,15 +343,87 @@ impl Run {
                 }
                 return Ok(());
             }
+            Action::WriteIf { key, value } => return self.write_if(profile, db, key, value),
+            Action::Hold => {
+                self.held.push((db.snapshot(), self.history.digest()));
+                return Ok(());
+            }
+            Action::Release => return Ok(()),
+            Action::Pause => return self.set_paused(db, !self.paused),
+            Action::SetFilters(filters) => {
+                return db.set_filters(filters.parse().expect("a filter policy"));
+            }
             Action::Sync => db.sync()?,
             Action::Flush => db.flush()?,
-            Action::CompactAll => db.compact_all()?,
-            Action::CompactRange(from, to) => db.compact_range(from..=to)?,
+            Action::CompactAll => {
+                self.set_paused(db, false)?;
+                db.compact_all()?;
+            }
+            Action::CompactRange(from, to) => {
+                self.set_paused(db, false)?;
+                db.compact_range(from..=to)?;
+            }
             Action::Checkpoint => return self.checkpoint(db),
             Action::Reopen { .. } | Action::Die { .. } => {}
         }
         self.durable();
         Ok(())
+    }
+
+    fn set_paused(&mut self, db: &Db, paused: bool) -> trommel::Result<()> {
+        if self.paused != paused {
+            self.paused = paused;
+            if paused {
+                db.pause_compaction()?;
+            } else {
+                db.resume_compaction();
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts a value if there is none, or replaces the one that is there.
+    fn write_if(
+        &mut self,
+        profile: &Profile,
+        db: &Db,
+        key: &[u8],
+        value: &Option<Vec<u8>>,
+    ) -> trommel::Result<()> {
+        let all = self.history.len();
+        let old = self.history.get(key).cloned();
+        let mut done = Ok(true);
+        if old.is_some() {
+            done = db.insert_if_absent(key, "not this");
+            assert!(!matches!(done, Ok(true)), "it was there");
+        }
+        if matches!(done, Ok(false)) || old.is_none() {
+            self.history.push(vec![(key.to_vec(), value.clone())]);
+            self.disk.mark(Mark::Issued(all + 1).encode());
+            done = match value {
+                Some(value) if old.is_none() => db.insert_if_absent(key, value),
+                value => db.compare_and_set(key, old.as_deref(), value.as_deref()),
+            };
+        }
+        let done = done?;
+        assert!(done, "nobody else writes");
+        if profile.log {
+            self.written = all + 1;
+            self.disk.mark(Mark::Written(all + 1).encode());
+        }
+        Ok(())
+    }
+
+    /// Compares the oldest snapshot with what it must show, and gives it up.
+    fn look_back(&mut self, action: &Action) -> Verdict<()> {
+        if !matches!(action, Action::Release) || self.held.is_empty() {
+            return Ok(());
+        }
+        let (snapshot, wanted) = self.held.remove(0);
+        if digest(&collect(snapshot.iter())?.into_iter().collect()) == wanted {
+            return Ok(());
+        }
+        Err("a snapshot shows something else than what was there when it was taken".to_owned())
     }
 
     fn checkpoint(&mut self, db: &Db) -> trommel::Result<()> {

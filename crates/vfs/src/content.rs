@@ -92,6 +92,21 @@ impl Content {
         }
     }
 
+    /// Overwrites what lies from `offset` on with `data`, as far as the file reaches.
+    pub(crate) fn overwrite(&mut self, offset: u64, data: &[u8]) {
+        let data = &data[..data.len().min(self.bytes.saturating_sub(offset) as usize)];
+        let mut done = 0;
+        while done < data.len() {
+            let from = offset + done as u64;
+            let at = (from % PAGE as u64) as usize;
+            let length = (PAGE - at).min(data.len() - done);
+            if let Some(page) = self.pages.get_mut((from / PAGE as u64) as usize) {
+                change(page)[at..at + length].copy_from_slice(&data[done..done + length]);
+            }
+            done += length;
+        }
+    }
+
     /// Fills `buffer` from `offset`; the range must lie inside the file.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) {
         assert!(offset + buffer.len() as u64 <= self.bytes, "a read past the end of the file");
@@ -198,6 +213,10 @@ mod tests {
             content.zero(start, end);
             let range = (start as usize).min(vector.len())..(end as usize).min(vector.len());
             vector[range].fill(0);
+            assert_eq!(content.to_vec(), vector);
+            content.overwrite(start, &[7; 5000]);
+            let end = vector.len().min(start as usize + 5000);
+            vector[(start as usize).min(end)..end].fill(7);
             assert_eq!(content.to_vec(), vector);
             for cut in [8200, 8192, 8191, 4096, 1, 0] {
                 content.truncate(cut);

@@ -34,7 +34,7 @@ pub use error::{PathError, is_out_of_handles, os_error, path_of};
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
 pub use memory::MemoryVfs;
 pub use sim::{
-    Data, Entries, Failure, Fault, Image, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
+    Data, Entries, Failure, Fault, Image, Loss, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
 };
 
 /// How a finished file is read.

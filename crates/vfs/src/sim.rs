@@ -19,10 +19,12 @@ mod fault;
 mod file;
 mod folders;
 mod image;
+mod loss;
 mod op;
 mod policy;
 mod replay;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use fault::{Failure, Fault};
 pub use image::Image;
+pub use loss::Loss;
 pub use op::{Op, OpKind};
 pub use policy::{Data, Entries, Policy};
 pub use replay::Replay;
@@ -60,8 +63,10 @@ struct State {
     live: Tree,
     log: Vec<Op>,
     faults: Vec<Fault>,
-    fired: u64,
+    fired: BTreeMap<(OpKind, PathBuf, Failure), u64>,
     calls: [u64; OpKind::COUNT],
+    /// Calls by kind and path, where that is wanted.
+    calls_by_path: Option<BTreeMap<(OpKind, PathBuf), u64>>,
     capacity: Option<u64>,
 }
 
@@ -107,7 +112,24 @@ impl SimDisk {
 
     /// How many calls have failed, or lied, because of a planned failure.
     pub fn faults_fired(&self) -> u64 {
-        self.state().fired
+        self.state().fired.values().sum()
+    }
+
+    /// The calls that have failed, or lied, because of a planned failure: how many of each kind, on
+    /// each path, with each failure.
+    pub fn faults_by_path(&self) -> BTreeMap<(OpKind, PathBuf, Failure), u64> {
+        self.state().fired.clone()
+    }
+
+    /// Counts calls by path from now on, which takes time and memory.
+    pub fn count_by_path(&self) {
+        self.state().calls_by_path.get_or_insert_default();
+    }
+
+    /// Calls of each kind on each path, failed ones included, since
+    /// [`count_by_path`](Self::count_by_path).
+    pub fn calls_by_path(&self) -> BTreeMap<(OpKind, PathBuf), u64> {
+        self.state().calls_by_path.clone().unwrap_or_default()
     }
 
     /// Calls of this kind so far, failed ones included.
@@ -205,13 +227,19 @@ impl State {
     /// Counts a call and asks the planned failures about it.
     fn outcome(&mut self, kind: OpKind, path: &Path, to: Option<&Path>) -> Option<Outcome> {
         self.calls[kind as usize] += 1;
+        if let Some(calls) = &mut self.calls_by_path {
+            *calls.entry((kind, path.to_path_buf())).or_default() += 1;
+        }
         let mut decided = None;
         for fault in &mut self.faults {
             let answer = fault.ask(kind, path, to);
             decided = decided.or(answer);
         }
         self.faults.retain(|fault| !fault.is_spent());
-        self.fired += u64::from(decided.is_some());
+        if let Some(outcome) = &decided {
+            let site = (kind, path.to_path_buf(), outcome.failure);
+            *self.fired.entry(site).or_default() += 1;
+        }
         decided
     }
 
@@ -372,9 +400,13 @@ struct SimFile {
 
 impl ReadFile for SimFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let allowed = self.disk.look(OpKind::Read, &self.path, |_| Ok(()));
-        allowed.map_err(|error| wrap("read", &self.path, error))?;
-        self.file.read_at(offset, buffer)
+        let outcome = self.disk.state().outcome(OpKind::Read, &self.path, None);
+        let Some(outcome) = outcome else { return self.file.read_at(offset, buffer) };
+        if let Effect::Part(part) = outcome.effect {
+            let part = part.min(buffer.len());
+            self.file.read_at(offset, &mut buffer[..part])?;
+        }
+        Err(wrap("read", &self.path, outcome.error()))
     }
 
     fn bytes(&self) -> u64 {

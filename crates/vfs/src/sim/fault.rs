@@ -1,6 +1,7 @@
 //! Failures by appointment: which call, when, how, and what happens nonetheless.
 
-use std::io;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 use super::op::OpKind;
 
 /// What the system says when it fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Failure {
     /// `EIO`: the device failed.
     Io,
@@ -28,11 +29,14 @@ pub enum Failure {
     ReadOnly,
     /// `ENOENT`: somebody removed the file.
     NotFound,
+    /// No error of the system's: the file ended early.
+    EndOfFile,
 }
 
 impl Failure {
     pub(super) fn error(self) -> io::Error {
         let number = match self {
+            Self::EndOfFile => return ErrorKind::UnexpectedEof.into(),
             Self::Io => Errno::IO,
             Self::NoSpace => Errno::NOSPC,
             Self::QuotaExceeded => Errno::DQUOT,
@@ -44,6 +48,24 @@ impl Failure {
             Self::NotFound => Errno::NOENT,
         };
         number.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    /// The system's name for it, such as `EIO`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Io => "EIO",
+            Self::NoSpace => "ENOSPC",
+            Self::QuotaExceeded => "EDQUOT",
+            Self::TooManyOpenFiles => "EMFILE",
+            Self::TooManySystemFiles => "ENFILE",
+            Self::NoMemory => "ENOMEM",
+            Self::PermissionDenied => "EACCES",
+            Self::ReadOnly => "EROFS",
+            Self::NotFound => "ENOENT",
+            Self::EndOfFile => "EOF",
+        })
     }
 }
 
@@ -79,7 +101,7 @@ pub struct Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Nothing,
-    /// An append's first bytes.
+    /// The first bytes of an append, or of what was to be read.
     Part(usize),
     Whole,
     /// Nothing, but success is reported.
@@ -90,7 +112,7 @@ pub(super) enum Effect {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) effect: Effect,
-    failure: Failure,
+    pub(super) failure: Failure,
 }
 
 impl Outcome {
@@ -119,6 +141,12 @@ impl Fault {
     pub fn lying_sync() -> Self {
         let fault = Self { effect: Effect::Lie, ..Self::new(Failure::Io) };
         fault.on(OpKind::Sync).on(OpKind::SyncDir)
+    }
+
+    /// The next read ends after (at most) this many bytes, as if the file did.
+    pub fn short_read(bytes: usize) -> Self {
+        let fault = Self { effect: Effect::Part(bytes), ..Self::new(Failure::EndOfFile) };
+        fault.on(OpKind::Read)
     }
 
     /// Only calls of this kind; said more than once, of any of these kinds.

@@ -53,6 +53,11 @@ impl Sector<'_> {
         self.ends.len() + 2
     }
 
+    /// Whether none of its bytes is durable: it lies in a place that the file did not have before.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.durable_end == self.number * SECTOR_BYTES
+    }
+
     /// Where the bytes of `version` end (0 is the durable one), as an offset in the file.
     fn end(&self, version: usize) -> u64 {
         match version.checked_sub(1) {

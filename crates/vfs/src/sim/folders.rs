@@ -122,12 +122,13 @@ impl Folders {
     }
 
     /// The directories as a power cut leaves them, if of the pending changes it keeps those that
-    /// `keep` says; those that the first law forbids to keep are not asked about.
-    pub(super) fn image(&self, mut keep: impl FnMut() -> bool) -> BTreeMap<Inode, Arc<Dir>> {
+    /// `keep` says, which is told their numbers; those that the first law forbids to keep are not
+    /// asked about.
+    pub(super) fn image(&self, mut keep: impl FnMut(usize) -> bool) -> BTreeMap<Inode, Arc<Dir>> {
         let mut dirs = self.durable.clone();
         let mut dropped = BTreeSet::new();
-        for Pending { change, .. } in &self.pending {
-            if change.places().all(|place| !dropped.contains(place)) && keep() {
+        for (number, Pending { change, .. }) in self.pending.iter().enumerate() {
+            if change.places().all(|place| !dropped.contains(place)) && keep(number) {
                 change.apply(&mut dirs);
             } else {
                 dropped.extend(change.places());

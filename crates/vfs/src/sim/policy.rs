@@ -1,9 +1,35 @@
 //! How a power cut chooses among what it may do.
+//!
+//! The kinds of power cut by the numbers under which they are known in the literature on crash
+//! consistency of stores, and where each is found here:
+//!
+//! | | what survives | here |
+//! |---|---|---|
+//! | P1 | only what was synced | [`Policy::SYNCED`] |
+//! | P2 | everything | [`Policy::EVERYTHING`] |
+//! | P3 | a prefix of all operations | [`Policy::EVERYTHING`] at each position of a [`Replay`] |
+//! | P4 | a prefix, its last append torn at any byte | [`Data::Torn`], with [`Entries::All`] |
+//! | P5 | any pages of 4 KiB | [`Data::Pages`] |
+//! | P6 | any sectors of 512 bytes | [`Data::Random`] |
+//! | P7 | lengths, but zeros for bytes | [`Data::Zeroed`] |
+//! | P8 | lengths, but stale bytes of other files | [`Data::Stale`], [`Policy::STALE`] |
+//! | P9 | bytes without entries; entries without bytes | [`Policy::BYTES_ONLY`], [`Policy::NAMES_ONLY`] |
+//! | P10 | not even what a sync that lied called durable | [`Fault::lying_sync`] |
+//! | all | each way to decide, where few decisions are open | [`Replay::images_exhaustive`] |
+//!
+//! A store cannot keep its promise on a disk that lies (P10), nor tell stale bytes of its own
+//! (P8) from damage in every case: it must say so and never answer wrongly. So these two are in no
+//! list of policies under which nothing may be lost.
+//!
+//! [`Replay`]: super::Replay
+//! [`Replay::images_exhaustive`]: super::Replay::images_exhaustive
+//! [`Fault::lying_sync`]: super::Fault::lying_sync
 
 use std::fmt;
 
 use super::SECTOR_BYTES;
 use super::file::{FileState, Sector};
+use crate::tree::Inode;
 
 /// What becomes of directory entries that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,9 +54,16 @@ pub enum Data {
     /// They are kept but for the end of the last append of all: from a sector boundary (or its
     /// start) on it reads as zeros, or there, or at any byte, the file ends. As the seed has it.
     Torn,
-    /// Each sector, or each page of eight, holds its old version, the newest, or one in between,
-    /// and each file has kept its length, or lost some. As the seed has it.
+    /// Each sector holds its old version, the newest, or one in between, and each file has kept
+    /// its length, or lost some. As the seed has it.
     Random,
+    /// As [`Random`](Data::Random), but the eight sectors of a page share one fate.
+    Pages,
+    /// Files keep their length. Each sector in a place that its file did not have before holds the
+    /// newest version, or zeros, or what lay in that place of the disk earlier: a sector of another
+    /// file of this disk, most often the one at the same offset, so that what was valid there looks
+    /// valid here. As the seed has it.
+    Stale,
 }
 
 /// A kind of power cut.
@@ -47,16 +80,21 @@ impl Policy {
     pub const SYNCED: Self = Self::new(Entries::Synced, Data::Synced);
     /// Everything survives: what a killed process leaves behind, the system running on.
     pub const EVERYTHING: Self = Self::new(Entries::All, Data::All);
+    /// Bytes survive, and the names of new files do not.
+    pub const BYTES_ONLY: Self = Self::new(Entries::Synced, Data::All);
+    /// Names survive, and what was written under them does not.
+    pub const NAMES_ONLY: Self = Self::new(Entries::All, Data::Synced);
     /// Anything legal may happen.
     pub const RANDOM: Self = Self::new(Entries::Random, Data::Random);
 
-    /// Every policy. Those in which nothing is random or torn come first, and need but one seed.
-    pub const ALL: [Self; 15] = [
+    /// Every policy under which a sector never holds what was not written there. Those in which
+    /// nothing is random or torn come first, and need but one seed.
+    pub const ALL: [Self; 18] = [
         Self::SYNCED,
         Self::EVERYTHING,
-        Self::new(Entries::All, Data::Synced),
+        Self::NAMES_ONLY,
         Self::new(Entries::All, Data::Zeroed),
-        Self::new(Entries::Synced, Data::All),
+        Self::BYTES_ONLY,
         Self::new(Entries::Synced, Data::Zeroed),
         Self::new(Entries::All, Data::Torn),
         Self::new(Entries::All, Data::Random),
@@ -67,6 +105,16 @@ impl Policy {
         Self::new(Entries::Random, Data::All),
         Self::new(Entries::Random, Data::Torn),
         Self::RANDOM,
+        Self::new(Entries::All, Data::Pages),
+        Self::new(Entries::Synced, Data::Pages),
+        Self::new(Entries::Random, Data::Pages),
+    ];
+
+    /// The policies of file systems that expose stale bytes behind a file's durable end.
+    pub const STALE: [Self; 3] = [
+        Self::new(Entries::All, Data::Stale),
+        Self::new(Entries::Synced, Data::Stale),
+        Self::new(Entries::Random, Data::Stale),
     ];
 
     /// These entries and these bytes.
@@ -75,8 +123,9 @@ impl Policy {
     }
 
     /// Whether the seed makes a difference.
-    pub const fn is_random(self) -> bool {
-        matches!(self.entries, Entries::Random) || matches!(self.data, Data::Torn | Data::Random)
+    pub fn is_random(self) -> bool {
+        let random = [Data::Torn, Data::Random, Data::Pages, Data::Stale];
+        matches!(self.entries, Entries::Random) || random.contains(&self.data)
     }
 }
 
@@ -89,14 +138,14 @@ impl fmt::Display for Policy {
 
 /// Whoever decides what a power cut does.
 pub(super) trait Choices {
-    /// Whether the next pending change of an entry is kept.
-    fn keep_entry(&mut self) -> bool;
+    /// Whether the pending change of an entry of this number is kept.
+    fn keep_entry(&mut self, number: usize) -> bool;
 
     /// How long the file is. Asked once before its sectors are.
-    fn length(&mut self, file: &FileState) -> u64;
+    fn length(&mut self, inode: Inode, file: &FileState) -> u64;
 
     /// Which version of the sector there is. Asked in ascending order.
-    fn version(&mut self, sector: &Sector<'_>) -> usize;
+    fn version(&mut self, inode: Inode, sector: &Sector<'_>) -> usize;
 
     /// A number below `options`, which is at least one.
     fn pick(&mut self, options: u64) -> u64;
@@ -111,18 +160,19 @@ pub(super) struct Seeded {
     keep: u64,
     /// Whether sectors share the fate of their page.
     pages: bool,
-    page: Option<(u64, u64)>,
+    /// The page met last, and whether it was kept.
+    page: Option<(u64, bool)>,
 }
 
 const SECTORS_PER_PAGE: u64 = 4096 / SECTOR_BYTES;
 
 impl Seeded {
-    pub(super) fn new(seed: u64) -> Self {
-        let mut choices = Self { state: seed, keep: 0, pages: false, page: None };
+    pub(super) fn new(policy: Policy, seed: u64) -> Self {
+        let pages = policy.data == Data::Pages;
+        let mut choices = Self { state: seed, keep: 0, pages, page: None };
         let densities = [1, 4, 8, 12, 15];
         let density = choices.pick(densities.len() as u64) as usize;
         choices.keep = densities.get(density).copied().unwrap_or(8);
-        choices.pages = choices.pick(4) == 0;
         choices
     }
 
@@ -140,11 +190,11 @@ impl Seeded {
 }
 
 impl Choices for Seeded {
-    fn keep_entry(&mut self) -> bool {
+    fn keep_entry(&mut self, _: usize) -> bool {
         self.keep()
     }
 
-    fn length(&mut self, file: &FileState) -> u64 {
+    fn length(&mut self, _: Inode, file: &FileState) -> u64 {
         self.page = None;
         let (durable, live) = (file.durable_bytes(), file.content().bytes());
         let lengths = file.volatile_lengths();
@@ -160,15 +210,15 @@ impl Choices for Seeded {
         (boundary + self.pick(boundaries + 1) * SECTOR_BYTES).min(live)
     }
 
-    fn version(&mut self, sector: &Sector<'_>) -> usize {
+    fn version(&mut self, _: Inode, sector: &Sector<'_>) -> usize {
         let newest = sector.versions() - 1;
         if self.pages {
             let page = sector.number / SECTORS_PER_PAGE;
             let kept = match self.page {
-                Some((last, kept)) if last == page => kept == 1,
+                Some((last, kept)) if last == page => kept,
                 _ => self.keep(),
             };
-            self.page = Some((page, u64::from(kept)));
+            self.page = Some((page, kept));
             return if kept { newest } else { 0 };
         }
         if self.keep() { newest } else { self.pick(newest as u64) as usize }
@@ -202,17 +252,17 @@ impl Exhaustive {
 }
 
 impl Choices for Exhaustive {
-    fn keep_entry(&mut self) -> bool {
+    fn keep_entry(&mut self, _: usize) -> bool {
         self.pick(2) == 1
     }
 
-    fn length(&mut self, file: &FileState) -> u64 {
+    fn length(&mut self, _: Inode, file: &FileState) -> u64 {
         let lengths = file.volatile_lengths();
         let at = self.pick(lengths.len() as u64 + 1) as usize;
         lengths.get(at).copied().unwrap_or(file.durable_bytes())
     }
 
-    fn version(&mut self, sector: &Sector<'_>) -> usize {
+    fn version(&mut self, _: Inode, sector: &Sector<'_>) -> usize {
         self.pick(sector.versions() as u64) as usize
     }
 

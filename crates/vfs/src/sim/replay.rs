@@ -10,16 +10,17 @@
 //! a sector never written reads as zeros; what was synced stays; nothing else changes. A file is safe
 //! only once its bytes *and* its entry are synced, and the entry of each directory above it. That is
 //! stricter than common file systems are, and never laxer, but for one that exposes stale bytes of
-//! other files behind a file's durable end.
+//! other files behind a file's durable end; [`Data::Stale`] is for that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::SECTOR_BYTES;
-use super::file::FileState;
+use super::file::{FileState, Sector};
 use super::folders::{EntryChange, Folders};
 use super::image::Image;
+use super::loss::{Losing, Loss, Lost};
 use super::op::{Change, Op, Synced};
 use super::policy::{Choices, Data, Entries, Exhaustive, Policy, Seeded};
 use crate::content::{Content, mix};
@@ -144,8 +145,28 @@ impl Replay {
     /// What the disk holds if the power fails here. The same position, policy and seed always give
     /// the same image.
     pub fn image(&self, policy: Policy, seed: u64) -> Image {
-        let seed = mix(mix(seed, self.position as u64), 1);
-        self.build(policy, &mut Seeded::new(seed))
+        self.build(policy, &mut self.seeded(policy, seed), &mut Vec::new())
+    }
+
+    /// What [`image`](Self::image) lacks of what readers saw, one thing at a time; `None` under a
+    /// policy that tears or mixes bytes, which has no such parts.
+    pub fn losses(&self, policy: Policy, seed: u64) -> Option<Vec<Loss>> {
+        if matches!(policy.data, Data::Torn | Data::Stale) {
+            return None;
+        }
+        let mut losses = Vec::new();
+        self.build(policy, &mut self.seeded(policy, seed), &mut losses);
+        Some(losses)
+    }
+
+    /// The image that lacks these things and no others; what one of them takes along (a later
+    /// change of the same name) is lost, too.
+    pub fn image_losing(&self, losses: &[Loss]) -> Image {
+        self.build(Policy::RANDOM, &mut Losing::new(losses), &mut Vec::new())
+    }
+
+    fn seeded(&self, policy: Policy, seed: u64) -> Seeded {
+        Seeded::new(policy, mix(mix(seed, self.position as u64), 1))
     }
 
     /// How many independent decisions a power cut here takes, at most: `n` of them make up to `2^n`
@@ -168,7 +189,7 @@ impl Replay {
         let mut seen = BTreeSet::new();
         let mut images = Vec::new();
         loop {
-            let image = self.build(Policy::RANDOM, &mut choices);
+            let image = self.build(Policy::RANDOM, &mut choices, &mut Vec::new());
             if seen.insert(image.hash()) {
                 images.push(image);
             }
@@ -178,11 +199,18 @@ impl Replay {
         }
     }
 
-    fn build(&self, policy: Policy, choices: &mut dyn Choices) -> Image {
-        let all = self.folders.image(|| match policy.entries {
-            Entries::Synced => false,
-            Entries::All => true,
-            Entries::Random => choices.keep_entry(),
+    /// Makes an image, and says what it lacks.
+    fn build(&self, policy: Policy, choices: &mut dyn Choices, lost: &mut Vec<Loss>) -> Image {
+        let all = self.folders.image(|number| {
+            let keep = match policy.entries {
+                Entries::Synced => false,
+                Entries::All => true,
+                Entries::Random => choices.keep_entry(number),
+            };
+            if !keep {
+                lost.push(Loss(Lost::Entry(number)));
+            }
+            keep
         });
         let (mut dirs, mut files) = (BTreeMap::new(), BTreeMap::new());
         let mut found = vec![ROOT];
@@ -194,7 +222,7 @@ impl Replay {
                     Entry::File(inode) => {
                         files
                             .entry(inode)
-                            .or_insert_with(|| self.file_image(inode, policy.data, choices));
+                            .or_insert_with(|| self.file_image(inode, policy.data, choices, lost));
                     }
                 }
             }
@@ -203,20 +231,69 @@ impl Replay {
         Image::new(Tree::from_parts(dirs, files))
     }
 
-    fn file_image(&self, inode: Inode, data: Data, choices: &mut dyn Choices) -> Arc<Content> {
+    fn file_image(
+        &self,
+        inode: Inode,
+        data: Data,
+        choices: &mut dyn Choices,
+        lost: &mut Vec<Loss>,
+    ) -> Arc<Content> {
         let Some(file) = self.files.get(&inode) else { return Arc::default() };
         let live = file.content().bytes();
-        match data {
-            _ if file.is_durable() => Arc::clone(file.content()),
-            Data::All => Arc::clone(file.content()),
-            Data::Synced => file.image(file.durable_bytes(), |_| 0),
-            Data::Zeroed => file.image(live, |_| 0),
-            Data::Torn => self.torn(inode, file, choices),
-            Data::Random => {
-                let bytes = choices.length(file);
-                file.image(bytes, |sector| choices.version(sector))
+        let bytes = match data {
+            _ if file.is_durable() => return Arc::clone(file.content()),
+            Data::All => return Arc::clone(file.content()),
+            Data::Torn => return self.torn(inode, file, choices),
+            Data::Stale => return self.stale(inode, file, choices),
+            Data::Synced => file.durable_bytes(),
+            Data::Zeroed => live,
+            Data::Random | Data::Pages => choices.length(inode, file),
+        };
+        if bytes < live {
+            lost.push(Loss(Lost::Length(inode, bytes)));
+        }
+        file.image(bytes, |sector| {
+            let version = match data {
+                Data::Random | Data::Pages => choices.version(inode, sector),
+                _ => 0,
+            };
+            if version + 1 < sector.versions() {
+                lost.push(Loss(Lost::Sector(inode, sector.number, version)));
+            }
+            version
+        })
+    }
+
+    /// The file, as long as it was, with what lay on the disk before in some of the places that it
+    /// was given since it was last synced.
+    fn stale(&self, inode: Inode, file: &FileState, choices: &mut dyn Choices) -> Arc<Content> {
+        let mut image = Arc::clone(file.content());
+        let others: Vec<&Arc<Content>> = self
+            .files
+            .iter()
+            .filter(|(other, state)| **other != inode && state.content().bytes() > 0)
+            .map(|(_, state)| state.content())
+            .collect();
+        for sector in file.volatile_sectors(u64::MAX).filter(Sector::is_fresh) {
+            let start = sector.number * SECTOR_BYTES;
+            match choices.pick(4) {
+                0 => {}
+                1 => Arc::make_mut(&mut image).zero(start, start + SECTOR_BYTES),
+                kind => {
+                    let other = choices.pick(others.len().max(1) as u64) as usize;
+                    let Some(other) = others.get(other) else { continue };
+                    let sectors = other.bytes().div_ceil(SECTOR_BYTES);
+                    let same = kind == 2 && start < other.bytes();
+                    let from = if same { sector.number } else { choices.pick(sectors) };
+                    let from = from * SECTOR_BYTES;
+                    let mut bytes = vec![0; SECTOR_BYTES.min(other.bytes() - from) as usize];
+                    other.read_at(from, &mut bytes);
+                    bytes.resize(SECTOR_BYTES as usize, 0);
+                    Arc::make_mut(&mut image).overwrite(start, &bytes);
+                }
             }
         }
+        image
     }
 
     /// The file with its last append torn, if that was the last of all and is not durable.

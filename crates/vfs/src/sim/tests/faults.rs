@@ -154,3 +154,39 @@ fn a_full_disk_takes_what_fits_and_is_well_again_when_there_is_room() {
     disk.set_capacity(None);
     file.append(&bytes(0, 5000)).expect("no limit");
 }
+
+#[test]
+fn a_read_may_end_early_and_then_says_so() {
+    let disk = SimDisk::new();
+    write(&disk, "a", b"0123456789");
+    let reader = disk.open(path("a"), Access::Buffered).expect("it is there");
+    disk.inject(Fault::short_read(4));
+    let mut buffer = [b'-'; 8];
+    let error = reader.read_at(1, &mut buffer).expect_err("planned");
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(&buffer, b"1234----");
+    reader.read_at(1, &mut buffer).expect("once is enough");
+    assert_eq!(&buffer, b"12345678");
+}
+
+#[test]
+fn failures_and_calls_are_counted_by_path() {
+    let disk = SimDisk::new();
+    write(&disk, "uncounted", b"bytes");
+    disk.count_by_path();
+    disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).after(1).lasting());
+    let mut file = create(&disk, "a");
+    for _ in 0..3 {
+        file.append(b"x").expect("appends work");
+        let _ = file.sync();
+    }
+    let site = |kind, name: &str| (kind, PathBuf::from(name));
+    let expected = [
+        (site(OpKind::Create, "a"), 1),
+        (site(OpKind::Append, "a"), 3),
+        (site(OpKind::Sync, "a"), 3),
+    ];
+    assert_eq!(disk.calls_by_path(), BTreeMap::from(expected));
+    let fired = BTreeMap::from([((OpKind::Sync, PathBuf::from("a"), Failure::Io), 2)]);
+    assert_eq!((disk.faults_by_path(), disk.faults_fired()), (fired, 2));
+}

@@ -1,0 +1,84 @@
+//! What an image lacks, part by part; and what it may hold that was never written there.
+
+use super::*;
+
+/// A log that is half synced, a synced table whose entry is not, a removed file.
+fn used() -> (SimDisk, Box<dyn WriteFile>) {
+    let disk = SimDisk::new();
+    write(&disk, "old", &[b'o'; 2000]);
+    sync_dir(&disk, "");
+    disk.remove(path("old")).expect("it is there");
+    let mut log = create(&disk, "log");
+    log.append(&bytes(0, 700)).expect("room");
+    log.sync().expect("works");
+    sync_dir(&disk, "");
+    write(&disk, "table", &bytes(0, 3000));
+    log.append(&bytes(700, 9000)).expect("room");
+    (disk, log)
+}
+
+#[test]
+fn an_image_is_what_its_losses_say() {
+    let (disk, _log) = used();
+    let replay = now(&disk);
+    let parts = Policy::ALL.into_iter().filter(|policy| policy.data != Data::Torn);
+    for (policy, seed) in parts.flat_map(|policy| (0..40).map(move |seed| (policy, seed))) {
+        let losses = replay.losses(policy, seed).expect("it can be taken apart");
+        let (image, again) = (replay.image(policy, seed), replay.image_losing(&losses));
+        assert_eq!(image.hash(), again.hash(), "{policy} seed={seed}");
+        assert_eq!(losses.is_empty(), image.hash() == disk.hash(), "{policy} seed={seed}");
+    }
+    assert_eq!(replay.image_losing(&[]).hash(), disk.hash());
+    assert_eq!(replay.losses(Policy::STALE[0], 0), None);
+    let table = replay.losses(Policy::BYTES_ONLY, 0).expect("it can be taken apart");
+    let lost: Vec<_> = table.iter().map(ToString::to_string).collect();
+    assert_eq!(lost, ["change 0 of an entry"]);
+    assert_eq!(read(&replay.image_losing(&table).disk(), "table"), None);
+}
+
+#[test]
+fn pages_share_one_fate() {
+    let disk = SimDisk::new();
+    create(&disk, "a").append(&bytes(0, 40_000)).expect("room");
+    let replay = now(&disk);
+    let mut mixed = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let image = replay.image(Policy::new(Entries::All, Data::Pages), seed);
+        let found = read(&image.disk(), "a").expect("its entry was kept");
+        let kept: Vec<bool> = found.chunks(512).map(|sector| sector[0] != 0).collect();
+        for (number, page) in kept.chunks(8).enumerate() {
+            assert!(page.iter().all(|&sector| sector == page[0]), "page {number} seed={seed}");
+        }
+        mixed.insert(kept);
+    }
+    assert!(mixed.len() as u64 > SEEDS / 3, "{}", mixed.len());
+}
+
+#[test]
+fn stale_bytes_are_those_of_other_files_and_lie_where_nothing_was_durable() {
+    let (disk, _log) = used();
+    let replay = now(&disk);
+    let (mut old, mut table, mut zeros) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let found = read(&replay.image(Policy::STALE[0], seed).disk(), "log").expect("kept");
+        assert_eq!(found.len(), 9000, "it keeps its length");
+        assert_eq!(found[..1024], bytes(0, 1024), "the sector that it shares is its own");
+        for (number, sector) in found.chunks(512).enumerate() {
+            let start = number as u64 * 512;
+            if sector == &bytes(start, start + sector.len() as u64)[..] {
+                continue;
+            }
+            if sector.iter().all(|&byte| byte == 0) {
+                zeros += 1;
+            } else if sector[0] == b'o' {
+                old += 1;
+            } else {
+                table += 1;
+            }
+        }
+    }
+    assert!(old > 100 && table > 100 && zeros > 100, "{old} {table} {zeros}");
+    let synced = replay.image(Policy::STALE[1], 1);
+    assert_eq!(read(&synced.disk(), "table"), None);
+    assert_eq!(read(&synced.disk(), "log").map(|bytes| bytes.len()), Some(9000));
+}

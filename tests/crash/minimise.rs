@@ -1,0 +1,57 @@
+//! What a failure does not take is left out: delta debugging.
+//!
+//! 1. The list is cut into pieces; each is left out in turn. If what is left fails still, it is the
+//!    list from now on.
+//! 2. When no piece can be left out, pieces are made half as long, down to single items.
+//!
+//! What comes out fails, and would not with any one item less, if there were tries enough.
+//! (Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002, in its simplest
+//! form.)
+
+/// The places in a list of `count` items that a failure takes; `fails` is told which are kept, and
+/// is asked `tries` times at most. All of them must fail.
+pub(crate) fn minimise(
+    count: usize,
+    mut tries: usize,
+    mut fails: impl FnMut(&[usize]) -> bool,
+) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..count).collect();
+    let mut piece = count.div_ceil(2);
+    while piece > 0 && tries > 0 {
+        let mut at = 0;
+        let mut shrunk = false;
+        while at < kept.len() && tries > 0 {
+            let end = kept.len().min(at + piece);
+            let left: Vec<usize> = [&kept[..at], &kept[end..]].concat();
+            tries -= 1;
+            if fails(&left) {
+                kept = left;
+                shrunk = true;
+            } else {
+                at = end;
+            }
+        }
+        piece = if piece == 1 && shrunk { 1 } else { piece / 2 };
+    }
+    kept
+}
+
+#[test]
+fn what_a_failure_does_not_take_is_left_out() {
+    let takes = |needed: &'static [usize]| {
+        move |kept: &[usize]| needed.iter().all(|item| kept.contains(item))
+    };
+    for needed in [&[][..], &[0], &[99], &[3, 57], &[0, 1, 2, 50, 98, 99]] {
+        assert_eq!(minimise(100, 10_000, takes(needed)), needed);
+    }
+    // Where no single item can go, pairs may have: nothing is asked twice until something changes.
+    let odd = |kept: &[usize]| kept.iter().filter(|item| **item < 9).count() % 2 == 1;
+    let left = minimise(11, 1000, odd);
+    assert!(odd(&left) && left.len() <= 3, "{left:?}");
+    let mut asked = 0;
+    minimise(100, 7, |_| {
+        asked += 1;
+        false
+    });
+    assert_eq!(asked, 7, "a failure that takes minutes is not run for ever");
+}

@@ -10,7 +10,8 @@
 //! * [`Checksum`]: what bytes from a file are checked with ([`checksum`]);
 //! * [`Corruption`]: what is said when that check fails;
 //! * [`Slice`]: bytes that are cheap to clone;
-//! * [`planted`]: bugs that are compiled in on request, and otherwise not there.
+//! * [`planted`]: bugs that are compiled in on request, and otherwise not there;
+//! * [`sync`]: the locks and atomics that tests replace.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod cursor;
 pub mod entry;
 pub mod planted;
 mod slice;
+pub mod sync;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -9,8 +9,8 @@
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::compaction::in_progress::InProgress;
@@ -20,7 +20,7 @@ use crate::compaction::range::{RangeCompaction, Step};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::sync::{lock, wait};
+use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
 
 /// Pause after a failed attempt, doubled up to the longest.
@@ -171,10 +171,7 @@ impl Engine {
             let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
             let later = [&state.flushes, &state.compactions].into_iter().filter_map(due).min();
             state = match later.filter(|_| self.poison.get().is_none()) {
-                Some(at) => {
-                    let outcome = self.background.changed.wait_timeout(state, at - now);
-                    outcome.unwrap_or_else(std::sync::PoisonError::into_inner).0
-                }
+                Some(at) => wait_until(&self.background.changed, state, at),
                 None => wait(&self.background.changed, state),
             };
         }
@@ -304,11 +301,7 @@ impl Engine {
             return self.check_background(&state, Concern::Flushes, failures);
         }
         // One wake-up is enough: the writer judges the pressure anew.
-        let (state, _) = self
-            .background
-            .changed
-            .wait_timeout(state, LONGEST_RETRY)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = wait_at_most(&self.background.changed, state, LONGEST_RETRY);
         self.check_background(&state, Concern::Flushes, failures)
     }
 
@@ -439,7 +432,7 @@ struct PoisonOnPanic<'a>(&'a Engine);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if panicking() {
             self.0.poison(Error::internal("a background job panicked"));
             lock(&self.0.background.state).running -= 1;
             self.0.background.wake();

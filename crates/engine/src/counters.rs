@@ -6,13 +6,13 @@
 //! and is handed to the next new thread.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
-use crate::sync::lock;
+use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 use crate::version::LEVELS;
 
 /// Filter kinds that are counted apart.
@@ -237,7 +237,7 @@ thread_local! {
     static OWN: RefCell<OwnShards> = const { RefCell::new(OwnShards(Vec::new())) };
 }
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: StaticU64 = StaticU64::new(1);
 
 impl Counters {
     pub(crate) fn new() -> Self {

@@ -1,8 +1,7 @@
 //! The handle to a store.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
@@ -19,7 +18,8 @@ use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::sync::lock;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Mutex, lock};
 use crate::verify::VerifyReport;
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
@@ -65,7 +65,7 @@ impl Db {
         let wanted = if options.read_only { 0 } else { options.background_threads };
         for number in 0..wanted {
             let engine = Arc::clone(&handle.engine);
-            let thread = std::thread::Builder::new()
+            let thread = Builder::new()
                 .name(format!("trommel-{number}"))
                 .spawn(move || engine.work())
                 .map_err(|source| Error::io(dir.as_ref(), "starting a thread for", source))?;

@@ -13,12 +13,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// A file system that remembers failed syncs of directories.
 #[derive(Debug)]

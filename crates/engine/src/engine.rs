@@ -5,10 +5,9 @@
 //! (who replaces the view). Readers take none of them.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::ArcSwap;
 use trommel_memtable::ArenaPool;
 use trommel_sstable::BlockCache;
 use trommel_vfs::{FileLock, Vfs};
@@ -24,7 +23,7 @@ use crate::options::Options;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
-use crate::sync::lock;
+use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock, point};
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
 use crate::write::{Leader, Queue, RotatedLogs};
@@ -49,10 +48,10 @@ pub(crate) struct Engine {
     pub(crate) limiter: Limiter,
 
     // Replaced as a whole.
-    pub(crate) options: ArcSwap<Options>,
+    pub(crate) options: Swap<Options>,
     /// Held while the options are changed.
     pub(crate) options_change: Mutex<()>,
-    pub(crate) view: ArcSwap<View>,
+    pub(crate) view: Swap<View>,
     pub(crate) view_change: Mutex<()>,
 
     // The write path.
@@ -97,6 +96,7 @@ impl Engine {
 
     /// An error if the store was closed.
     pub(crate) fn check_open(&self) -> Result<()> {
+        point();
         match self.closed.get() {
             None => Ok(()),
             Some(()) => Err(Error::Closed),
@@ -105,6 +105,7 @@ impl Engine {
 
     /// The failure after which writes are refused, if there was one.
     pub(crate) fn poisoned(&self) -> Option<Arc<Error>> {
+        point();
         self.poison.get().cloned()
     }
 
@@ -113,6 +114,7 @@ impl Engine {
     /// Called where something that was to be made durable may not be: nothing acknowledged later
     /// may depend on it, so nothing is acknowledged later.
     pub(crate) fn poison(&self, error: Error) -> Error {
+        point();
         let first = self.poison.set(Arc::new(error.clone())).is_ok();
         if first {
             crate::events::poisoned(&error);

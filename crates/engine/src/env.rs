@@ -1,20 +1,71 @@
 //! The only place that reads a clock or draws a random number.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// The current moment of a clock that never goes back.
-pub(crate) fn now() -> Instant {
-    Instant::now()
+#[cfg(shuttle)]
+pub(crate) use replayed::{now, random_u64, sleep};
+#[cfg(not(shuttle))]
+pub(crate) use system::{now, random_u64, sleep};
+
+/// Puts the calling thread to sleep until `moment`.
+pub(crate) fn sleep_until(moment: Instant) {
+    sleep(moment.saturating_duration_since(now()));
 }
 
-/// Puts the calling thread to sleep.
-pub(crate) fn sleep(duration: Duration) {
-    std::thread::sleep(duration);
+#[cfg(not(shuttle))]
+mod system {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+
+    use super::{Duration, Instant};
+
+    /// The current moment of a clock that never goes back.
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// Puts the calling thread to sleep.
+    pub(crate) fn sleep(duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    /// A random word for ids and salts: the standard library's per-process random keys, mixed with
+    /// a counter of theirs that differs at every call. Not for secrets.
+    pub(crate) fn random_u64() -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
 }
 
-/// A random word for ids and salts: the standard library's per-process random keys, mixed with a
-/// counter of theirs that differs at every call. Not for secrets.
-pub(crate) fn random_u64() -> u64 {
-    RandomState::new().build_hasher().finish()
+/// A clock that only goes where it is told to, and words that a replayed schedule draws again.
+#[cfg(shuttle)]
+mod replayed {
+    use std::cell::Cell;
+
+    use shuttle::rand::{RngCore, thread_rng};
+    use trommel_base::sync::point;
+
+    use super::{Duration, Instant};
+
+    thread_local! {
+        /// All threads of a schedule run on one of the system's.
+        static NOW: Cell<Instant> = Cell::new(Instant::now());
+    }
+
+    fn advance(duration: Duration) -> Instant {
+        let later = NOW.get() + duration;
+        NOW.set(later);
+        later
+    }
+
+    pub(crate) fn now() -> Instant {
+        advance(Duration::from_micros(1))
+    }
+
+    pub(crate) fn sleep(duration: Duration) {
+        advance(duration);
+        point();
+    }
+
+    pub(crate) fn random_u64() -> u64 {
+        thread_rng().next_u64()
+    }
 }

@@ -1,10 +1,10 @@
 //! The files of a store: their names, and the removal of those that nothing refers to any more.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::manifest::names;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 use trommel_vfs::Vfs;
 

@@ -1,13 +1,12 @@
 //! A rate limit that all background jobs share.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use trommel_vfs::WriteFile;
 
 use crate::engine::Engine;
 use crate::env;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// Longest time that one append is held up, so that a limit that is raised or lifted is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

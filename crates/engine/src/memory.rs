@@ -5,12 +5,12 @@
 //! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One
 //! value of more than 256 KiB may, until its group is in the memtable.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use trommel_sstable::BlockCache;
 
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 
 /// The part of the ceiling that filters may take while they are built: one in so many.
 const CONSTRUCTION_PART: u64 = 8;

@@ -17,10 +17,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use trommel_base::planted::{Bug, planted};
 
-use arc_swap::ArcSwap;
 use trommel_base::SeqNo;
 use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
@@ -44,7 +43,7 @@ use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
 use crate::options::Options;
 use crate::output::{Outputs, Purpose};
-use crate::sync::lock;
+use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
@@ -479,8 +478,8 @@ fn assemble(
         counters: crate::counters::Counters::new(),
         stalls: crate::stats::Stalls::default(),
         vfs,
-        options: ArcSwap::from_pointee(options),
-        view: ArcSwap::from_pointee(view),
+        options: Swap::new(Arc::new(options)),
+        view: Swap::new(Arc::new(view)),
         view_change: Mutex::default(),
         options_change: Mutex::default(),
         queue: crate::write::Queue::default(),
@@ -488,11 +487,11 @@ fn assemble(
         rotated: crate::write::RotatedLogs::default(),
         snapshots: crate::snapshots::Snapshots::default(),
         publishing: Mutex::default(),
-        published: std::sync::Condvar::new(),
-        next_file_number: recovered.state.next_file_number.into(),
+        published: Condvar::new(),
+        next_file_number: AtomicU64::new(recovered.state.next_file_number),
         manifest: Mutex::default(),
         background: crate::background::Background::default(),
-        debt: 0.into(),
+        debt: AtomicU64::new(0),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
         lock: Mutex::new(held),

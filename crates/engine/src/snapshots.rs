@@ -1,13 +1,12 @@
 //! The moments that someone still reads at.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::SeqNo;
 
-use crate::sync::lock;
+use crate::sync::{AtomicU64, Mutex, lock};
 
 /// The live snapshots of a store, and the newest moment that reads may see.
 ///

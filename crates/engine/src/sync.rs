@@ -1,14 +1,101 @@
-//! Locks whose poisoning we do not use: a panic while one is held poisons the *store*, which says
-//! so in its own errors.
+//! The engine's door to threads, locks and whatever they wait for: that of crate `base`, with
+//! threads, a swapped pointer and the clock's part in waiting behind it. In production all of it is
+//! the standard library's; see [`trommel_base::sync`] for what tests make of it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-/// Locks `mutex`, whether or not a thread panicked while holding it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread;
+#[cfg(not(shuttle))]
+pub(crate) use std::thread;
+
+pub(crate) use trommel_base::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, lock, point, quiet, wait,
+    wait_at_most,
+};
+
+use crate::env;
+
+/// A value that is replaced as a whole, and read without a lock.
+#[cfg(not(shuttle))]
+pub(crate) use arc_swap::{ArcSwap as Swap, ArcSwapOption as SwapOption};
+#[cfg(shuttle)]
+pub(crate) use switching::{Swap, SwapOption};
+
+/// Waits on `condition` until someone signals it or the moment `due` has come.
+pub(crate) fn wait_until<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    due: Instant,
+) -> MutexGuard<'a, T> {
+    if cfg!(shuttle) {
+        // Nobody else is known to come, so the moment may come first: it always does.
+        env::sleep_until(due);
+        return guard;
+    }
+    wait_at_most(condition, guard, due.saturating_duration_since(env::now()))
 }
 
-/// Waits on `condition`.
-pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+/// Whether the calling thread unwinds.
+pub(crate) fn panicking() -> bool {
+    thread::panicking() && is_the_one_that_may_panic()
+}
+
+#[cfg(not(shuttle))]
+fn is_the_one_that_may_panic() -> bool {
+    true
+}
+
+/// Under shuttle all threads are one to the standard library, so while one unwinds all seem to. A
+/// scenario in which one does names it so.
+#[cfg(shuttle)]
+fn is_the_one_that_may_panic() -> bool {
+    thread::current().name() == Some("panics")
+}
+
+#[cfg(shuttle)]
+mod switching {
+    use std::sync::Arc;
+
+    use arc_swap::{ArcSwapAny, Guard, RefCnt};
+    use trommel_base::sync::point;
+
+    /// As the production type, with a switch of threads before each step.
+    #[derive(Debug)]
+    pub(crate) struct SwapAny<T: RefCnt>(ArcSwapAny<T>);
+
+    pub(crate) type Swap<T> = SwapAny<Arc<T>>;
+    pub(crate) type SwapOption<T> = SwapAny<Option<Arc<T>>>;
+
+    impl<T: RefCnt> SwapAny<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(ArcSwapAny::new(value))
+        }
+
+        pub(crate) fn load(&self) -> Guard<T> {
+            point();
+            self.0.load()
+        }
+
+        pub(crate) fn load_full(&self) -> T {
+            point();
+            self.0.load_full()
+        }
+
+        pub(crate) fn store(&self, value: T) {
+            point();
+            self.0.store(value);
+        }
+
+        pub(crate) fn swap(&self, value: T) -> T {
+            point();
+            self.0.swap(value)
+        }
+    }
+
+    impl<T> SwapOption<T> {
+        pub(crate) fn empty() -> Self {
+            Self(ArcSwapAny::empty())
+        }
+    }
 }

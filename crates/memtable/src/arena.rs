@@ -21,8 +21,10 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
 
 /// Size of an arena's first chunk, in bytes.
 const SMALLEST_CHUNK: usize = 4 << 10;
@@ -129,7 +131,7 @@ impl ArenaPool {
 
     fn free(&self) -> MutexGuard<'_, FreeChunks> {
         // Nothing below panics between two changes that belong together.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// A chunk with nothing claimed.
@@ -261,7 +263,7 @@ impl Arena {
 
     fn chunks(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
         // The list is whole at every moment at which a panic is possible.
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.chunks)
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::Guard;
 use trommel_sstable::{
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::memory::MemoryShares;
 use crate::prefix::Prefix;
-use crate::sync::lock;
+use crate::sync::{AtomicBool, Mutex, lock};
 use crate::user_filters::UserPolicy;
 
 /// A reader for the time of one call.

@@ -3,13 +3,13 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
 use crate::files::Graveyard;
-use arc_swap::ArcSwapOption;
+use crate::sync::{AtomicBool, SwapOption};
 
 /// What the manifest records of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl TableMeta {
 pub(crate) struct TableFile {
     meta: TableMeta,
     /// The open reader; emptied when too many are open.
-    pub(super) reader: ArcSwapOption<OpenTable>,
+    pub(super) reader: SwapOption<OpenTable>,
     /// Whether the reader was asked for since the table cache last looked.
     pub(super) used: AtomicBool,
     /// Whether its filters are neither held nor asked.
@@ -75,7 +75,7 @@ impl TableFile {
     pub(crate) fn new(meta: TableMeta) -> Self {
         Self {
             meta,
-            reader: ArcSwapOption::empty(),
+            reader: SwapOption::empty(),
             used: AtomicBool::new(false),
             spared: AtomicBool::new(false),
             obsolete: OnceLock::new(),

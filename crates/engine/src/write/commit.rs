@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
-use crate::sync::lock;
+use crate::sync::{lock, panicking, wait};
 
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl Engine {
             if let Some(first) = self.poisoned() {
                 return Err(Error::Poisoned { first });
             }
-            order = crate::sync::wait(&self.published, order);
+            order = wait(&self.published, order);
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl<'a> Turnstile<'a> {
 
 impl Drop for Turnstile<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if panicking() {
             let error = self.engine.poison(panicked());
             if !self.is_told && !self.members.is_empty() {
                 fail(&self.members, &error);
@@ -274,7 +274,7 @@ struct PoisonOnUnwind<'a>(&'a Engine);
 
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if panicking() {
             self.0.poison(panicked());
         }
     }

@@ -1,15 +1,15 @@
 //! The queue of writers: who leads, who waits, who inserts.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trommel_base::SeqNo;
 use trommel_memtable::Memtable;
 
 use crate::batch::SealedBatch;
 use crate::error::Error;
-use crate::sync::{lock, wait};
+use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
 
 /// Bytes of batches that one group takes at most (but always one batch).
 const GROUP_BYTES: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! Freezing the memtable, and with it its log; and making logs durable.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_memtable::Memtable;
@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::files::log_path;
 use crate::log::LogWriter;
-use crate::sync::lock;
+use crate::sync::{AtomicUsize, Mutex, lock};
 use crate::view::{LoggedMemtable, View};
 
 /// Logs that were rotated out and whose last bytes may not be durable yet.

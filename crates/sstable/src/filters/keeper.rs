@@ -7,8 +7,9 @@
 //!    A filter of a user's is not waited for, since opening it runs the user's code.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use trommel_base::sync::{Condvar, Mutex, lock, wait};
 use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
@@ -123,7 +124,7 @@ impl Keeper {
     pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
         let mut reading = lock(&self.being_read);
         while reading.contains(&offset) {
-            reading = self.was_read.wait(reading).unwrap_or_else(PoisonError::into_inner);
+            reading = wait(&self.was_read, reading);
         }
         reading.push(offset);
         Turn { keeper: self, offset }
@@ -168,10 +169,6 @@ impl Keeper {
             FilterState::Foreign(format!("the policy \"{name}\" does not take it: {why}"))
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Leave to read one piece, while nobody else may.

@@ -1,0 +1,87 @@
+//! The one door to what threads share: locks, condition variables, and the atomics on which
+//! something else depends.
+//!
+//! In a store that is used these are the standard library's, re-exported, and cost nothing more.
+//! Built with `--cfg shuttle` they are those of the crate shuttle, which runs all threads of a test
+//! in an order of its choosing and switches between them at every call of these; built with
+//! `--cfg loom` they are those of loom, which tries every order, and every value that a load may
+//! return. docs/concurrency.md says what is tested so.
+//!
+//! # Invariants
+//! * What may block, or is held while something here is called, comes from here. What is neither
+//!   (a count, a cell that is set once, the lock inside a cache) may be the standard library's: at
+//!   it nobody is switched out.
+//! * No lock's poisoning is used: a panic while one is held poisons the *store*, which says so in
+//!   its own errors.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+#[cfg(loom)]
+pub use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
+};
+#[cfg(shuttle)]
+pub use shuttle::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
+};
+#[cfg(not(any(shuttle, loom)))]
+pub use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
+};
+
+/// Locks `mutex`, whether or not a thread panicked while holding it.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits on `condition`.
+#[inline]
+pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits on `condition`, but no longer than `limit`, as a precaution: whoever waits here is always
+/// woken. Under shuttle the limit never passes, so a wake-up that is lost is found as a deadlock.
+#[inline]
+pub fn wait_at_most<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Duration,
+) -> MutexGuard<'a, T> {
+    condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// The same for what is only counted: no thread is switched at it under shuttle, for nothing that
+/// another thread does depends on it.
+pub mod quiet {
+    use super::PoisonError;
+
+    #[cfg(loom)]
+    pub use super::{AtomicBool, AtomicU64, Mutex, MutexGuard};
+    #[cfg(not(loom))]
+    pub use std::sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64},
+    };
+
+    /// A counter that can stand in a static, which loom's cannot.
+    pub use std::sync::atomic::AtomicU64 as StaticU64;
+
+    /// Locks `mutex`, whether or not a thread panicked while holding it.
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place at which another thread may come in between: before a step that others can see and that
+/// takes none of the above, such as the swap of a pointer. Nothing unless under shuttle.
+#[inline]
+pub fn point() {
+    #[cfg(shuttle)]
+    shuttle::thread::sleep(Duration::ZERO);
+}

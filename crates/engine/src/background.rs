@@ -297,8 +297,10 @@ impl Engine {
         let ran_some = self.work_inline()?;
         let state = lock(&self.background.state);
         let failures = state.flushes.failures;
-        if ran_some || !Arc::ptr_eq(&self.view.load(), seen) {
-            return self.check_background(&state, Concern::Flushes, failures);
+        // What ends the wait is done, or signalled, under this lock: it has come, or will.
+        self.check_background(&state, Concern::Flushes, failures)?;
+        if ran_some || !Arc::ptr_eq(&self.view.load(), seen) || !self.stops(seen) {
+            return Ok(());
         }
         // One wake-up is enough: the writer judges the pressure anew.
         let state = wait_at_most(&self.background.changed, state, LONGEST_RETRY);
@@ -409,6 +411,8 @@ impl Engine {
             let mut state = lock(&self.background.state);
             state.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
+            // Writers that wait for a compaction need not any more.
+            self.background.changed.notify_all();
         }
         let rests = self.wait_for_state(Concern::Flushes, |_, state| state.busy.is_empty());
         if rests.is_err() {

@@ -81,6 +81,11 @@ impl Engine {
         pressure(&backlog, &compaction)
     }
 
+    /// Whether writers must wait with this view.
+    pub(crate) fn stops(&self, view: &View) -> bool {
+        matches!(self.pressure(view, &self.options.load()), Pressure::Stop(_))
+    }
+
     fn slow_down(&self, leader: &mut Leader, rate: u64, cause: Cause) {
         let bytes = self.queue.group_bytes();
         let Some(delay) = leader.pace.charge(bytes, rate, env::now()) else { return };

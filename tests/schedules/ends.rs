@@ -1,0 +1,281 @@
+//! Ends of a store: closed while it is used, poisoned while a group commits, copied, stopped and
+//! started.
+
+use std::sync::{Arc, Mutex};
+
+use shuttle::thread::spawn;
+use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
+use trommel::{Error, WriteOptions};
+
+use crate::lane::lane;
+use crate::store::{after_power_cut, number, open, options};
+
+/// Whoever meets a closed store is told so; what was acknowledged before is there.
+fn close_against_all() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).l0_trigger(2));
+    db.put("k", 1u64.to_le_bytes()).unwrap();
+    let writer = spawn({
+        let db = db.clone();
+        move || {
+            let mut acknowledged = 1;
+            for round in 2..=4u64 {
+                match db.put("k", round.to_le_bytes()) {
+                    Ok(()) => acknowledged = round,
+                    Err(Error::Closed) => break,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            acknowledged
+        }
+    });
+    let reader = spawn({
+        let db = db.clone();
+        move || {
+            let mut last = 1;
+            for _ in 0..3 {
+                match db.get("k") {
+                    Ok(found) => {
+                        let found = number(found);
+                        assert!(found >= last, "{found} after {last}");
+                        last = found;
+                    }
+                    Err(Error::Closed) => break,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            let walked = db.iter().next();
+            assert!(matches!(walked, Some(Ok(_) | Err(Error::Closed))), "{walked:?}");
+        }
+    });
+    let worker = spawn({
+        let db = db.clone();
+        move || {
+            let told = db.flush().and_then(|()| db.compact_all()).and_then(|()| db.wait_idle());
+            assert!(matches!(told, Ok(()) | Err(Error::Closed)), "{told:?}");
+        }
+    });
+    db.close().unwrap();
+    let acknowledged = writer.join().unwrap();
+    reader.join().unwrap();
+    worker.join().unwrap();
+    let db = after_power_cut(&disk);
+    assert_eq!(number(db.get("k").unwrap()), acknowledged);
+    db.verify().unwrap();
+}
+
+/// One sync of a log fails: of the group that waited for it nobody is acknowledged, nor is anybody
+/// later; readers go on, and what was acknowledged before is there after a power cut.
+fn poisoning() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).write_buffer_bytes(1 << 20));
+    db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
+    disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(1));
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let writers: Vec<_> = (1..=3u64)
+        .map(|writer| {
+            let (db, disk) = (db.clone(), disk.clone());
+            let acknowledged = Arc::clone(&acknowledged);
+            spawn(move || {
+                let key = format!("k{writer}");
+                let before = disk.faults_fired();
+                match db.put_with(&key, writer.to_le_bytes(), WriteOptions::sync()) {
+                    Ok(()) => {
+                        assert_eq!(before, 0, "acknowledged after a failed sync");
+                        acknowledged.lock().unwrap().push(key);
+                    }
+                    Err(_) => assert_eq!(disk.faults_fired(), 1, "refused before anything failed"),
+                }
+                assert_eq!(number(db.get("k0").unwrap()), 7, "reads go on");
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let acknowledged = acknowledged.lock().unwrap().clone();
+    assert_eq!(disk.faults_fired() == 1, acknowledged.len() < 3);
+    if disk.faults_fired() == 1 {
+        let refused = db.put("k9", [0; 8]);
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    }
+    let _ = db.close();
+    let db = after_power_cut(&disk);
+    for key in acknowledged.iter().map(String::as_str).chain(["k0"]) {
+        assert!(db.get(key).unwrap().is_some(), "{key} was acknowledged as durable");
+    }
+}
+
+/// A checkpoint that is taken while two write holds one moment of each, and all that was
+/// acknowledged before it began.
+fn checkpoint_against_writers() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).l0_trigger(2));
+    db.put("k0", 1u64.to_le_bytes()).unwrap();
+    db.put("k1", 1u64.to_le_bytes()).unwrap();
+    let writers: Vec<_> = (0..2u64)
+        .map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                for round in 2..=3u64 {
+                    db.put(format!("k{writer}"), round.to_le_bytes()).unwrap();
+                }
+            })
+        })
+        .collect();
+    let least: Vec<u64> = (0..2).map(|n| number(db.get(format!("k{n}")).unwrap())).collect();
+    db.checkpoint("/copy").unwrap();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    db.close().unwrap();
+    let copy = trommel::Db::open("/copy", options(&disk).background_threads(0)).unwrap();
+    copy.verify().unwrap();
+    for (n, least) in least.into_iter().enumerate() {
+        let found = number(copy.get(format!("k{n}")).unwrap());
+        assert!((least..=3).contains(&found), "{found} of {n}, at least {least}");
+    }
+    copy.close().unwrap();
+}
+
+/// Writers that are stopped until a flush and a compaction have made room: every wake-up comes, as
+/// one that is lost would leave all threads waiting.
+fn stall() {
+    let disk = SimDisk::new();
+    let narrow = options(&disk).max_frozen_memtables(1).l0_trigger(1).l0_slowdown(1).l0_stop(2);
+    let db = open(narrow);
+    let writers: Vec<_> = (0..2u64)
+        .map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                for round in 1..=3u64 {
+                    db.put(format!("k{writer}"), round.to_le_bytes()).unwrap();
+                }
+            })
+        })
+        .collect();
+    let pauser = spawn({
+        let db = db.clone();
+        move || {
+            db.pause_compaction().unwrap();
+            db.resume_compaction();
+        }
+    });
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    pauser.join().unwrap();
+    db.wait_idle().unwrap();
+    for writer in 0..2 {
+        assert_eq!(number(db.get(format!("k{writer}")).unwrap()), 3);
+    }
+    db.close().unwrap();
+}
+
+/// A writer is stopped until a compaction has made room, and compactions are paused: it goes on.
+fn stall_and_pause() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).l0_trigger(1).l0_slowdown(1).l0_stop(1));
+    let writer = spawn({
+        let db = db.clone();
+        move || {
+            for round in 1..=3u64 {
+                db.put("k", round.to_le_bytes()).unwrap();
+            }
+        }
+    });
+    db.pause_compaction().unwrap();
+    writer.join().unwrap();
+    db.resume_compaction();
+    db.wait_idle().unwrap();
+    assert_eq!(number(db.get("k").unwrap()), 3);
+    db.close().unwrap();
+}
+
+/// A stall that ends in a poisoned store: who is stopped hears of it.
+fn stall_and_poison() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).max_frozen_memtables(1));
+    disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".sst"));
+    let writers: Vec<_> = (0..2u64)
+        .map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                for round in 1..=3u64 {
+                    if db.put(format!("k{writer}"), round.to_le_bytes()).is_err() {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let told = db.flush();
+    assert!(matches!(told, Err(Error::Poisoned { .. })), "{told:?}");
+    assert!(db.close().is_err());
+}
+
+/// A full disk while a table is written: tried again, and nobody is left waiting.
+fn stall_and_shortage() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).max_frozen_memtables(1));
+    disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).named(".sst"));
+    let writers: Vec<_> = (0..2u64)
+        .map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                let mut kept = 0;
+                for round in 1..=3u64 {
+                    match db.put(format!("k{writer}"), round.to_le_bytes()) {
+                        Ok(()) => kept = round,
+                        Err(error) => assert!(!matches!(error, Error::Poisoned { .. }), "{error}"),
+                    }
+                }
+                kept
+            })
+        })
+        .collect();
+    let kept: Vec<u64> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    db.flush().unwrap();
+    for (writer, kept) in kept.into_iter().enumerate() {
+        assert_eq!(number(db.get(format!("k{writer}")).unwrap()), kept);
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn closes_against_all() {
+    lane("closes_against_all", 5_000, close_against_all);
+}
+
+#[test]
+fn poisons_a_group() {
+    lane("poisons_a_group", 5_000, poisoning);
+}
+
+#[test]
+fn copies_against_writers() {
+    lane("copies_against_writers", 5_000, checkpoint_against_writers);
+}
+
+#[test]
+fn stops_and_wakes_writers() {
+    lane("stops_and_wakes_writers", 5_000, stall);
+}
+
+#[test]
+fn lets_stopped_writers_pass_a_pause() {
+    lane("lets_stopped_writers_pass_a_pause", 5_000, stall_and_pause);
+}
+
+#[test]
+fn tells_stopped_writers_of_poison() {
+    lane("tells_stopped_writers_of_poison", 5_000, stall_and_poison);
+}
+
+#[test]
+fn stops_writers_while_the_disk_is_full() {
+    lane("stops_writers_while_the_disk_is_full", 5_000, stall_and_shortage);
+}

@@ -1,0 +1,209 @@
+//! Flushes, compactions and rotations against those who read and write meanwhile.
+
+use std::sync::{Arc, Mutex};
+
+use shuttle::thread::spawn;
+use trommel::vfs::SimDisk;
+use trommel::{Db, WriteBatch, WriteOptions};
+
+use crate::lane::lane;
+use crate::store::{after_power_cut, number, open, options};
+
+/// Keys that share a sum.
+const ACCOUNTS: u64 = 3;
+const SUM: u64 = 300;
+
+fn account(n: u64) -> String {
+    format!("account{n}")
+}
+
+fn fill(db: &Db) {
+    let mut batch = WriteBatch::new();
+    for n in 0..ACCOUNTS {
+        batch.put(account(n), (SUM / ACCOUNTS).to_le_bytes());
+    }
+    db.write(batch).unwrap();
+}
+
+/// Moves one from an account to another: the only writer of both.
+fn transfer(db: &Db, from: u64, to: u64) {
+    let of = |n| number(db.get(account(n)).unwrap());
+    let (rest, more) = (of(from) - 1, of(to) + 1);
+    let mut batch = WriteBatch::new();
+    batch.put(account(from), rest.to_le_bytes());
+    batch.put(account(to), more.to_le_bytes());
+    db.write(batch).unwrap();
+}
+
+/// What all accounts hold, each looked up at one moment.
+fn sum_of_gets(db: &Db) -> u64 {
+    let snapshot = db.snapshot();
+    (0..ACCOUNTS).map(|n| number(snapshot.get(account(n)).unwrap())).sum()
+}
+
+/// What all accounts hold, by one walk.
+fn sum_of_walk(db: &Db) -> u64 {
+    db.prefix("account").map(|entry| number(Some(entry.unwrap().1))).sum()
+}
+
+/// Three writers that fill a memtable with each write: every write rotates, and meets others that
+/// wait for that. All that was acknowledged is there, and durable with what was synced behind it.
+fn rotation() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).max_frozen_memtables(2));
+    let synced = Arc::new(Mutex::new(Vec::new()));
+    let writers: Vec<_> = (0..3u64)
+        .map(|writer| {
+            let (db, synced) = (db.clone(), Arc::clone(&synced));
+            spawn(move || {
+                for round in 1..=2u64 {
+                    let syncs = writer == 0;
+                    let with = if syncs { WriteOptions::sync() } else { WriteOptions::os() };
+                    let key = format!("k{writer}{round}");
+                    db.put_with(&key, round.to_le_bytes(), with).unwrap();
+                    assert_eq!(number(db.get(&key).unwrap()), round);
+                    if syncs {
+                        synced.lock().unwrap().push(key);
+                    }
+                }
+            })
+        })
+        .collect();
+    shuttle::thread::yield_now();
+    let promised = synced.lock().unwrap().clone();
+    let left = after_power_cut(&disk);
+    for key in promised {
+        assert!(left.get(&key).unwrap().is_some(), "{key} was acknowledged as durable");
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    db.close().unwrap();
+    let db = after_power_cut(&disk);
+    assert_eq!(db.iter().count(), 6);
+}
+
+/// A sum is the same at every moment, whatever becomes of memtables and tables under it.
+fn flush_against_readers() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).auto_compaction(false));
+    fill(&db);
+    let writer = spawn({
+        let db = db.clone();
+        move || {
+            transfer(&db, 0, 1);
+            transfer(&db, 1, 2);
+        }
+    });
+    let flusher = spawn({
+        let db = db.clone();
+        move || db.flush().unwrap()
+    });
+    let reader = spawn({
+        let db = db.clone();
+        move || assert_eq!(sum_of_walk(&db), SUM)
+    });
+    assert_eq!(sum_of_gets(&db), SUM);
+    for thread in [writer, flusher, reader] {
+        thread.join().unwrap();
+    }
+    assert_eq!((sum_of_gets(&db), sum_of_walk(&db)), (SUM, SUM));
+    db.close().unwrap();
+}
+
+/// As above, with compactions of everything, and an iterator and a snapshot that are held through
+/// them.
+fn compaction_against_readers() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).l0_trigger(2));
+    fill(&db);
+    transfer(&db, 2, 0);
+    let held = db.snapshot();
+    let before: Vec<_> = held.iter().map(|entry| entry.unwrap()).collect();
+    let mut walk = db.iter();
+    let compactor = spawn({
+        let db = db.clone();
+        move || db.compact_all().unwrap()
+    });
+    let writer = spawn({
+        let db = db.clone();
+        move || {
+            transfer(&db, 0, 1);
+            transfer(&db, 1, 2);
+        }
+    });
+    let first = walk.next().unwrap().unwrap();
+    assert_eq!(sum_of_gets(&db), SUM);
+    assert_eq!(sum_of_walk(&db), SUM);
+    let rest = walk.map(|entry| entry.unwrap());
+    let walked: Vec<_> = std::iter::once(first).chain(rest).collect();
+    assert_eq!(walked, before, "an iterator sees one moment");
+    compactor.join().unwrap();
+    writer.join().unwrap();
+    let after: Vec<_> = held.iter().map(|entry| entry.unwrap()).collect();
+    assert_eq!(after, before, "a snapshot sees one moment");
+    drop(held);
+    db.compact_all().unwrap();
+    assert_eq!(sum_of_gets(&db), SUM);
+    db.close().unwrap();
+}
+
+/// A moment that is taken while another is published and a compaction lists what it must keep.
+fn snapshots_against_the_drop_rule() {
+    let disk = SimDisk::new();
+    let db = open(options(&disk).auto_compaction(false).background_threads(1));
+    fill(&db);
+    let compactor = spawn({
+        let db = db.clone();
+        move || db.compact_all().unwrap()
+    });
+    let writer = spawn({
+        let db = db.clone();
+        move || transfer(&db, 0, 1)
+    });
+    let holder = spawn({
+        let db = db.clone();
+        move || {
+            let snapshot = db.snapshot();
+            let look = || {
+                let found = (0..ACCOUNTS).map(|n| snapshot.get(account(n)).unwrap());
+                found.map(number).collect::<Vec<_>>()
+            };
+            let first = look();
+            db.flush().unwrap();
+            let second = look();
+            assert_eq!(first.iter().sum::<u64>(), SUM);
+            assert_eq!(first, second, "of one moment");
+            snapshot.seqno()
+        }
+    });
+    let snapshot = db.snapshot();
+    db.flush().unwrap();
+    let sum: u64 = snapshot.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+    assert_eq!(sum, SUM);
+    compactor.join().unwrap();
+    writer.join().unwrap();
+    holder.join().unwrap();
+    drop(snapshot);
+    db.close().unwrap();
+}
+
+#[test]
+fn rotates_against_writers() {
+    lane("rotates_against_writers", 5_000, rotation);
+}
+
+#[test]
+fn flushes_against_readers() {
+    lane("flushes_against_readers", 5_000, flush_against_readers);
+}
+
+#[test]
+fn compacts_against_readers() {
+    lane("compacts_against_readers", 5_000, compaction_against_readers);
+}
+
+#[test]
+fn takes_snapshots_while_versions_are_dropped() {
+    lane("takes_snapshots_while_versions_are_dropped", 5_000, snapshots_against_the_drop_rule);
+}

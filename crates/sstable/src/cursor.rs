@@ -106,7 +106,9 @@ impl ReadAhead {
         let bytes = (range.end - range.start) as usize;
         self.range = 0..0;
         if self.buffer.len() < bytes || Arc::get_mut(&mut self.buffer).is_none() {
-            self.buffer = zeroed(bytes.max(self.window));
+            // A small table never fills a large window.
+            let most = usize::try_from(source.data_bytes).unwrap_or(usize::MAX);
+            self.buffer = zeroed(bytes.max(self.window.min(most)));
         }
         let room = Arc::get_mut(&mut self.buffer).and_then(|buffer| buffer.get_mut(..bytes));
         source.read_into(range.start, room.unwrap_or_default())?;

@@ -1,18 +1,28 @@
 //! The options a sequence opens its store with: tiny, so that a few thousand operations fill many
 //! memtables, tables and levels, and different at every opening.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use trommel::vfs::Vfs;
-use trommel::{Compression, Durability, FilterResidency, FilterShape, Options, Prefix, ReadMode};
+use trommel::vfs::{DiskVfs, MemoryVfs, SimDisk, Vfs};
+use trommel::{
+    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
+};
 
 use crate::rng::Rng;
+
+/// Where the files lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Files {
+    Memory,
+    Disk,
+    /// On a disk that forgets what was not synced when the power fails.
+    Simulated,
+}
 
 /// What a test fixes of its sequences' options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Home {
-    /// Whether the files lie on the disk, or in memory.
-    pub(crate) on_disk: bool,
+    pub(crate) files: Files,
     /// The read mode of three openings in four.
     pub(crate) read_mode: ReadMode,
     /// The number of background threads of three openings in four.
@@ -21,31 +31,49 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) const fn memory(read_mode: ReadMode, threads: usize) -> Self {
-        Self { on_disk: false, read_mode, threads }
+        Self { files: Files::Memory, read_mode, threads }
     }
 
     pub(crate) const fn disk(read_mode: ReadMode, threads: usize) -> Self {
-        Self { on_disk: true, read_mode, threads }
+        Self { files: Files::Disk, read_mode, threads }
+    }
+
+    pub(crate) const fn simulated(read_mode: ReadMode, threads: usize) -> Self {
+        Self { files: Files::Simulated, read_mode, threads }
+    }
+
+    /// A new file system.
+    pub(crate) fn vfs(self) -> Arc<dyn Vfs> {
+        match self.files {
+            Files::Memory => Arc::new(MemoryVfs::new()),
+            Files::Disk => Arc::new(DiskVfs),
+            Files::Simulated => Arc::new(SimDisk::new()),
+        }
     }
 
     /// A word for it on a command line.
     pub(crate) fn name(self) -> String {
-        let files = if self.on_disk { "disk" } else { "memory" };
-        format!("{files}-{:?}-{}", self.read_mode, self.threads).to_lowercase()
+        format!("{:?}-{:?}-{}", self.files, self.read_mode, self.threads).to_lowercase()
     }
 
     /// The home of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let modes = [ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct];
         let homes = modes.into_iter().flat_map(|mode| {
-            (0..3).flat_map(move |threads| [Self::memory(mode, threads), Self::disk(mode, threads)])
+            (0..3).flat_map(move |threads| {
+                [Files::Memory, Files::Disk, Files::Simulated].map(|files| Self {
+                    files,
+                    read_mode: mode,
+                    threads,
+                })
+            })
         });
         homes.into_iter().find(|home| home.name() == name)
     }
 }
 
 /// One spec of every kind, and policies that tell levels apart.
-pub(crate) const FILTERS: [&str; 12] = [
+const FILTERS: [&str; 12] = [
     "none",
     "standard:10",
     "blocked:10",
@@ -59,6 +87,14 @@ pub(crate) const FILTERS: [&str; 12] = [
     "L0-1=blocked:4,last=standard:16",
     "L1-=paired:16",
 ];
+
+/// One of the policies. To find the bits for a rate takes long, so they are read but once.
+pub(crate) fn policy(rng: &mut Rng) -> FilterPolicy {
+    static ALL: LazyLock<Vec<FilterPolicy>> = LazyLock::new(|| {
+        FILTERS.iter().map(|text| text.parse().expect("the policies are well formed")).collect()
+    });
+    rng.pick(&ALL).clone()
+}
 
 /// Extractors of every kind, and none. The keys are of random bytes and of digits, some begin with
 /// long runs that they share, some with 0xff.
@@ -110,13 +146,12 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let slowdown = trigger + rng.within(1, 8);
     let extractor = extractor(rng);
     let has_extractor = extractor.is_some();
-    let prefix_filters =
-        rng.once_in(2).then(|| rng.pick(&FILTERS).parse().expect("the policies are well formed"));
+    let prefix_filters = rng.once_in(2).then(|| policy(rng));
     options
         .prefix_extractor(extractor)
         .prefix_filters(prefix_filters)
         .whole_key_filters(!has_extractor || rng.once_in(2))
-        .filters(rng.pick(&FILTERS).parse().expect("the policies are well formed"))
+        .filters(policy(rng))
         .filter_shape(*rng.pick(&[
             FilterShape::Whole,
             FilterShape::Whole,

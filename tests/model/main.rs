@@ -1,6 +1,8 @@
 //! The store against a model, under threads, and its filter report against theory.
 //!
 //! * [`sequences`]: random operations, compared one by one with a `BTreeMap`.
+//! * [`lean`]: the same with cheaper steps and many more of them, kills and power cuts among them.
+//! * [`metamorphic`]: the same operations under sixteen sets of options, with the same answers.
 //! * [`threads`]: what writers and readers on real threads may see of each other.
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
@@ -10,8 +12,8 @@
 //! * [`cut_stores`]: filters of keys and prefixes, both in pieces, some of them lost.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
-//! A failing sequence prints the command that plays it again. `TROMMEL_SCALE=n` makes the runs n
-//! times as long (1 is the size for every change; 20 takes about an hour).
+//! A failing sequence prints the command that plays it again, and a shorter one that still fails.
+//! `TROMMEL_SCALE=n` makes the runs n times as long, `TROMMEL_FIRST_SEED=n` starts elsewhere.
 
 #![allow(
     clippy::print_stdout,
@@ -23,8 +25,10 @@ mod config;
 mod cut_stores;
 mod cuts;
 mod keys;
+mod lean;
 mod liveness;
 mod many;
+mod metamorphic;
 mod prefixes;
 mod regressions;
 mod report;
@@ -35,9 +39,3 @@ mod threads;
 mod user_filters;
 mod walks;
 mod world;
-
-/// How many times as long as usual the tests run.
-pub(crate) fn scale() -> u64 {
-    let scale = std::env::var("TROMMEL_SCALE").ok();
-    scale.map_or(1, |text| text.parse().expect("TROMMEL_SCALE is a whole number"))
-}

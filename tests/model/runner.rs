@@ -1,16 +1,40 @@
 //! Playing sequences: from a seed, with a limit on time, and cut down to what fails.
 
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::first_seed;
+
 use crate::config::Home;
 use crate::rng::Rng;
 use crate::walks::Check;
-use crate::world::{Kind, Work, World};
+use crate::world::Work;
 
-/// Operations of one sequence.
-pub(crate) const OPERATIONS: usize = 4000;
+/// A store (or several), its oracle, and what can be done to both.
+pub(crate) trait Play: Sized {
+    /// What can be done. Each step picks its details from a seed of its own, so that leaving out
+    /// some steps changes nothing about the others.
+    type Kind: Copy + Debug + Send + 'static;
+    /// The module of the lane, which has a test `replay`.
+    const NAME: &'static str;
+    /// Steps of one sequence.
+    const OPERATIONS: usize;
+    /// Of ten sequences, how many must make the store compact and open again many times.
+    const EVENTFUL: u64;
+
+    /// How often each kind comes, in one of several moods.
+    fn weights(rng: &mut Rng) -> Vec<(Self::Kind, usize)>;
+    /// A new store, as the seed has it.
+    fn begin(seed: u64, home: Home) -> Check<Self>;
+    /// Carries out one step and compares what it answers.
+    fn apply(&mut self, kind: Self::Kind, seed: u64) -> Check;
+    /// The last comparisons.
+    fn finish(self) -> Check<Work>;
+}
+
 /// Longer than this no sequence takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time spent on making a failing sequence shorter.
@@ -18,72 +42,32 @@ const SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// One operation, its place in the whole sequence, and the seed of its details.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct Step<K> {
     place: usize,
-    kind: Kind,
+    kind: K,
     seed: u64,
 }
 
-/// How often each kind comes, in one of several moods.
-fn weights(mood: usize) -> Vec<(Kind, usize)> {
-    let (write, read, walk, care) = [(8, 4, 4, 1), (12, 2, 1, 1), (4, 9, 4, 1), (6, 4, 3, 4)][mood];
-    use Kind::*;
-    vec![
-        (Put, 50 * write),
-        (Delete, 14 * write),
-        (Batch, 10 * write),
-        (InsertIfAbsent, 6 * write),
-        (CompareAndSet, 6 * write),
-        (Get, 60 * read),
-        (ContainsKey, 10 * read),
-        (MultiGet, 12 * read),
-        (WalkRange, 14 * walk),
-        (WalkCursor, 10 * walk),
-        (HoldRange, 3 * walk),
-        (HoldCursor, 3 * walk),
-        (WalkHeld, 12 * walk),
-        (LetGo, 3 * walk),
-        (TakeSnapshot, 6 * walk),
-        (DropSnapshot, 5 * walk),
-        (CompareAll, 2 * walk),
-        (Flush, 4 * care),
-        (Sync, care),
-        (CompactRange, 4 * care),
-        (WaitIdle, 4 * care),
-        (SetOptions, 2 * care),
-        (SetFilters, 2 * care),
-        (Pause, 2 * care),
-        (Resume, 3 * care),
-        (Checkpoint, care),
-        (Verify, 2 * care),
-        (Stats, 4 * care),
-        (BadInput, care),
-        (ApproximateBytes, 2 * care),
-        (Reopen, 4 * care),
-    ]
-}
-
-fn steps(seed: u64) -> Vec<Step> {
+fn steps<P: Play>(seed: u64) -> Vec<Step<P::Kind>> {
     let rng = &mut Rng::new(seed ^ 0x5eed);
-    let weights = weights(rng.below(4));
+    let weights = P::weights(rng);
     let total = weights.iter().map(|(_, weight)| weight).sum();
     let kind = |rng: &mut Rng| {
         let mut at = rng.below(total);
-        for (kind, weight) in &weights {
-            if at < *weight {
-                return *kind;
-            }
-            at -= weight;
-        }
-        Kind::Get
+        let found = weights.iter().find(|(_, weight)| {
+            let here = at < *weight;
+            at = at.saturating_sub(*weight);
+            here
+        });
+        found.expect("the number is below the sum of the weights").0
     };
-    (0..OPERATIONS).map(|place| Step { place, kind: kind(rng), seed: rng.u64() }).collect()
+    (0..P::OPERATIONS).map(|place| Step { place, kind: kind(rng), seed: rng.u64() }).collect()
 }
 
 /// Plays `steps` on a new store. What the engine panics with is an error like others.
-fn play(seed: u64, home: Home, steps: &[Step], trace: bool) -> Check<Work> {
+fn play<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>], trace: bool) -> Check<Work> {
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(seed, home)?;
+        let mut world = P::begin(seed, home)?;
         for step in steps {
             if trace {
                 println!("{:>6} {:?} {:#x}", step.place, step.kind, step.seed);
@@ -92,8 +76,7 @@ fn play(seed: u64, home: Home, steps: &[Step], trace: bool) -> Check<Work> {
                 .apply(step.kind, step.seed)
                 .map_err(|fault| format!("step {} ({:?}): {fault}", step.place, step.kind))?;
         }
-        world.finish()?;
-        Ok(world.work)
+        world.finish()
     }));
     played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -103,10 +86,10 @@ fn play(seed: u64, home: Home, steps: &[Step], trace: bool) -> Check<Work> {
 }
 
 /// [`play`] in a thread of its own, which is given up when it hangs.
-fn play_in_time(seed: u64, home: Home, steps: Vec<Step>) -> Check<Work> {
+fn play_in_time<P: Play>(seed: u64, home: Home, steps: Vec<Step<P::Kind>>) -> Check<Work> {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
-        let _ = done.send(play(seed, home, &steps, false));
+        let _ = done.send(play::<P>(seed, home, &steps, false));
     });
     match outcome.recv_timeout(PATIENCE) {
         Ok(outcome) => {
@@ -121,7 +104,7 @@ fn play_in_time(seed: u64, home: Home, steps: Vec<Step>) -> Check<Work> {
 }
 
 /// Leaves out ever smaller parts while what is left still fails.
-fn shrink(seed: u64, home: Home, mut steps: Vec<Step>) -> Vec<Step> {
+fn shrink<P: Play>(seed: u64, home: Home, mut steps: Vec<Step<P::Kind>>) -> Vec<Step<P::Kind>> {
     let start = Instant::now();
     let mut chunk = steps.len() / 2;
     while chunk > 0 {
@@ -132,7 +115,7 @@ fn shrink(seed: u64, home: Home, mut steps: Vec<Step>) -> Vec<Step> {
             }
             let mut fewer = steps.clone();
             fewer.drain(at..(at + chunk).min(steps.len()));
-            match play(seed, home, &fewer, false) {
+            match play::<P>(seed, home, &fewer, false) {
                 Err(_) => steps = fewer,
                 Ok(_) => at += chunk,
             }
@@ -142,49 +125,73 @@ fn shrink(seed: u64, home: Home, mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-fn replay_line(seed: u64, home: Home, steps: &[Step]) -> String {
+fn replay_line<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>]) -> String {
     let places: Vec<String> = steps.iter().map(|step| step.place.to_string()).collect();
-    let only = if steps.len() < OPERATIONS && steps.len() <= 400 {
+    let only = if steps.len() < P::OPERATIONS && steps.len() <= 400 {
         format!("TROMMEL_STEPS={} ", places.join(","))
     } else {
         String::new()
     };
     format!(
         "TROMMEL_SEED={seed} TROMMEL_HOME={} {only}cargo test -p trommel-tests --test model -- \
-         sequences::replay --nocapture",
-        home.name()
+         {}::replay --nocapture",
+        home.name(),
+        P::NAME
     )
 }
 
 /// Plays the sequence of `seed`; panics with the way to play it again where it fails.
-pub(crate) fn run(seed: u64, home: Home) -> Work {
-    let all = steps(seed);
-    let fault = match play_in_time(seed, home, all.clone()) {
+pub(crate) fn run<P: Play>(seed: u64, home: Home) -> Work {
+    let all = steps::<P>(seed);
+    let fault = match play_in_time::<P>(seed, home, all.clone()) {
         Ok(work) => return work,
         Err(fault) => fault,
     };
-    println!("{fault}\nplay it again with:\n{}", replay_line(seed, home, &all));
+    println!("{fault}\nplay it again with:\n{}", replay_line::<P>(seed, home, &all));
     if !fault.contains("hangs") {
-        let fewer = shrink(seed, home, all);
-        let again = play(seed, home, &fewer, false).err().unwrap_or("it no longer fails".into());
-        println!("{} steps: {again}\n{}", fewer.len(), replay_line(seed, home, &fewer));
+        let fewer = shrink::<P>(seed, home, all);
+        let again =
+            play::<P>(seed, home, &fewer, false).err().unwrap_or("it no longer fails".into());
+        println!("{} steps: {again}\n{}", fewer.len(), replay_line::<P>(seed, home, &fewer));
     }
     panic!("the sequence of seed {seed} failed: {fault}");
 }
 
+/// Plays `sequences` sequences from the first seed on, each `share` with seeds of its own, and
+/// counts them. Of ten, at least [`Play::EVENTFUL`] open their store again three times and compact
+/// five times.
+pub(crate) fn run_all<P: Play>(lane: &str, share: u64, home: Home, sequences: u64) -> Work {
+    let mut counters = Counters::new(format!("model/{}/{lane}", P::NAME));
+    let (mut all, mut eventful) = (Work::default(), 0);
+    for number in first_seed()..first_seed() + sequences {
+        let work = run::<P>(share << 32 | number, home);
+        eventful += u64::from(work.reopens >= 3 && work.compactions + work.moves >= 5);
+        all.add(&work);
+    }
+    assert!(
+        eventful * 10 >= sequences * P::EVENTFUL,
+        "{eventful} of {sequences} are eventful: {all:?}"
+    );
+    counters.add("sequences", sequences);
+    counters.add("sequences.eventful", eventful);
+    all.count(&mut counters);
+    counters.finish();
+    all
+}
+
 /// Plays what the environment asks for, printing every step.
-pub(crate) fn replay() {
+pub(crate) fn replay<P: Play>() {
     let Ok(seed) = std::env::var("TROMMEL_SEED") else { return };
     let seed = seed.parse().expect("TROMMEL_SEED is a whole number");
     let name = std::env::var("TROMMEL_HOME").unwrap_or_default();
     let home = Home::named(&name).expect("TROMMEL_HOME is one that a failing test has printed");
-    let mut steps = steps(seed);
+    let mut steps = steps::<P>(seed);
     if let Ok(places) = std::env::var("TROMMEL_STEPS") {
         let places: Vec<usize> =
             places.split(',').map(|place| place.parse().expect("places are numbers")).collect();
         steps.retain(|step| places.contains(&step.place));
     }
-    match play(seed, home, &steps, true) {
+    match play::<P>(seed, home, &steps, true) {
         Ok(work) => println!("{work:?}"),
         Err(fault) => panic!("{fault}"),
     }

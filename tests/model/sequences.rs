@@ -1,12 +1,75 @@
-//! Random operations, compared one by one with a `BTreeMap`: at least a million in all, in
-//! sequences that flush, compact and reopen many times, in every read mode, with every kind of
-//! filter, with and without background threads.
+//! Random operations of every kind there is, compared one by one with a `BTreeMap`: at least a
+//! million in all, in sequences that flush, compact and reopen many times, in every read mode, with
+//! every kind of filter, with and without background threads. Module [`crate::lean`] plays more.
 
 use trommel::ReadMode;
+use trommel_tests::settings::scale;
 
 use crate::config::Home;
-use crate::runner::{self, OPERATIONS};
-use crate::world::Work;
+use crate::rng::Rng;
+use crate::runner::{self, Play};
+use crate::walks::Check;
+use crate::world::{Kind, Work, World};
+
+impl Play for World {
+    type Kind = Kind;
+    const NAME: &'static str = "sequences";
+    const OPERATIONS: usize = 4000;
+    const EVENTFUL: u64 = 10;
+
+    fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
+        let mood = rng.below(4);
+        let (write, read, walk, care) =
+            [(8, 4, 4, 1), (12, 2, 1, 1), (4, 9, 4, 1), (6, 4, 3, 4)][mood];
+        use Kind::*;
+        vec![
+            (Put, 50 * write),
+            (Delete, 14 * write),
+            (Batch, 10 * write),
+            (InsertIfAbsent, 6 * write),
+            (CompareAndSet, 6 * write),
+            (Get, 60 * read),
+            (ContainsKey, 10 * read),
+            (MultiGet, 12 * read),
+            (WalkRange, 14 * walk),
+            (WalkCursor, 10 * walk),
+            (HoldRange, 3 * walk),
+            (HoldCursor, 3 * walk),
+            (WalkHeld, 12 * walk),
+            (LetGo, 3 * walk),
+            (TakeSnapshot, 6 * walk),
+            (DropSnapshot, 5 * walk),
+            (CompareAll, 2 * walk),
+            (Flush, 4 * care),
+            (Sync, care),
+            (CompactRange, 4 * care),
+            (WaitIdle, 4 * care),
+            (SetOptions, 2 * care),
+            (SetFilters, 2 * care),
+            (Pause, 2 * care),
+            (Resume, 3 * care),
+            (Checkpoint, care),
+            (Verify, 2 * care),
+            (Stats, 4 * care),
+            (BadInput, care),
+            (ApproximateBytes, 2 * care),
+            (Reopen, 4 * care),
+        ]
+    }
+
+    fn begin(seed: u64, home: Home) -> Check<Self> {
+        Self::new(seed, home)
+    }
+
+    fn apply(&mut self, kind: Kind, seed: u64) -> Check {
+        self.do_one(kind, seed)
+    }
+
+    fn finish(mut self) -> Check<Work> {
+        self.compare_at_the_end()?;
+        Ok(self.work)
+    }
+}
 
 /// What each test plays, with the number of its sequences. The disk syncs, so it gets fewer.
 const SHARES: [(Home, u64); 6] = [
@@ -24,24 +87,13 @@ const _: () = {
         sequences += SHARES[at].1;
         at += 1;
     }
-    assert!(sequences * OPERATIONS as u64 >= 1_000_000, "a million operations are promised");
+    assert!(sequences * World::OPERATIONS as u64 >= 1_000_000, "a million operations are promised");
 };
 
 /// Plays one of the shares.
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
-    let sequences = sequences * crate::scale();
-    let mut all = Work::default();
-    for number in 0..sequences {
-        let seed = (share as u64) << 32 | number;
-        let work = runner::run(seed, home);
-        assert!(
-            work.flushes >= 10 && work.compactions + work.moves >= 5 && work.reopens >= 4,
-            "seed {seed}: a sequence should flush, compact and reopen many times: {work:?}"
-        );
-        all.add(&work);
-    }
-    println!("{}: {sequences} sequences: {all:?}", home.name());
+    let all = runner::run_all::<World>(&home.name(), share as u64, home, sequences * scale());
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }
@@ -79,5 +131,5 @@ fn on_disk_direct() {
 /// Plays the one sequence that the environment names; nothing otherwise.
 #[test]
 fn replay() {
-    runner::replay();
+    runner::replay::<World>();
 }

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use trommel::vfs::{DiskVfs, MemoryVfs, Vfs};
-use trommel::{Db, Error, ErrorKind, Options, Snapshot, WriteBatch};
+use trommel::vfs::Vfs;
+use trommel::{Db, Error, ErrorKind, Options, Snapshot, Stats, WriteBatch};
+use trommel_tests::counters::Counters;
 
-use crate::config::{FILTERS, Home, live_options, options};
+use crate::config::{Files, Home, live_options, options, policy};
 use crate::keys::{Bytes, KeySpace, show};
 use crate::rng::Rng;
 use crate::walks::{Check, CursorWalk, Model, RangeWalk, Reader, compare_all, ok};
 
-/// What can be done; each picks its details from a seed of its own, so that leaving out some
-/// operations changes nothing about the others.
+/// What can be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Put,
@@ -57,6 +57,10 @@ pub(crate) struct Work {
     pub(crate) compactions: u64,
     pub(crate) moves: u64,
     pub(crate) reopens: u64,
+    /// Stores opened again on what a killed process left, all of it.
+    pub(crate) kills: u64,
+    /// Stores opened again on what a power cut left.
+    pub(crate) power_cuts: u64,
     pub(crate) deepest: usize,
     /// Tables that scans passed over, by the counts that were not reset.
     pub(crate) passed_over: u64,
@@ -69,8 +73,32 @@ impl Work {
         self.compactions += other.compactions;
         self.moves += other.moves;
         self.reopens += other.reopens;
+        self.kills += other.kills;
+        self.power_cuts += other.power_cuts;
         self.deepest = self.deepest.max(other.deepest);
         self.passed_over += other.passed_over;
+    }
+
+    /// What a store did since it was opened.
+    pub(crate) fn note(&mut self, stats: &Stats) {
+        self.flushes += stats.flushes;
+        self.compactions += stats.compactions;
+        self.moves += stats.trivial_moves;
+        self.passed_over += stats.prefix_useful;
+        let deepest = stats.levels.last().map_or(0, |level| level.level);
+        self.deepest = self.deepest.max(deepest);
+    }
+
+    pub(crate) fn count(&self, counters: &mut Counters) {
+        counters.add("operations", self.operations);
+        counters.add("flushes", self.flushes);
+        counters.add("compactions", self.compactions);
+        counters.add("moves", self.moves);
+        counters.add("reopens", self.reopens);
+        counters.add("kills", self.kills);
+        counters.add("power_cuts", self.power_cuts);
+        counters.add("levels", self.deepest as u64);
+        counters.add("tables_passed_over", self.passed_over);
     }
 }
 
@@ -101,9 +129,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, home: Home) -> Check<Self> {
         let mut rng = Rng::new(seed);
-        let temporary = home.on_disk.then(|| tempfile::tempdir().expect("a temporary directory"));
-        let vfs: Arc<dyn Vfs> =
-            if home.on_disk { Arc::new(DiskVfs) } else { Arc::new(MemoryVfs::new()) };
+        let on_disk = home.files == Files::Disk;
+        let temporary = on_disk.then(|| tempfile::tempdir().expect("a temporary directory"));
+        let vfs = home.vfs();
         let root = temporary.as_ref().map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
         let block_bytes = rng.within(64, 512);
         let mut world = Self {
@@ -134,7 +162,7 @@ impl World {
         Rc::make_mut(&mut self.model)
     }
 
-    pub(crate) fn apply(&mut self, kind: Kind, seed: u64) -> Check {
+    pub(crate) fn do_one(&mut self, kind: Kind, seed: u64) -> Check {
         let rng = &mut Rng::new(seed);
         self.work.operations += 1;
         match kind {
@@ -183,10 +211,7 @@ impl World {
             Kind::SetOptions => {
                 ok("set_options", self.db().set_options(|options| live_options(rng, options)))
             }
-            Kind::SetFilters => {
-                let policy = rng.pick(&FILTERS).parse().expect("the policies are well formed");
-                ok("set_filters", self.db().set_filters(policy))
-            }
+            Kind::SetFilters => ok("set_filters", self.db().set_filters(policy(rng))),
             Kind::Pause => {
                 if self.pauses < 2 {
                     ok("pause_compaction", self.db().pause_compaction())?;
@@ -585,16 +610,11 @@ impl World {
 
     fn note_work(&mut self) {
         let stats = self.db().stats();
-        self.work.flushes += stats.flushes;
-        self.work.compactions += stats.compactions;
-        self.work.moves += stats.trivial_moves;
-        self.work.passed_over += stats.prefix_useful;
-        let deepest = stats.levels.last().map_or(0, |level| level.level);
-        self.work.deepest = self.work.deepest.max(deepest);
+        self.work.note(&stats);
     }
 
     /// Compares everything, live and held, then closes, opens and compares once more.
-    pub(crate) fn finish(&mut self) -> Check {
+    pub(crate) fn compare_at_the_end(&mut self) -> Check {
         compare_all(Reader::Live(self.db()), &self.model)?;
         ok("verify at the end", self.db().verify())?;
         let rng = &mut Rng::new(self.work.operations);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trommel::{Db, Error, Result};
+use trommel_tests::settings::scale;
 
 use super::{in_time, memory, number, tiny, value};
 use crate::rng::Rng;
@@ -102,7 +103,7 @@ fn close_under_load(seed: u64) {
 
 #[test]
 fn closing_under_load_loses_nothing_and_hangs_nobody() {
-    for seed in 0..120 * crate::scale() {
+    for seed in 0..120 * scale() {
         let run = std::panic::catch_unwind(|| in_time(move || close_under_load(seed)));
         assert!(run.is_ok(), "failed with seed {seed}");
     }

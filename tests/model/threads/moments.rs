@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trommel::{Db, DbCursor, Range, Slice, Snapshot, WriteBatch};
+use trommel_tests::settings::scale;
 
 use super::{in_time, memory, number, tiny, value};
 use crate::rng::Rng;
@@ -137,7 +138,7 @@ fn batches_are_seen_whole(background_threads: usize) {
         db.write(batch).unwrap();
     }
     let done = AtomicBool::new(false);
-    let rounds = 6_000 * crate::scale() as usize;
+    let rounds = 6_000 * scale() as usize;
     std::thread::scope(|scope| {
         let auditors = [scope.spawn(|| audit(&db, &done)), scope.spawn(|| audit(&db, &done))];
         scope.spawn(|| maintain(&db, &done));
@@ -230,7 +231,7 @@ fn no_reader_goes_back_in_time() {
         let db = Db::open("/counters", tiny(memory())).unwrap();
         let acknowledged: Acknowledged = std::array::from_fn(|_| AtomicU64::new(0));
         let done = AtomicBool::new(false);
-        let rounds = 1_200 * crate::scale();
+        let rounds = 1_200 * scale();
         std::thread::scope(|scope| {
             let (db, acknowledged, done) = (&db, &acknowledged, &done);
             let watchers: Vec<_> = (0..3)

@@ -1,0 +1,228 @@
+//! The keys, the values and the state of a lean model, and iterators that walk along it.
+
+use std::rc::Rc;
+
+use trommel::{DbCursor, Range, Slice};
+
+use crate::keys::{Bytes, KeySpace, show};
+use crate::rng::Rng;
+use crate::walks::{Check, ok};
+
+/// A stamp for each key: the number of the write that set it, 0 where it has no value.
+pub(crate) type State = Vec<u32>;
+
+/// Longest value but for a rare large one, in bytes.
+const NOISE_BYTES: usize = 16 << 10;
+
+/// Keys in order, and what values are made of.
+pub(crate) struct Alphabet {
+    pub(crate) keys: Vec<Bytes>,
+    noise: Vec<u8>,
+    longest: usize,
+}
+
+impl Alphabet {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
+        let count = *rng.pick(&[5, 24, 100, 300, 600]);
+        let space = KeySpace::new(rng, 256);
+        let mut keys: Vec<Bytes> = (0..count * 2).map(|_| space.any(rng)).collect();
+        keys.retain(|key| key.len() < 300);
+        keys.push([][..].into());
+        keys.sort();
+        keys.dedup();
+        while keys.len() > count {
+            keys.swap_remove(rng.below(keys.len()));
+        }
+        keys.sort();
+        let noise = rng.bytes(NOISE_BYTES);
+        Self { keys, noise, longest: *rng.pick(&[8, 30, 60, 120, 400]) }
+    }
+
+    /// A key that may be looked for.
+    pub(crate) fn any(&self, rng: &mut Rng) -> usize {
+        let hot = self.keys.len().min(8);
+        let end = if rng.once_in(4) { hot } else { self.keys.len() };
+        rng.below(end)
+    }
+
+    /// A key that may be written: one in five never is.
+    pub(crate) fn own(&self, rng: &mut Rng) -> usize {
+        let at = self.any(rng);
+        if at % 5 == 3 { at - 1 } else { at }
+    }
+
+    /// Where the part of the noise lies that value `stamp` has behind its stamp. Some are longer
+    /// than blocks and memtables.
+    fn tail(&self, stamp: u32) -> &[u8] {
+        let mixed = Rng::new(u64::from(stamp)).u64();
+        let longest = if mixed.is_multiple_of(500) { NOISE_BYTES / 2 } else { self.longest };
+        let length = (mixed >> 16) as usize % longest;
+        let start = (mixed >> 40) as usize % (NOISE_BYTES - length);
+        &self.noise[start..start + length]
+    }
+
+    pub(crate) fn value<'a>(&self, stamp: u32, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+        buffer.clear();
+        buffer.extend(stamp.to_le_bytes());
+        buffer.extend(self.tail(stamp));
+        buffer
+    }
+
+    /// Whether the value is the one of `stamp`; none for 0.
+    pub(crate) fn is_value(&self, found: Option<&[u8]>, stamp: u32) -> bool {
+        match found.map(|found| found.split_at_checked(4)) {
+            None => stamp == 0,
+            Some(Some((head, tail))) => {
+                stamp != 0 && head == stamp.to_le_bytes() && tail == self.tail(stamp)
+            }
+            Some(None) => false,
+        }
+    }
+
+    pub(crate) fn check(&self, what: &str, at: usize, found: Option<&[u8]>, stamp: u32) -> Check {
+        if self.is_value(found, stamp) {
+            return Ok(());
+        }
+        let found = found.map_or("nothing".into(), show);
+        Err(format!("{what} of key {at} ({}): {found} is not {stamp}", show(&self.keys[at])))
+    }
+
+    /// An entry must be that of key `at`, or none where `at` is none.
+    fn check_entry(
+        &self,
+        what: &str,
+        real: Option<(&[u8], &[u8])>,
+        at: Option<usize>,
+        state: &State,
+    ) -> Check {
+        match (real, at) {
+            (None, None) => Ok(()),
+            (Some((key, value)), Some(at)) if *key == *self.keys[at] => {
+                self.check(what, at, Some(value), state[at])
+            }
+            (real, at) => {
+                let real = real.map_or("the end".into(), |(key, _)| show(key));
+                let at = at.map_or("the end".into(), |at| show(&self.keys[at]));
+                Err(format!("{what}: {real} instead of {at}"))
+            }
+        }
+    }
+
+    /// The number of the first key that is not below `key`.
+    pub(crate) fn place(&self, key: &[u8]) -> usize {
+        self.keys.partition_point(|other| **other < *key)
+    }
+
+    /// Compares all entries of an iterator, forward.
+    pub(crate) fn check_all(&self, range: Range, state: &Rc<State>) -> Check {
+        let (low, high) = (0, self.keys.len());
+        let mut walk = RangeWalk { range, state: Rc::clone(state), low, high };
+        while walk.step(self, false)? {}
+        Ok(())
+    }
+
+    /// The same backward.
+    pub(crate) fn check_all_backward(&self, range: Range, state: &Rc<State>) -> Check {
+        let (low, high) = (0, self.keys.len());
+        let mut walk = RangeWalk { range, state: Rc::clone(state), low, high };
+        while walk.step(self, true)? {}
+        Ok(())
+    }
+}
+
+fn pair(entry: &Option<(Slice, Slice)>) -> Option<(&[u8], &[u8])> {
+    entry.as_ref().map(|(key, value)| (&**key, &**value))
+}
+
+/// A range that is walked from both ends.
+pub(crate) struct RangeWalk {
+    pub(crate) range: Range,
+    pub(crate) state: Rc<State>,
+    /// Keys that it has yet to pass, from `low` to before `high`.
+    pub(crate) low: usize,
+    pub(crate) high: usize,
+}
+
+impl RangeWalk {
+    /// One step; false at the end.
+    pub(crate) fn step(&mut self, alphabet: &Alphabet, from_back: bool) -> Check<bool> {
+        let (low, high) = (self.low, self.high.max(self.low));
+        let mut left = self.state[low..high].iter();
+        if from_back {
+            let real = ok("next_back", self.range.next_back().transpose())?;
+            let at = left.rposition(|stamp| *stamp != 0).map(|at| low + at);
+            alphabet.check_entry("next_back", pair(&real), at, &self.state)?;
+            self.high = at.unwrap_or(low);
+            Ok(at.is_some())
+        } else {
+            let real = ok("next", self.range.next().transpose())?;
+            let at = left.position(|stamp| *stamp != 0).map(|at| low + at);
+            alphabet.check_entry("next", pair(&real), at, &self.state)?;
+            self.low = at.map_or(high, |at| at + 1);
+            Ok(at.is_some())
+        }
+    }
+}
+
+/// A cursor over all keys, and where it should stand.
+pub(crate) struct CursorWalk {
+    pub(crate) cursor: DbCursor,
+    pub(crate) state: Rc<State>,
+    pub(crate) at: Option<usize>,
+}
+
+impl CursorWalk {
+    fn look(&mut self, what: &str, alphabet: &Alphabet, at: Option<usize>) -> Check {
+        self.at = at;
+        let value = self.cursor.value();
+        let real = self.cursor.key().map(|key| (key, value.as_deref().unwrap_or_default()));
+        alphabet.check_entry(what, real, at, &self.state)
+    }
+
+    fn after(&self, place: usize) -> Option<usize> {
+        let at = self.state[place..].iter().position(|stamp| *stamp != 0);
+        at.map(|at| place + at)
+    }
+
+    fn before(&self, place: usize) -> Option<usize> {
+        self.state[..place].iter().rposition(|stamp| *stamp != 0)
+    }
+
+    /// A seek of one of four kinds. Some keys are no keys of the store, but lie between two.
+    pub(crate) fn seek(&mut self, alphabet: &Alphabet, rng: &mut Rng) -> Check {
+        let mut key = alphabet.keys[alphabet.any(rng)].to_vec();
+        if rng.once_in(4) {
+            key.push(*rng.pick(&[0, 0xff]));
+        }
+        let place = alphabet.place(&key);
+        match rng.below(12) {
+            0 => {
+                ok("seek_to_first", self.cursor.seek_to_first())?;
+                self.look("seek_to_first", alphabet, self.after(0))
+            }
+            1 => {
+                ok("seek_to_last", self.cursor.seek_to_last())?;
+                self.look("seek_to_last", alphabet, self.before(self.state.len()))
+            }
+            2..=6 => {
+                ok("seek", self.cursor.seek(&key))?;
+                self.look("seek", alphabet, self.after(place))
+            }
+            _ => {
+                ok("seek_for_prev", self.cursor.seek_for_prev(&key))?;
+                let exact = alphabet.keys.get(place).is_some_and(|other| **other == *key);
+                self.look("seek_for_prev", alphabet, self.before(place + usize::from(exact)))
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, alphabet: &Alphabet, forward: bool) -> Check {
+        if forward {
+            ok("cursor next", self.cursor.next())?;
+            self.look("cursor next", alphabet, self.at.and_then(|at| self.after(at + 1)))
+        } else {
+            ok("cursor prev", self.cursor.prev())?;
+            self.look("cursor prev", alphabet, self.at.and_then(|at| self.before(at)))
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Twenty million operations, each cheap to carry out and to compare, and each compared.
+//!
+//! # Algorithm
+//! 1. A sequence has a fixed list of keys in order. The model is one stamp for each of them: 0
+//!    where the key has no value, else the number of the write, from which the value follows. A
+//!    copy of the model, which is what a snapshot or an iterator is compared with, is some KiB.
+//! 2. A step is one call of the store, or a few steps of an iterator or cursor that is held. What
+//!    it answers is compared at once; nothing is taken on trust but `set_options`, `flush`, `sync`,
+//!    `wait_idle` and compactions, after which everything that is read must be as before.
+//! 3. *Reopen* closes the store or drops it. *Kill* takes what a killed process leaves behind (all
+//!    that was written, synced or not) and opens that: every acknowledged write is there. *Power
+//!    cut* takes what a power cut may leave, of fifteen kinds: the store then holds the state after
+//!    some prefix of the writes, at or past the last sync. After each all keys are compared, in both
+//!    directions.
+//! 4. Options differ at every opening, as in [`crate::sequences`].
+//!
+//! What counts as an operation: each step. Opening the store again and comparing all of it is one.
+
+mod held;
+mod lives;
+mod store;
+
+use trommel::ReadMode;
+use trommel_tests::settings::scale;
+
+use crate::config::{Files, Home};
+use crate::rng::Rng;
+use crate::runner::{self, Play};
+use crate::walks::Check;
+use crate::world::Work;
+pub(crate) use store::{Kind, Lean};
+
+impl Play for Lean {
+    type Kind = Kind;
+    const NAME: &'static str = "lean";
+    const OPERATIONS: usize = 5000;
+    const EVENTFUL: u64 = 3;
+
+    fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
+        weights(rng)
+    }
+
+    fn begin(seed: u64, home: Home) -> Check<Self> {
+        Self::new(seed, home)
+    }
+
+    fn apply(&mut self, kind: Kind, seed: u64) -> Check {
+        self.step(kind, seed)
+    }
+
+    fn finish(mut self) -> Check<Work> {
+        self.end()?;
+        Ok(self.work)
+    }
+}
+
+pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
+    let mood = rng.below(4);
+    let (write, read, walk, care) =
+        [(6, 6, 6, 4), (12, 3, 3, 4), (3, 10, 5, 3), (5, 5, 8, 8)][mood];
+    use Kind::*;
+    vec![
+        (Put, 600 * write),
+        (Delete, 150 * write),
+        (Batch, 40 * write),
+        (InsertIfAbsent, 40 * write),
+        (CompareAndSet, 60 * write),
+        (Get, 500 * read),
+        (ContainsKey, 100 * read),
+        (MultiGet, 50 * read),
+        (OpenRange, 30 * walk),
+        (StepRange, 350 * walk),
+        (OpenCursor, 8 * walk),
+        (SeekCursor, 120 * walk),
+        (StepCursor, 300 * walk),
+        (LetGo, 20 * walk),
+        (TakeSnapshot, 12 * walk),
+        (DropSnapshot, 10 * walk),
+        (Flush, 4 * care),
+        (Sync, 3 * care),
+        (CompactRange, 2 * care),
+        (WaitIdle, care),
+        (SetOptions, 2 * care),
+        (CompareAll, 2 * care),
+        (Reopen, 2 * care),
+        (Kill, 2 * care),
+        (PowerCut, 2 * care),
+    ]
+}
+
+/// What each test plays, with the number of its sequences.
+const SHARES: [(Home, u64); 4] = [
+    (Home::memory(ReadMode::Cached, 0), 1_600),
+    (Home::memory(ReadMode::Mapped, 0), 1_200),
+    (Home::simulated(ReadMode::Direct, 0), 1_000),
+    (Home::simulated(ReadMode::Cached, 1), 200),
+];
+
+const _: () = {
+    let (mut sequences, mut at) = (0, 0);
+    while at < SHARES.len() {
+        sequences += SHARES[at].1;
+        at += 1;
+    }
+    assert!(
+        sequences * Lean::OPERATIONS as u64 >= 20_000_000,
+        "twenty million operations are promised"
+    );
+};
+
+fn play(share: usize) {
+    let (home, sequences) = SHARES[share];
+    let all = runner::run_all::<Lean>(&home.name(), share as u64, home, sequences * scale());
+    assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
+    let crashes = home.files == Files::Simulated;
+    assert!((all.kills > 0) == crashes && (all.power_cuts > 0) == crashes, "{all:?}");
+    assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
+}
+
+#[test]
+fn in_memory_cached() {
+    play(0);
+}
+
+#[test]
+fn in_memory_mapped() {
+    play(1);
+}
+
+#[test]
+fn on_a_simulated_disk() {
+    play(2);
+}
+
+#[test]
+fn on_a_simulated_disk_with_a_thread() {
+    play(3);
+}
+
+/// Plays the one sequence that the environment names; nothing otherwise.
+#[test]
+fn replay() {
+    runner::replay::<Lean>();
+}

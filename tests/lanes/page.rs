@@ -68,8 +68,8 @@ instructions that lookups take are the same (`benches/steps/run.sh`).
 cargo run -p trommel-tests --bin lanes -- planted
 ```
 
-builds the tests with `--cfg trommel_planted`, runs them without a bug (all must pass), then with one
-bug at a time until one fails, and writes this page and
+builds the tests with `--cfg trommel_planted`, runs them with one bug at a time until one fails, runs
+those that failed once more without a bug (all must pass), and writes this page and
 [planted.json](measurements/planted.json). `--bug NAME` plants one, `--some 6` those whose turn it is
 at this commit. The test named is the first that failed, not the only one that would; the seconds are
 those that it ran.

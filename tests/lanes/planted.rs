@@ -1,11 +1,10 @@
 //! `lanes planted`: shows that the lanes find bugs, by planting some.
 //!
 //! 1. The test binaries are built once, with all bugs in them, none of which is chosen.
-//! 2. The control: every test runs without a bug, alone, and must pass. That also tells how long
-//!    each takes.
-//! 3. For each bug the tests run with it: first the one that found it the last time, then the
-//!    others, the quickest first. The first that fails has found the bug. A test that has to be
-//!    killed has not: who hangs must say so itself.
+//! 2. For each bug the tests run with it: first the one that found it the last time, then the
+//!    others, the quickest first as far as their times are known. The first that fails has found the
+//!    bug. A test that has to be killed has not: who hangs must say so itself.
+//! 3. The control: every test that found a bug runs once more without one, and must pass.
 //!
 //! A bug that no test finds is a lane that is too weak, or no bug.
 
@@ -38,9 +37,6 @@ pub(crate) struct PlantedArgs {
     /// Only the tests whose name contains this.
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
-    /// Believes that every test passes without a bug, and takes the times of the last control.
-    #[arg(long)]
-    skip_control: bool,
     /// Processes at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     jobs: usize,
@@ -88,10 +84,11 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
         return Err("there is no such test".to_owned());
     }
     let whole = args.bug.is_empty() && args.some.is_none() && args.test.is_none();
-    let times = control(&tests, args)?;
-    let order = |test: &Test| times.get(&test.id()).copied().unwrap_or(0.0);
+    let kept = record::read(RECORD)?;
+    let times = times(&kept);
+    let order = |test: &Test| times.get(&test.id()).copied().unwrap_or(f64::MAX);
     tests.sort_by(|a, b| order(a).total_cmp(&order(b)));
-    let before = finders(&record::read(RECORD)?);
+    let before = finders(&kept);
     let found = in_parallel(args.jobs, &bugs, |bug| {
         let found = search(*bug, &tests, before.get(bug.name()), args)?;
         match &found {
@@ -101,9 +98,10 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
         Ok(found)
     })?;
     let all: Vec<_> = bugs.iter().copied().zip(found).collect();
+    let found_one = |test: &&Test| all.iter().flat_map(|(_, c)| c).any(|c| c.test == test.id());
+    let control = control(&tests.iter().filter(found_one).cloned().collect::<Vec<_>>(), args)?;
     if whole {
-        let control: f64 = times.values().sum();
-        record::write(RECORD, &as_json(&all, tests.len(), control)?)?;
+        record::write(RECORD, &as_json(&all, &control)?)?;
         page::write_planted(&all)?;
     }
     let missed = all.iter().filter(|(_, caught)| caught.is_none()).count();
@@ -130,17 +128,10 @@ fn chosen(args: &PlantedArgs) -> Outcome<Vec<Bug>> {
     args.bug.iter().map(find).collect()
 }
 
-/// Runs every test without a bug. How many seconds each takes.
-fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<HashMap<String, f64>> {
-    let kept = scratch("planted")?.join("control.json");
-    if args.skip_control {
-        let text = std::fs::read_to_string(&kept).unwrap_or_default();
-        let times: Value = serde_json::from_str(&text).unwrap_or_default();
-        let times = times.as_object().into_iter().flatten();
-        return Ok(times.map(|(id, time)| (id.clone(), time.as_f64().unwrap_or(0.0))).collect());
-    }
+/// Runs the tests that found something without a bug. How many seconds each takes.
+fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<Vec<(String, f64)>> {
     eprintln!("control: {} tests without a bug", tests.len());
-    let times = in_parallel(args.jobs, tests, |test| {
+    in_parallel(args.jobs, tests, |test| {
         let log = scratch("planted")?.join(format!("{}.log", test.id().replace("::", ".")));
         let ended = run_job(&mut command_of(test), &log, Duration::from_secs(args.limit * 10))?;
         if ended.end != End::Succeeded {
@@ -148,11 +139,14 @@ fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<HashMap<String, f64>> 
             return Err(format!("{} fails without any bug:\n{said}", test.id()));
         }
         Ok((test.id(), ended.seconds))
-    })?;
-    let times: HashMap<String, f64> = times.into_iter().collect();
-    let text = serde_json::to_string(&times).map_err(|error| error.to_string())?;
-    std::fs::write(&kept, text).map_err(|error| format!("{}: {error}", kept.display()))?;
-    Ok(times)
+    })
+}
+
+/// How many seconds tests take, by the control that was kept.
+fn times(kept: &Value) -> HashMap<String, f64> {
+    let tests = kept.pointer("/control").and_then(Value::as_object);
+    let tests = tests.into_iter().flatten();
+    tests.map(|(id, time)| (id.clone(), time.as_f64().unwrap_or(0.0))).collect()
 }
 
 /// Runs the tests with `bug` until one fails.
@@ -221,7 +215,7 @@ fn finders(kept: &Value) -> HashMap<String, String> {
     bugs.filter_map(|bug| Some((text(bug, "bug")?, text(bug, "caught_by")?))).collect()
 }
 
-fn as_json(all: &[(Bug, Option<Caught>)], tests: usize, control: f64) -> Outcome<Value> {
+fn as_json(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<Value> {
     let bug = |(bug, caught): &(Bug, Option<Caught>)| {
         let sites = page::sites(*bug);
         let mut line = json!({
@@ -239,7 +233,8 @@ fn as_json(all: &[(Bug, Option<Caught>)], tests: usize, control: f64) -> Outcome
     let mut record = record::head("lanes planted")?;
     record["planted"] = json!(all.len());
     record["caught"] = json!(caught);
-    record["control"] = json!({ "tests": tests, "failed": 0, "seconds": record::rounded(control) });
+    let control = control.iter().map(|(id, time)| (id.clone(), record::rounded(*time)));
+    record["control"] = Value::Object(control.collect());
     record["bugs"] = all.iter().map(bug).collect();
     Ok(record)
 }

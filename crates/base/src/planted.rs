@@ -207,3 +207,9 @@ pub fn planted(bug: Bug) -> bool {
     };
     *CHOSEN.get_or_init(choose) == Some(bug)
 }
+
+/// What was looked at, a little later: in a race that is planted, so that others come between.
+pub fn dawdling<T>(seen: T) -> T {
+    std::thread::sleep(std::time::Duration::from_micros(100));
+    seen
+}

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::SeqNo;
+use trommel_base::planted::{Bug, dawdling, planted};
 
 use crate::sync::{AtomicU64, Mutex, lock};
 
@@ -36,7 +36,7 @@ impl Snapshots {
 
     /// Registers the current moment.
     pub(crate) fn take(&self) -> SeqNo {
-        let early = planted(Bug::SnapshotNotAtomic).then(|| self.visible());
+        let early = planted(Bug::SnapshotNotAtomic).then(|| dawdling(self.visible()));
         let mut live = lock(&self.live);
         let seqno = early.unwrap_or_else(|| self.visible());
         *live.entry(seqno).or_insert(0) += 1;

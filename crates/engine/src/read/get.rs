@@ -1,6 +1,6 @@
 //! Looking up one key.
 
-use trommel_base::planted::{Bug, planted};
+use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{EntryKind, SeqNo, Slice};
 
 use super::probe::{Lookup, Tally};
@@ -15,7 +15,7 @@ impl Engine {
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
         self.check_open()?;
         // The view is pinned before the moment is read: see `Snapshots::visible`.
-        let early = planted(Bug::MomentBeforeView).then(|| self.snapshots.visible());
+        let early = planted(Bug::MomentBeforeView).then(|| dawdling(self.snapshots.visible()));
         let view = self.view.load();
         let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
         if let Some(entry) = view.get_in_memory(key, seqno) {

@@ -1,7 +1,7 @@
 //! Putting a group of batches into the log and the memtable.
 
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
+use trommel_base::planted::{Bug, dawdling, planted};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
@@ -221,7 +221,7 @@ impl Engine {
         let sync = self.wants_sync(options);
         let mut decide = Some(decide);
         let mut look = || decide.take().map_or(Ok(None), |decide| decide());
-        let early = planted(Bug::ConditionNotAtomic).then(&mut look);
+        let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));
         let written = self.exclusively(|leader| {
             let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
             self.make_room(leader)?;

@@ -10,6 +10,7 @@
 //! * [`images`]: what a power cut may leave at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail.
+//! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk.
 //! * [`opening`]: locks, readers, leftovers, and directories that are no stores.
 //!
@@ -18,6 +19,8 @@
 
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod groups;
 #[cfg(test)]
 mod images;
 #[cfg(test)]

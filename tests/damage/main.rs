@@ -7,7 +7,7 @@
 //! * [`exam`]: a damaged store is opened, read, verified, and compared with the states it may be
 //!   in.
 //! * [`lane`]: one store through many injuries, its counts, and its failures.
-//! * [`flips`], [`cuts`], [`files`], [`salvage`]: the promises, by kind of injury.
+//! * [`flips`], [`cuts`], [`files`], [`blocks`], [`orphans`], [`salvage`]: the promises, by kind of injury.
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
@@ -23,6 +23,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the lanes print their counts")]
 
 #[cfg(test)]
+mod blocks;
+#[cfg(test)]
 mod cuts;
 #[cfg(test)]
 mod exam;
@@ -36,6 +38,8 @@ mod gate;
 mod injury;
 #[cfg(test)]
 mod lane;
+#[cfg(test)]
+mod orphans;
 #[cfg(test)]
 mod salvage;
 #[cfg(test)]

@@ -1,0 +1,38 @@
+//! Files that nothing names: they go when a store is opened, but not where bytes had to be dropped,
+//! for then they may be all that is left of what was (rocksdb 4990 removed tables that a lost edit of
+//! the manifest had named).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::{Compression, Db, Options};
+
+use crate::stores::{DIR, Ending, build, image_of, vfs_of};
+
+const ORPHAN: &str = "000999.sst";
+
+fn open(vfs: &MemoryVfs) -> Db {
+    let options = Options::default().vfs(Arc::new(vfs.clone())).background_threads(0);
+    Db::open(DIR, options).expect("a tear is no damage")
+}
+
+fn has_orphan(vfs: &dyn Vfs) -> bool {
+    image_of(vfs, Path::new(DIR)).contains_key(ORPHAN)
+}
+
+#[test]
+fn orphans_stay_where_bytes_were_dropped_and_go_later() {
+    let store = build("none", Compression::None, Ending::Torn);
+    let mut image = store.image.clone();
+    image.insert(ORPHAN.to_owned(), b"an orphan".to_vec());
+    let vfs = vfs_of(&image);
+    let db = open(&vfs);
+    assert!(!db.recovery_report().dropped.is_empty(), "the last record was torn");
+    assert!(has_orphan(&vfs), "it was removed beside a tear");
+    db.close().expect("closing");
+    let db = open(&vfs);
+    assert!(db.recovery_report().dropped.is_empty(), "{:?}", db.recovery_report());
+    assert!(!has_orphan(&vfs), "a whole store keeps what nothing names");
+    drop(db);
+}

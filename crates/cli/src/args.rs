@@ -59,6 +59,12 @@ pub(crate) enum Command {
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
+    /// Write, read, kill and check for as long as is wanted: is the store reliable here?
+    #[command(long_about = stress::LONG_ABOUT, after_help = stress::AFTER_HELP)]
+    Stress(Box<stress::StressArgs>),
+    /// The process that `stress` kills
+    #[command(name = stress::WORKER, hide = true)]
+    StressWorker(stress::WorkerArgs),
     #[command(flatten)]
     Store(store::StoreCommand),
     /// Run commands on one store, at a prompt or from a script

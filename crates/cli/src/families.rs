@@ -4,7 +4,10 @@ use clap::Command;
 
 /// Families, in the order in which they are listed. What none of them names is listed last.
 const FAMILIES: [(&str, &[&str]); 5] = [
-    ("Show and measure", &["demo", "bench", "compare", "report", "filter-bench", "rates"]),
+    (
+        "Show and measure",
+        &["demo", "bench", "compare", "report", "filter-bench", "stress", "rates"],
+    ),
     ("Read and write", &["get", "mget", "put", "delete", "scan", "load", "dump", "shell"]),
     (
         "Look inside",
@@ -30,6 +33,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
 pub(crate) fn in_families(program: Command) -> Command {
     let commands: Vec<(String, String)> = program
         .get_subcommands()
+        .filter(|command| !command.is_hide_set())
         .map(|command| {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             (command.get_name().to_owned(), about)

@@ -37,6 +37,7 @@ pub mod report;
 mod scratch;
 pub mod statistics;
 mod store;
+pub mod stress;
 pub mod units;
 mod values;
 mod workload;

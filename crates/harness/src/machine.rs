@@ -114,7 +114,7 @@ fn line_of(file: &str) -> Option<String> {
 }
 
 /// The value of a line `name : value`.
-fn field_of(file: &str, name: &str) -> Option<String> {
+pub(crate) fn field_of(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;

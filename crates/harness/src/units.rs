@@ -1,6 +1,6 @@
 //! Sizes, counts and times as people write and read them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The text is no size or no count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,35 @@ pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
     };
     scaled(&number.replace(['_', ','], ""), factor)
         .ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
+/// A time: `10s`, `250ms`, `5m`, `1.5h`, `3d`, or a number of seconds.
+///
+/// # Errors
+/// If the text is something else, or longer than 10,000 days.
+///
+/// ```
+/// use std::time::Duration;
+/// use trommel_harness::units::parse_time;
+/// assert_eq!(parse_time("1.5h"), Ok(Duration::from_secs(5400)));
+/// assert_eq!(parse_time("20"), Ok(Duration::from_secs(20)));
+/// assert!(parse_time("soon").is_err());
+/// ```
+pub fn parse_time(text: &str) -> Result<Duration, ParseUnitError> {
+    let wants = "a time: write seconds, or a number with ms, s, m, h or d, such as 10s or 72h";
+    let failed = || ParseUnitError { text: text.into(), wants };
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(failed()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| failed())? * factor;
+    let is_sane = (0.0..=10_000.0 * 86_400.0).contains(&seconds);
+    if is_sane { Ok(Duration::from_secs_f64(seconds)) } else { Err(failed()) }
 }
 
 /// The number at the start of a text, and what follows it.
@@ -122,7 +151,7 @@ pub fn bytes(number: u64) -> String {
 }
 
 /// A duration in seconds, or in minutes and seconds.
-pub fn duration(time: std::time::Duration) -> String {
+pub fn duration(time: Duration) -> String {
     match time.as_secs() {
         whole @ 60.. => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{:.1} s", time.as_secs_f64()),
@@ -211,8 +240,8 @@ mod tests {
         {
             assert_eq!(bytes(number), text);
         }
-        assert_eq!(duration(std::time::Duration::from_millis(1234)), "1.2 s");
-        assert_eq!(duration(std::time::Duration::from_secs(83)), "1 min 23 s");
+        assert_eq!(duration(Duration::from_millis(1234)), "1.2 s");
+        assert_eq!(duration(Duration::from_secs(83)), "1 min 23 s");
     }
 
     #[test]
@@ -225,7 +254,7 @@ mod tests {
             (1_795_253_400, "2026-11-21T09:30:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(utc(UNIX_EPOCH + std::time::Duration::from_secs(seconds)), text);
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
     }
 }

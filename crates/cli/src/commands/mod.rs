@@ -21,3 +21,4 @@ pub(crate) mod scan;
 pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod store_args;
+pub(crate) mod stress;

@@ -18,5 +18,6 @@ mod load_and_dump;
 mod odd;
 mod reporting;
 mod shell;
+mod stressing;
 mod support;
 mod usage;

@@ -7,9 +7,12 @@ use crate::support::{Program, check_snapshot};
 #[test]
 fn help_explains_everything() {
     let program = Program::new();
-    for (name, line) in
-        [("help", "--help"), ("help_bench", "help bench"), ("help_demo", "help demo")]
-    {
+    for (name, line) in [
+        ("help", "--help"),
+        ("help_bench", "help bench"),
+        ("help_demo", "help demo"),
+        ("help_stress", "help stress"),
+    ] {
         let ran = program.run(line);
         assert_eq!((ran.code, &*ran.err), (Some(0), ""));
         check_snapshot(name, &ran.out);
@@ -33,6 +36,12 @@ fn wrong_usage_says_what_is_right() {
         "bench --compression-ratio=2",
         "bench --keys-file=words --key-size=10",
         "demo --read-mode=fast",
+        "stress --keys=5",
+        "stress --value-size=1K-16",
+        "stress --faults=2",
+        "stress --duration=soon",
+        "stress --reopen-every=0",
+        "stress-worker a b",
     ] {
         let ran = program.run(line);
         assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");

@@ -1,0 +1,292 @@
+//! `trommel stress`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Write};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use trommel_harness::Control;
+use trommel_harness::stress::{Limits, Place, Plan, Profile, Report, stress, work};
+use trommel_harness::units::{parse_bytes, parse_count, parse_time};
+
+use crate::failure::Failure;
+use crate::shared_args::threads;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Shows whether the store keeps its promise on this machine, with its disk and its kernel: many threads \
+write, read and check at random, in a process that is killed (SIGKILL) again and again, at random \
+times and at random calls to the disk. What the store must hold is in a file beside it, which the \
+killed process cannot take along: every write that was acknowledged must be there after each kill, \
+one that was under way may be, a batch only as a whole, and nothing else.
+
+Options are drawn anew at each open: filters of all kinds and shapes, sizes, read modes. Puts, \
+deletes, batches, conditional writes, lookups, scans both ways, cursors, snapshots, checkpoints, \
+flushes, compactions, changes of options and verify go on beside each other. Memory, file handles, \
+space and the time of each operation have limits.
+
+Prints its counters as one JSON object on standard output. If anything is wrong it stops at once, \
+says what it found and what was expected, keeps the store and the expected state, and ends with \
+code 7. Otherwise it leaves nothing behind. A killed process is no power cut: what the system was \
+given is not lost by it.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel stress
+      a minute in the temporary directory
+  trommel stress --dir=/data/stress --duration=72h --profile=big --json=stress.jsonl
+      three days on the disk that matters
+  trommel stress --faults=0.001 --kill-every=0
+      one in a thousand calls to the disk fails, and nothing is killed
+  trommel stress --dir=/data/stress --keep && trommel stress --dir=/data/stress
+      the second goes on with what the first left";
+
+/// What a worker is called by.
+pub(crate) const WORKER: &str = "stress-worker";
+/// Keys up to which all are read after each start of a worker.
+const WHOLE_KEYS: u32 = 200_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct StressArgs {
+    /// Directory for the store, kept with --keep or when something is wrong; if an earlier run was
+    /// kept there, it goes on [default: a new one in the temporary directory]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Directory of the expected state [default: beside the store]
+    #[arg(long, value_name = "DIR")]
+    expected: Option<PathBuf>,
+    /// How long: 10s, 5m, 72h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time)]
+    duration: Duration,
+    /// How large everything is
+    #[arg(long, value_enum, default_value = "default")]
+    profile: Size,
+    /// Threads that write and read
+    #[arg(long, default_value = "4", value_parser = threads)]
+    threads: usize,
+    /// Keys, 100 to 100M [default: tiny 2K, default 100K, big 2M]
+    #[arg(long, value_name = "COUNT", value_parser = keys)]
+    keys: Option<u32>,
+    /// Bytes of values, or the least and the most [default: tiny 16-200, default 16-1K, big 16-4K]
+    #[arg(long, value_name = "SIZE[-SIZE]", value_parser = sizes)]
+    value_size: Option<(u32, u32)>,
+    /// Decides what is drawn; 0 takes one from the clock
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Mean time between kills; 0: none
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    kill_every: Duration,
+    /// Mean time between opens of the store in one process
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = positive_time)]
+    reopen_every: Duration,
+    /// Read all keys after every COUNTth restart, and some after the others [default: 1; 4 for more
+    /// than 200K keys]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    whole_check_every: Option<u64>,
+    /// Part of the calls to the disk that fail: as a broken or a full disk, or for want of handles
+    #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
+    faults: f64,
+    /// Append the counters to FILE, a line of JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep the store and the expected state
+    #[arg(long)]
+    keep: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// The store's own limit of memory, in most opens [default: tiny 8M, default 128M, big 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
+    /// Most memory of the process that is no file's; 0: any [default: 256M and twice the above]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_memory: Option<u64>,
+    /// Most file handles of the process; 0: any [default: 100 more than the store may have open]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    max_handles: Option<u64>,
+    /// Most bytes of files for each byte of data, beyond 16 write buffers and 64M; 0: any
+    #[arg(long, value_name = "FACTOR", default_value = "8", value_parser = factor)]
+    max_space: f64,
+    /// Longest time of one operation; 0: any [default: 60s, big 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    longest: Option<Duration>,
+}
+
+/// The profiles of the harness, by name.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Size {
+    /// Thousands of keys, buffers of kilobytes: much happens in little time
+    Tiny,
+    /// A hundred thousand keys, buffers of a megabyte
+    Default,
+    /// Two million keys, buffers as the store has them by default
+    Big,
+}
+
+impl From<Size> for Profile {
+    fn from(size: Size) -> Self {
+        match size {
+            Size::Tiny => Self::Tiny,
+            Size::Default => Self::Default,
+            Size::Big => Self::Big,
+        }
+    }
+}
+
+/// What the parent gives its worker.
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    store: PathBuf,
+    expected: PathBuf,
+}
+
+fn positive_time(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("it must be more than 0".into()) } else { Ok(time) }
+}
+
+fn keys(text: &str) -> Result<u32, String> {
+    match parse_count(text).map(u32::try_from) {
+        Ok(Ok(keys @ 100..=100_000_000)) => Ok(keys),
+        _ => Err("it must be a number from 100 to 100M".into()),
+    }
+}
+
+fn sizes(text: &str) -> Result<(u32, u32), String> {
+    let wrong =
+        || "it must be a size up to 16M, or two such as 16-1K, the smaller first".to_owned();
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let size = |text| parse_bytes(text).ok().filter(|bytes| *bytes <= 16 << 20);
+    match (size(least), size(most)) {
+        (Some(least), Some(most)) if least <= most => Ok((least as u32, most as u32)),
+        _ => Err(wrong()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0..=0.5).contains(rate));
+    rate.ok_or_else(|| "it must be a part from 0 to 0.5, such as 0.001".into())
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| *factor == 0.0 || (1.0..1e9).contains(factor));
+    factor.ok_or_else(|| "it must be 0, or a number from 1".into())
+}
+
+fn plan(args: &StressArgs) -> Plan {
+    let profile = Profile::from(args.profile);
+    let sizes = profile.sizes();
+    let keys = args.keys.unwrap_or(sizes.keys);
+    let memory_limit = args.limits.memory_limit.unwrap_or(sizes.memory_limit);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    // The expected state is in memory too, and a copy of it while a checkpoint is checked.
+    let memory = (256 << 20) + memory_limit.saturating_mul(2).saturating_add(u64::from(keys) * 64);
+    let limits = Limits {
+        memory: args.limits.max_memory.unwrap_or(memory),
+        handles: args.limits.max_handles.unwrap_or(sizes.open_files + 100),
+        space: args.limits.max_space,
+        space_free: (64 << 20) + 16 * sizes.write_buffer,
+        longest: args.limits.longest.unwrap_or(sizes.longest),
+    };
+    Plan {
+        profile,
+        keys,
+        value_size: args.value_size.unwrap_or(sizes.values),
+        threads: args.threads,
+        // A seed that can be typed again.
+        seed: if args.seed == 0 { (now() as u64 >> 10) % 1_000_000_000 + 1 } else { args.seed },
+        duration: args.duration,
+        kill_every: args.kill_every,
+        reopen_every: args.reopen_every,
+        whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS { 4 } else { 1 }),
+        faults: args.faults,
+        memory_limit,
+        limits,
+    }
+}
+
+pub(crate) fn run(
+    args: &StressArgs,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let plan = plan(args);
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Other(format!("this program cannot be found: {error}")))?;
+    let worker = || {
+        let mut command = Command::new(&program);
+        command.arg(WORKER);
+        command
+    };
+    let temporary = std::env::temp_dir();
+    let place = Place::new(args.dir.as_deref(), args.expected.as_deref(), &temporary)?;
+    let ran = stress(&plan, &place, &worker, control);
+    let is_kept = args.keep || !ran.as_ref().is_ok_and(|report| report.finding.is_none());
+    let kept = if is_kept { Some(place.keep()?) } else { place.remove().map(|()| None)? };
+    let report = ran?;
+    print(&report, args.json.as_deref(), out)?;
+    if let (Some((store, expected)), None) = (&kept, &report.finding) {
+        let (store, expected) = (store.display(), expected.display());
+        control.progress.say(&format!("kept: the store in {store}, what it holds in {expected}"));
+    }
+    match &report.finding {
+        Some(finding) => Err(told(finding.kind, &finding.what, &report, kept)),
+        None if report.interrupted => Err(Failure::Interrupted),
+        None => Ok(()),
+    }
+}
+
+fn told(kind: &str, what: &str, report: &Report, kept: Option<(PathBuf, PathBuf)>) -> Failure {
+    let mut text = format!("{kind}: {what}");
+    if let Some((store, expected)) = kept {
+        text += &format!(
+            "\nkept: the store in {}, what it must hold in {}",
+            store.display(),
+            expected.display()
+        );
+    }
+    text += &format!("\nagain: trommel stress --seed={} {}", report.seed, other_flags());
+    Failure::Check(text.trim_end().to_owned())
+}
+
+/// The flags of this run, as they were given, but for the seed.
+fn other_flags() -> String {
+    let mut flags = Vec::new();
+    let mut given = std::env::args_os().skip(2);
+    while let Some(flag) = given.next() {
+        let flag = flag.to_string_lossy();
+        if flag == "--seed" {
+            given.next();
+        } else if !flag.starts_with("--seed=") {
+            flags.push(flag.into_owned());
+        }
+    }
+    flags.join(" ")
+}
+
+fn print(report: &Report, file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut line = serde_json::to_string(report)
+        .map_err(|error| Failure::Other(format!("the counters cannot be written: {error}")))?;
+    line.push('\n');
+    out.write_all(line.as_bytes())?;
+    out.flush()?;
+    let Some(file) = file else { return Ok(()) };
+    #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display())))
+}
+
+/// The worker's part; not for people.
+pub(crate) fn run_worker(args: &WorkerArgs) -> Result<(), Failure> {
+    // The program holds the lock of its standard output, and the worker's threads all write there.
+    let output = io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
+    Ok(work(&args.store, &args.expected, BufReader::new(io::stdin()), output)?)
+}

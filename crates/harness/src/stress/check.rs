@@ -1,0 +1,490 @@
+//! Comparing what a store says with what it must say.
+//!
+//! 1. A [`Frame`] is taken before a view of the store is: what is settled by then is the least
+//!    that the view must hold. Under the locks of the blocks it is also the most; otherwise the
+//!    most is what is pending once a key was read.
+//! 2. [`scan`] reads a run of keys in one walk, in either direction, and judges every key there
+//!    is and every one that is missing.
+//! 3. A value of a batch names the batch's other writes: none of them may be older in the same
+//!    view. So half a batch is seen wherever one of its values is.
+//! 4. [`recovered`] runs before anybody writes. It judges, also by batch, what was pending when the
+//!    process died, and then settles it: from then on it is as certain as the rest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range as Span;
+
+use trommel::{Db, Range, Slice, Snapshot};
+
+use super::expected::Expected;
+use super::records::{Found, Member, Records, Window};
+use crate::error::Error;
+
+/// Why the worker cannot go on.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The store said what is not so.
+    Lie(String),
+    /// The store refused what it must not.
+    Store(trommel::Error),
+    /// Something of our own failed.
+    Own(Error),
+}
+
+impl From<trommel::Error> for Trouble {
+    fn from(error: trommel::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lie(what) => f.write_str(what),
+            Self::Store(error) => error.fmt(f),
+            Self::Own(error) => error.fmt(f),
+        }
+    }
+}
+
+pub(super) type Checked<T = ()> = Result<T, Trouble>;
+
+/// A store, or a snapshot of it.
+pub(super) trait View {
+    fn get(&self, key: &[u8]) -> trommel::Result<Option<Slice>>;
+    fn multi_get(&self, keys: &[Vec<u8>]) -> trommel::Result<Vec<Option<Slice>>>;
+    fn range(&self, from: Vec<u8>, to: Option<Vec<u8>>) -> Range;
+    fn prefix(&self, prefix: Vec<u8>) -> Range;
+}
+
+macro_rules! views {
+    ($($view:ty),*) => {
+        $(impl View for $view {
+            fn get(&self, key: &[u8]) -> trommel::Result<Option<Slice>> {
+                self.get(key)
+            }
+
+            fn multi_get(&self, keys: &[Vec<u8>]) -> trommel::Result<Vec<Option<Slice>>> {
+                self.multi_get(keys)
+            }
+
+            fn range(&self, from: Vec<u8>, to: Option<Vec<u8>>) -> Range {
+                match to {
+                    Some(to) => self.range(from..to),
+                    None => self.range(from..),
+                }
+            }
+
+            fn prefix(&self, prefix: Vec<u8>) -> Range {
+                self.prefix(prefix)
+            }
+        })*
+    };
+}
+
+views!(Db, Snapshot);
+
+/// What a view must hold of a run of keys.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    keys: Span<u32>,
+    lows: Vec<u32>,
+    /// Where the most that it may hold is known.
+    highs: Option<Vec<u32>>,
+}
+
+impl Frame {
+    /// Of a view that is taken after this, while others write.
+    pub(super) fn open(expected: &Expected, keys: Span<u32>) -> Self {
+        let lows = keys.clone().map(|key| expected.state(key).settled).collect();
+        Self { keys, lows, highs: None }
+    }
+
+    /// Of a view that is taken while the caller holds the locks of the keys' blocks.
+    pub(super) fn closed(expected: &Expected, keys: Span<u32>) -> Self {
+        let highs = keys.clone().map(|key| expected.state(key).window().high).collect();
+        Self { highs: Some(highs), ..Self::open(expected, keys) }
+    }
+
+    /// The keys it is about.
+    pub(super) fn keys(&self) -> Span<u32> {
+        self.keys.clone()
+    }
+
+    /// What may be read of a key, or may have been read just now.
+    pub(super) fn window(&self, expected: &Expected, key: u32) -> Window {
+        let at = (key - self.keys.start) as usize;
+        let high = match &self.highs {
+            Some(highs) => highs[at],
+            None => expected.state(key).window().high,
+        };
+        Window { low: self.lows[at], high }
+    }
+}
+
+fn text(records: &Records, key: u32) -> String {
+    format!("key {key} ({})", records.key(key).escape_ascii())
+}
+
+/// A write in words.
+fn shown(found: Option<u32>) -> String {
+    found.map_or_else(|| "nothing".to_owned(), |generation| format!("write {generation}"))
+}
+
+/// Judges a value that was read of a key.
+pub(super) fn judge(
+    expected: &Expected,
+    key: u32,
+    value: Option<&[u8]>,
+    window: Window,
+    how: &str,
+) -> Checked<Option<Found>> {
+    let records = &expected.records;
+    let found = value.map(|value| parse(records, key, value, how)).transpose()?;
+    let generation = found.as_ref().map(|found| found.generation);
+    if window.admits(records, key, generation) {
+        return Ok(found);
+    }
+    let state = expected.state(key);
+    let deletes: Vec<u32> =
+        (window.low..=window.high).filter(|nth| records.is_delete(key, *nth)).collect();
+    Err(Trouble::Lie(format!(
+        "{how}: {} holds {}; expected is write {} to {}{}; the expected state says {state:?}",
+        text(records, key),
+        shown(generation),
+        window.low,
+        window.high,
+        if deletes.is_empty() {
+            ", none of which deletes it".to_owned()
+        } else {
+            format!(", of which {deletes:?} leave nothing there")
+        }
+    )))
+}
+
+fn parse(records: &Records, key: u32, value: &[u8], how: &str) -> Checked<Found> {
+    let found = records.parse(value).filter(|found| found.key == key);
+    found.ok_or_else(|| {
+        let start = &value[..value.len().min(48)];
+        Trouble::Lie(format!(
+            "{how}: the value of {} was never written: {} bytes that begin with {}",
+            text(records, key),
+            value.len(),
+            start.escape_ascii()
+        ))
+    })
+}
+
+/// Judges the writes of a batch that a value names, by what the same view holds of them.
+pub(super) fn judge_member(
+    records: &Records,
+    of: u32,
+    member: Member,
+    found: Option<u32>,
+    high: u32,
+    how: &str,
+) -> Checked {
+    let (key, generation) = member;
+    let is_there = match found {
+        Some(found) => found >= generation,
+        None => (generation..=high.max(generation)).any(|nth| records.is_delete(key, nth)),
+    };
+    if is_there {
+        return Ok(());
+    }
+    Err(Trouble::Lie(format!(
+        "{how}: half a batch: {} is there with a batch that wrote {generation} of {}, which holds {}",
+        text(records, of),
+        text(records, key),
+        shown(found)
+    )))
+}
+
+/// Reads the frame's keys in one walk and judges them all; what was found of each, 0 for nothing.
+pub(super) fn scan(
+    view: &dyn View,
+    expected: &Expected,
+    frame: &Frame,
+    backward: bool,
+    how: &str,
+) -> Checked<Vec<u32>> {
+    let (records, keys) = (&expected.records, frame.keys());
+    let from = if keys.start == 0 { Vec::new() } else { records.key(keys.start) };
+    let to = (keys.end < records.keys).then(|| records.key(keys.end));
+    let range = view.range(from, to);
+    walk(range, expected, frame, backward, how)
+}
+
+/// As [`scan`], of a range that holds the frame's keys and no others.
+pub(super) fn walk(
+    mut range: Range,
+    expected: &Expected,
+    frame: &Frame,
+    backward: bool,
+    how: &str,
+) -> Checked<Vec<u32>> {
+    let (records, keys) = (&expected.records, frame.keys());
+    let mut found = vec![0; keys.len()];
+    let mut claims: Vec<(u32, Member)> = Vec::new();
+    // All keys between the last one found and this are missing.
+    let mut rest = keys.clone();
+    while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+        let (key, value) = entry?;
+        let number = records.number(&key).filter(|number| rest.contains(number));
+        let Some(number) = number else {
+            return Err(Trouble::Lie(format!(
+                "{how}: {} appears, which was never written or is out of its order: expected is \
+                 one of the keys {rest:?}",
+                key.escape_ascii()
+            )));
+        };
+        let missing = if backward { number + 1..rest.end } else { rest.start..number };
+        for key in missing {
+            judge(expected, key, None, frame.window(expected, key), how)?;
+        }
+        let window = frame.window(expected, number);
+        if let Some(read) = judge(expected, number, Some(&value), window, how)? {
+            found[(number - keys.start) as usize] = read.generation;
+            // What is settled is judged by itself.
+            let is_open = |(key, nth): &Member| {
+                keys.contains(key) && *nth > frame.lows[(key - keys.start) as usize]
+            };
+            claims.extend(read.members.into_iter().filter(is_open).map(|member| (number, member)));
+        }
+        rest = if backward { rest.start..number } else { number + 1..rest.end };
+    }
+    for key in rest {
+        judge(expected, key, None, frame.window(expected, key), how)?;
+    }
+    for (of, member) in claims {
+        let generation = Some(found[(member.0 - keys.start) as usize]).filter(|nth| *nth > 0);
+        let high = frame.window(expected, member.0).high;
+        judge_member(records, of, member, generation, high, how)?;
+    }
+    Ok(found)
+}
+
+/// Judges what a process left behind, and settles what was pending. `blocks` are read whole; none
+/// means all keys. Nobody writes meanwhile. Returns how many keys were read.
+pub(super) fn recovered(
+    db: &Db,
+    expected: &Expected,
+    blocks: Option<&[u32]>,
+    backward: bool,
+    how: &str,
+) -> Checked<u64> {
+    let records = &expected.records;
+    let mut read = 0;
+    match blocks {
+        None => {
+            let frame = Frame::closed(expected, 0..records.keys);
+            read += scan(db, expected, &frame, backward, how)?.len() as u64;
+        }
+        Some(blocks) => {
+            for block in blocks {
+                let frame = Frame::closed(expected, records.block(*block));
+                let range = View::prefix(db, records.prefix(*block));
+                read += walk(range, expected, &frame, backward, how)?.len() as u64;
+            }
+        }
+    }
+    let pending = expected.pending();
+    let keys: Vec<Vec<u8>> = pending.iter().map(|key| records.key(*key)).collect();
+    let values = View::multi_get(db, &keys)?;
+    let mut batches: BTreeMap<u32, Verdict> = BTreeMap::new();
+    let mut verdicts = Vec::new();
+    for (key, value) in pending.into_iter().zip(&values) {
+        let state = expected.state(key);
+        let found = judge(expected, key, value.as_deref(), state.window(), how)?;
+        let outcome = Outcome::of(records, key, state, found.map(|found| found.generation));
+        if state.batch != 0 {
+            batches.entry(state.batch).or_default().add(key, outcome, records, how)?;
+        }
+        verdicts.push((key, state, outcome));
+    }
+    // All is judged before anything is settled, so that a kill in between hides nothing.
+    for (key, state, outcome) in verdicts {
+        let is_there = outcome != Outcome::Lost;
+        expected.settle(key, if is_there { state.pending } else { state.settled })?;
+        read += 1;
+    }
+    Ok(read)
+}
+
+/// What became of a pending write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    There,
+    Lost,
+    /// There was nothing before, and it would leave nothing.
+    Either,
+}
+
+impl Outcome {
+    fn of(records: &Records, key: u32, state: super::expected::State, found: Option<u32>) -> Self {
+        match found {
+            Some(found) if found == state.pending => Self::There,
+            Some(_) => Self::Lost,
+            None if !records.is_delete(key, state.pending) => Self::Lost,
+            None if !records.is_delete(key, state.settled) => Self::There,
+            None => Self::Either,
+        }
+    }
+}
+
+/// What became of a batch: all of its writes are there, or none.
+#[derive(Debug, Default)]
+struct Verdict {
+    first: Option<(u32, Outcome)>,
+}
+
+impl Verdict {
+    fn add(&mut self, key: u32, outcome: Outcome, records: &Records, how: &str) -> Checked {
+        match self.first {
+            _ if outcome == Outcome::Either => Ok(()),
+            None => {
+                self.first = Some((key, outcome));
+                Ok(())
+            }
+            Some((_, first)) if first == outcome => Ok(()),
+            Some((other, first)) => Err(Trouble::Lie(format!(
+                "{how}: half a batch: its write of {} is {first:?}, that of {} is {outcome:?}",
+                text(records, other),
+                text(records, key)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trommel::Options;
+    use trommel::vfs::MemoryVfs;
+
+    use super::*;
+    use crate::ScratchDir;
+
+    const RECORDS: Records = Records { keys: 300, min_value: 16, max_value: 64, seed: 3 };
+
+    fn told<T: fmt::Debug>(checked: Checked<T>) -> String {
+        checked.unwrap_err().to_string()
+    }
+
+    struct Case {
+        db: Db,
+        expected: Expected,
+        _scratch: ScratchDir,
+    }
+
+    /// A store in memory that holds the first write of each key.
+    fn case() -> Case {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let expected = Expected::open(scratch.path(), RECORDS).unwrap();
+        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::default()))).unwrap();
+        let case = Case { db, expected, _scratch: scratch };
+        (0..RECORDS.keys).for_each(|key| case.write(key, 1, 0));
+        (0..RECORDS.keys).for_each(|key| case.expected.settle(key, 1).unwrap());
+        case
+    }
+
+    impl Case {
+        /// Writes, and leaves it pending.
+        fn write(&self, key: u32, generation: u32, batch: u32) {
+            self.expected.begin(key, generation, batch).unwrap();
+            self.put(key, generation, &[]);
+        }
+
+        fn put(&self, key: u32, generation: u32, members: &[Member]) {
+            match RECORDS.is_delete(key, generation) {
+                true => self.db.delete(RECORDS.key(key)).unwrap(),
+                false => {
+                    let value = RECORDS.value(key, generation, members);
+                    self.db.put(RECORDS.key(key), value).unwrap();
+                }
+            }
+        }
+
+        fn recovered(&self, blocks: Option<&[u32]>) -> Checked<u64> {
+            recovered(&self.db, &self.expected, blocks, false, "test")
+        }
+
+        /// Keys whose first two writes both leave a value.
+        fn keys(&self) -> impl Iterator<Item = u32> {
+            (0..RECORDS.keys).filter(|key| (1..3).all(|nth| !RECORDS.is_delete(*key, nth)))
+        }
+    }
+
+    #[test]
+    fn what_was_pending_may_be_there_or_not_and_is_certain_then() {
+        let case = case();
+        let [there, lost] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
+        case.write(there, 2, 0);
+        case.expected.begin(lost, 2, 0).unwrap();
+        assert_eq!(case.recovered(None).unwrap(), u64::from(RECORDS.keys) + 2);
+        let settled = |key| case.expected.state(key).settled;
+        assert_eq!((settled(there), settled(lost)), (2, 1));
+        assert_eq!(case.expected.state(lost).begun, 2, "its number is used up");
+        // What was lost must not come back.
+        case.put(lost, 2, &[]);
+        assert!(told(case.recovered(Some(&[lost / 64]))).contains("holds write 2; expected is"));
+    }
+
+    #[test]
+    fn half_a_batch_is_told_by_what_was_pending() {
+        let case = case();
+        let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
+        case.write(one, 2, 9);
+        case.expected.begin(other, 2, 9).unwrap();
+        assert!(told(case.recovered(Some(&[]))).contains("half a batch"));
+        case.put(other, 2, &[]);
+        case.recovered(Some(&[])).unwrap();
+    }
+
+    #[test]
+    fn half_a_batch_is_told_by_what_a_value_names() {
+        let case = case();
+        let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
+        for key in [one, other] {
+            case.expected.begin(key, 2, 0).unwrap();
+        }
+        case.put(one, 2, &[(one, 2), (other, 2)]);
+        for backward in [false, true] {
+            let frame = Frame::open(&case.expected, 0..RECORDS.keys);
+            let scanned = scan(&case.db, &case.expected, &frame, backward, "test");
+            assert!(told(scanned).contains("half a batch"));
+        }
+        case.put(other, 2, &[(one, 2), (other, 2)]);
+        case.recovered(None).unwrap();
+    }
+
+    #[test]
+    fn every_kind_of_lie_is_told() {
+        let break_it: [fn(&Case, u32); 5] = [
+            |case, key| case.db.delete(RECORDS.key(key)).unwrap(),
+            |case, key| case.db.put(RECORDS.key(key), "strange").unwrap(),
+            |case, key| case.db.put(RECORDS.key(key), RECORDS.value(key + 1, 1, &[])).unwrap(),
+            |case, key| case.db.put([RECORDS.key(key), b"!".into()].concat(), "x").unwrap(),
+            |case, key| case.put(key, 2, &[]),
+        ];
+        for (nth, break_it) in break_it.into_iter().enumerate() {
+            let case = case();
+            case.recovered(None).unwrap();
+            let key = case.keys().nth(7).unwrap();
+            break_it(&case, key);
+            for backward in [false, true] {
+                let frame = Frame::closed(&case.expected, RECORDS.block(key / 64));
+                let scanned = scan(&case.db, &case.expected, &frame, backward, "test");
+                assert!(matches!(scanned, Err(Trouble::Lie(_))), "lie {nth}: {scanned:?}");
+            }
+            assert!(case.recovered(None).is_err(), "lie {nth}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a worker has done, by name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Threads that count apart; more of them share.
+const SHARDS: usize = 16;
+
+type Map = BTreeMap<Cow<'static, str>, u64>;
+
+/// Counts that many threads add to. Names are nouns in the plural, with details after dots.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    shards: [Mutex<Map>; SHARDS],
+}
+
+impl Counts {
+    /// Adds to a count.
+    pub(super) fn add(&self, name: impl Into<Cow<'static, str>>, count: u64) {
+        *self.shard().entry(name.into()).or_default() += count;
+    }
+
+    fn shard(&self) -> MutexGuard<'_, Map> {
+        use std::sync::atomic::AtomicUsize;
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static OWN: usize = NEXT.fetch_add(1, Relaxed) % SHARDS);
+        lock(&self.shards[OWN.with(|own| *own)])
+    }
+
+    /// All counts, by name.
+    pub(super) fn all(&self) -> Vec<(String, u64)> {
+        let mut sum: BTreeMap<String, u64> = BTreeMap::new();
+        for shard in &self.shards {
+            for (name, count) in &*lock(shard) {
+                *sum.entry(name.to_string()).or_default() += count;
+            }
+        }
+        sum.into_iter().collect()
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What one thread is doing, for whoever watches that it comes to an end.
+#[derive(Debug)]
+pub(super) struct Desk {
+    born: Instant,
+    /// Since when, in microseconds after `born`, plus one; 0 between operations.
+    since: AtomicU64,
+    what: Mutex<&'static str>,
+    longest: AtomicU64,
+}
+
+impl Desk {
+    /// Of a thread that does nothing yet.
+    pub(super) fn new(born: Instant) -> Self {
+        Self { born, since: AtomicU64::new(0), what: Mutex::new(""), longest: AtomicU64::new(0) }
+    }
+
+    fn now(&self) -> u64 {
+        self.born.elapsed().as_micros() as u64 + 1
+    }
+
+    /// Does something that is watched.
+    pub(super) fn work<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
+        *lock(&self.what) = what;
+        let start = self.now();
+        self.since.store(start, Relaxed);
+        let done = work();
+        self.longest.fetch_max(self.now() - start, Relaxed);
+        self.since.store(0, Relaxed);
+        done
+    }
+
+    /// Microseconds of the operation that took longest, or that goes on.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest.load(Relaxed).max(self.current().0)
+    }
+
+    /// Microseconds since the operation that goes on began, and what it is.
+    pub(super) fn current(&self) -> (u64, &'static str) {
+        match self.since.load(Relaxed) {
+            0 => (0, ""),
+            since => (self.now().saturating_sub(since), *lock(&self.what)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_all_threads_add_up() {
+        let counts = Counts::default();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..100).for_each(|_| counts.add("puts", 2)));
+            }
+        });
+        assert_eq!(counts.all(), [("puts".to_owned(), 600)]);
+    }
+
+    #[test]
+    fn a_desk_knows_what_goes_on() {
+        let desk = Desk::new(Instant::now());
+        assert_eq!(desk.current().1, "");
+        desk.work("compact", || {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            assert_eq!(desk.current().1, "compact");
+        });
+        assert!(desk.longest() > 0 && desk.current().1.is_empty());
+    }
+}

@@ -1,0 +1,165 @@
+//! Options by chance: every open of the store draws others.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use trommel::{
+    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
+};
+
+/// How large everything is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// A few thousand keys, buffers of kilobytes: much happens in little time.
+    Tiny,
+    /// A hundred thousand keys in buffers of a megabyte or so.
+    Default,
+    /// Two million keys, and options near the defaults of the store.
+    Big,
+}
+
+/// What a profile means.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Keys.
+    pub keys: u32,
+    /// Bytes of values, at least and at most.
+    pub values: (u32, u32),
+    /// [`Options::memory_limit`] of the store.
+    pub memory_limit: u64,
+    /// Most bytes of a memtable.
+    pub write_buffer: u64,
+    /// Most [`Options::max_open_files`].
+    pub open_files: u64,
+    /// What one operation may take.
+    pub longest: Duration,
+}
+
+impl Profile {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Default => "default",
+            Self::Big => "big",
+        }
+    }
+
+    /// How large everything is.
+    pub fn sizes(self) -> Sizes {
+        let (keys, values, memory_limit, write_buffer, open_files, longest) = match self {
+            Self::Tiny => (2_000, (16, 200), 8 << 20, 256 << 10, 64, 60),
+            Self::Default => (100_000, (16, 1 << 10), 128 << 20, 4 << 20, 256, 60),
+            Self::Big => (2_000_000, (16, 4 << 10), 1 << 30, 64 << 20, 1000, 600),
+        };
+        let longest = Duration::from_secs(longest);
+        Sizes { keys, values, memory_limit, write_buffer, open_files, longest }
+    }
+}
+
+const FILTERS: [&str; 12] = [
+    "none",
+    "standard:10",
+    "standard:fpr=0.01",
+    "blocked:12.5",
+    "blocked:8",
+    "paired:16",
+    "paired:23.4",
+    "ribbon:10",
+    "ribbon:fpr=0.001",
+    "L0=paired:20,L1-=blocked:12",
+    "L0=blocked:10,L1-=ribbon:10,last=none",
+    "L0=none,L1=standard:10,last=paired:8",
+];
+const PREFIXES: [&str; 4] = ["until:/", "fixed:9", "fixed:6", "fixed:40"];
+
+/// One of a few.
+pub(super) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.usize(..from.len())]
+}
+
+/// A filter policy by chance.
+pub(super) fn filters(rng: &mut Rng) -> FilterPolicy {
+    pick(rng, &FILTERS).parse().expect("the policies above are well formed")
+}
+
+/// A number between two by chance, any order of magnitude being as likely.
+fn size(rng: &mut Rng, low: u64, high: u64) -> u64 {
+    let (low, high) = (low as f64, high.max(low) as f64);
+    (low * (high / low).powf(rng.f64())) as u64
+}
+
+/// Changes what may be changed on a live store.
+pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) -> Options {
+    let buffer = sizes.write_buffer;
+    let prefix = (rng.u8(..2) == 0).then(|| {
+        pick(rng, &PREFIXES).parse::<Prefix>().expect("the prefixes above are well formed")
+    });
+    let has_prefix = prefix.is_some();
+    let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+    let trigger = rng.usize(2..6);
+    let slowdown = trigger + rng.usize(4..12);
+    let options = options
+        .filters(filters(rng))
+        .filter_shape(*pick(rng, &shapes))
+        .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
+        .filters_on_last_level(rng.u8(..4) > 0)
+        .filter_residency(*pick(rng, &[FilterResidency::Pinned, FilterResidency::Cached]))
+        .prefix_filters((rng.u8(..3) == 0).then(|| filters(rng)))
+        .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
+        .prefix_extractor(prefix)
+        .durability(*pick(rng, &[Durability::Os, Durability::Os, Durability::Os, Durability::Sync]))
+        .write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
+        .max_frozen_memtables(rng.usize(1..5))
+        .block_bytes(size(rng, 256, 32 << 10) as usize)
+        .compression(*pick(rng, &[Compression::None, Compression::Lz4]))
+        .cache_bytes(size(rng, 64 << 10, limit))
+        .table_bytes(size(rng, buffer / 16, buffer))
+        .base_level_bytes(size(rng, buffer / 4, buffer * 4))
+        .level_ratio(rng.u32(3..12))
+        .l0_trigger(trigger)
+        .l0_slowdown(slowdown)
+        .l0_stop(slowdown + rng.usize(4..12));
+    // Slow enough to be felt, not so slow that nothing gets done.
+    let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
+    let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
+    options.background_bytes_per_second(rate)
+}
+
+/// How the store is opened next.
+pub(super) fn options(rng: &mut Rng, sizes: Sizes, limit: u64) -> Options {
+    let modes = [ReadMode::Cached, ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct];
+    let options = change(rng, sizes, limit, Options::default());
+    // Without threads of its own the store works in those of its callers.
+    let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
+    let options = options
+        .read_mode(*pick(rng, &modes))
+        .max_open_files(size(rng, 16, sizes.open_files) as usize)
+        .background_threads(threads);
+    // A store without a limit must do as well; what it takes stays bounded by the cache.
+    if rng.u8(..4) > 0 { options.memory_limit(limit) } else { options }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScratchDir;
+
+    #[test]
+    fn whatever_is_drawn_can_be_opened() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let mut rng = Rng::with_seed(1);
+        for profile in [Profile::Tiny, Profile::Default, Profile::Big] {
+            let sizes = profile.sizes();
+            for _ in 0..30 {
+                let options = options(&mut rng, sizes, sizes.memory_limit);
+                let db = trommel::Db::open(scratch.path().join("db"), options).unwrap();
+                db.put("a", "b").unwrap();
+                db.set_options(|o| change(&mut rng, sizes, sizes.memory_limit, o)).unwrap();
+                db.close().unwrap();
+            }
+        }
+    }
+}

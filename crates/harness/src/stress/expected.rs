@@ -1,0 +1,311 @@
+//! What the store must hold, in a file outside it that outlives the worker.
+//!
+//! ```text
+//! file   := head (512 bytes: a line of JSON, blanks) record*
+//! record := settled (4) pending (4) begun (4) batch (4)      little-endian; one for each key
+//! ```
+//!
+//! 1. Before a write is issued, its generation is written into `pending`, and into `batch` which
+//!    batch it belongs to. After it was acknowledged, it goes to `settled`. Each is one `pwrite` of
+//!    a record, which the page cache holds however the process dies. `begun` never falls: a write
+//!    that did not come to be is never made a second time, so it is seen if it appears later.
+//! 2. A write that fails stays pending: it may be there or not. Nobody writes the key again until
+//!    the store was opened anew and [`Expected::settle`] was told what is there.
+//! 3. Who writes holds the lock of the key's block, so a key has one writer at a time, and who
+//!    holds the lock knows exactly what a read must find. Others read between two looks at the
+//!    record, and get a [`Window`].
+//!
+//! It survives a killed process, not a power cut: nothing here is synced.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{BLOCK_KEYS, Records, Window};
+use crate::error::Error;
+
+/// The file's name in its directory.
+pub(super) const EXPECTED_FILE: &str = "expected-state";
+const HEAD_BYTES: usize = 512;
+const RECORD_BYTES: usize = 16;
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    trommel_expected_state: u32,
+    #[serde(flatten)]
+    records: Records,
+}
+
+/// One key's record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct State {
+    /// The last write that was acknowledged, or found to be there.
+    pub(super) settled: u32,
+    /// The write that may be there; 0 if there is none.
+    pub(super) pending: u32,
+    /// The last write that was ever issued.
+    pub(super) begun: u32,
+    /// The batch of the pending one; 0 if it is none of a batch.
+    pub(super) batch: u32,
+}
+
+impl State {
+    fn of(word: u64, other: u64) -> Self {
+        let (pending, batch) = ((word >> 32) as u32, (other >> 32) as u32);
+        Self { settled: word as u32, pending, begun: other as u32, batch }
+    }
+
+    fn words(self) -> [u64; 2] {
+        let both = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        [both(self.settled, self.pending), both(self.begun, self.batch)]
+    }
+
+    /// What a read may find now.
+    pub(super) fn window(self) -> Window {
+        Window { low: self.settled, high: self.settled.max(self.pending) }
+    }
+
+    /// Whether these numbers can have come about.
+    fn is_sound(self) -> bool {
+        let is_pending_sound = self.pending == 0 || self.pending > self.settled;
+        is_pending_sound && self.begun >= self.settled.max(self.pending)
+    }
+}
+
+/// The file, and the same in memory.
+#[derive(Debug)]
+pub(super) struct Expected {
+    file: File,
+    path: PathBuf,
+    pub(super) records: Records,
+    /// Settled in the lower half, pending in the upper.
+    words: Vec<AtomicU64>,
+    /// Begun in the lower half, batch in the upper.
+    others: Vec<AtomicU64>,
+    locks: Vec<Mutex<()>>,
+    live_bytes: AtomicI64,
+}
+
+impl Expected {
+    /// Opens the file in `dir`, or makes one where there is none.
+    ///
+    /// # Errors
+    /// Where it is damaged, of another version, or cannot be read and written.
+    pub(super) fn open(dir: &Path, wanted: Records) -> Result<Self, Error> {
+        let path = dir.join(EXPECTED_FILE);
+        let mut file = match open_file(&path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => create(&path, wanted)?,
+            Err(error) => return Err(Error::io(path, "opening", error)),
+        };
+        let mut bytes = Vec::new();
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|error| Error::io(&path, "reading", error))?;
+        let records = head(&path, &bytes)?;
+        let (words, others) = states(&path, records, &bytes)?;
+        let locks = (0..records.blocks()).map(|_| Mutex::new(())).collect();
+        let live_bytes = AtomicI64::new(0);
+        let expected = Self { file, path, records, words, others, locks, live_bytes };
+        let live = (0..records.keys).map(|key| records.bytes(key, expected.state(key).settled));
+        expected.live_bytes.store(live.sum::<u64>() as i64, Ordering::Relaxed);
+        Ok(expected)
+    }
+
+    /// The records of the file in `dir`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Expected::open`].
+    pub(super) fn records_in(dir: &Path) -> Result<Option<Records>, Error> {
+        let path = dir.join(EXPECTED_FILE);
+        let file = match open_file(&path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(path, "opening", error)),
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(HEAD_BYTES as u64).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io(&path, "reading", error))?;
+        head(&path, &bytes).map(Some)
+    }
+
+    /// The record of a key as it is now.
+    pub(super) fn state(&self, key: u32) -> State {
+        let word = self.words[key as usize].load(Ordering::SeqCst);
+        let other = self.others[key as usize].load(Ordering::SeqCst);
+        State::of(word, other)
+    }
+
+    /// Bytes of the keys and values that must be there, about.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// The lock of a block of keys: who holds it is the one writer of its keys.
+    pub(super) fn lock(&self, block: u32) -> MutexGuard<'_, ()> {
+        self.locks[block as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The locks of the blocks of these keys, in an order that cannot deadlock.
+    pub(super) fn lock_all(&self, keys: &[u32]) -> Vec<MutexGuard<'_, ()>> {
+        let mut blocks: Vec<u32> = keys.iter().map(|key| key / BLOCK_KEYS).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.into_iter().map(|block| self.lock(block)).collect()
+    }
+
+    /// A write of the key is about to be issued. The caller holds the lock of its block.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn begin(&self, key: u32, generation: u32, batch: u32) -> Result<(), Error> {
+        let settled = self.state(key).settled;
+        self.put(key, State { settled, pending: generation, begun: generation, batch })
+    }
+
+    /// What is there is known: the write was acknowledged, or a read after recovery has told.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn settle(&self, key: u32, generation: u32) -> Result<(), Error> {
+        let state = self.state(key);
+        let before = self.records.bytes(key, state.settled) as i64;
+        let more = self.records.bytes(key, generation) as i64 - before;
+        self.live_bytes.fetch_add(more, Ordering::Relaxed);
+        self.put(key, State { settled: generation, pending: 0, batch: 0, ..state })
+    }
+
+    fn put(&self, key: u32, state: State) -> Result<(), Error> {
+        let [word, other] = state.words();
+        let mut record = [0; RECORD_BYTES];
+        record[..8].copy_from_slice(&word.to_le_bytes());
+        record[8..].copy_from_slice(&other.to_le_bytes());
+        let at = HEAD_BYTES as u64 + u64::from(key) * RECORD_BYTES as u64;
+        let written = self.file.write_all_at(&record, at);
+        written.map_err(|error| Error::io(&self.path, "writing", error))?;
+        self.others[key as usize].store(other, Ordering::SeqCst);
+        self.words[key as usize].store(word, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The keys whose last write may be there or not.
+    pub(super) fn pending(&self) -> Vec<u32> {
+        (0..self.records.keys).filter(|key| self.state(*key).pending != 0).collect()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is written in place, and no store's file")]
+fn open_file(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(create).mode(0o600).open(path)
+}
+
+/// Makes the file whole under another name first, so that a killed maker leaves none by halves.
+fn create(path: &Path, records: Records) -> Result<File, Error> {
+    let failed = |error| Error::io(path, "creating", error);
+    let head = Head { trommel_expected_state: VERSION, records };
+    let mut text = serde_json::to_vec(&head).map_err(|error| failed(error.into()))?;
+    text.resize(HEAD_BYTES - 1, b' ');
+    text.push(b'\n');
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = open_file(&new, true).map_err(failed)?;
+    let bytes = HEAD_BYTES as u64 + u64::from(records.keys) * RECORD_BYTES as u64;
+    file.write_all(&text).and_then(|()| file.set_len(bytes)).map_err(failed)?;
+    trommel::vfs::Vfs::rename(&trommel::vfs::DiskVfs, &new, path).map_err(failed)?;
+    open_file(path, false).map_err(failed)
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    let source = io::Error::new(ErrorKind::InvalidData, what.to_owned());
+    Error::io(path, "reading the expected state in", source)
+}
+
+fn head(path: &Path, bytes: &[u8]) -> Result<Records, Error> {
+    let text = bytes.get(..HEAD_BYTES).ok_or_else(|| damaged(path, "its head is cut short"))?;
+    let head: Head = serde_json::from_slice(text)
+        .map_err(|error| damaged(path, &format!("its head is none of this program's: {error}")))?;
+    if head.trommel_expected_state != VERSION {
+        return Err(damaged(path, "another version of this program wrote it"));
+    }
+    if head.records.keys == 0 || head.records.min_value > head.records.max_value {
+        return Err(damaged(path, "its head makes no sense"));
+    }
+    Ok(head.records)
+}
+
+type States = (Vec<AtomicU64>, Vec<AtomicU64>);
+
+fn states(path: &Path, records: Records, bytes: &[u8]) -> Result<States, Error> {
+    let body = &bytes[HEAD_BYTES..];
+    if body.len() != records.keys as usize * RECORD_BYTES {
+        return Err(damaged(path, "it has not a record for each key"));
+    }
+    let word =
+        |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+    let mut found = States::default();
+    for (key, record) in body.chunks_exact(RECORD_BYTES).enumerate() {
+        let state = State::of(word(&record[..8]), word(&record[8..]));
+        if !state.is_sound() {
+            return Err(damaged(
+                path,
+                &format!("the record of key {key} makes no sense: {state:?}"),
+            ));
+        }
+        let [word, other] = state.words();
+        found.0.push(AtomicU64::new(word));
+        found.1.push(AtomicU64::new(other));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScratchDir;
+
+    const RECORDS: Records = Records { keys: 200, min_value: 16, max_value: 64, seed: 3 };
+
+    #[test]
+    fn what_was_begun_and_settled_is_there_again() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        assert_eq!(Expected::records_in(scratch.path()).unwrap(), None);
+        let expected = Expected::open(scratch.path(), RECORDS).unwrap();
+        expected.begin(7, 1, 99).unwrap();
+        expected.begin(8, 1, 0).unwrap();
+        expected.settle(8, 1).unwrap();
+        assert_eq!(expected.state(7).window(), Window { low: 0, high: 1 });
+        drop(expected);
+        let other = Records { keys: 5, ..RECORDS };
+        let again = Expected::open(scratch.path(), other).unwrap();
+        assert_eq!(again.records, RECORDS, "what is there decides");
+        assert_eq!(again.state(7), State { settled: 0, pending: 1, begun: 1, batch: 99 });
+        assert_eq!(again.state(8), State { settled: 1, pending: 0, begun: 1, batch: 0 });
+        assert_eq!(again.pending(), [7]);
+        assert_eq!(again.live_bytes(), RECORDS.bytes(8, 1));
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_apart() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        drop(Expected::open(scratch.path(), RECORDS).unwrap());
+        let path = scratch.path().join(EXPECTED_FILE);
+        let whole = std::fs::read(&path).unwrap();
+        let told = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Expected::open(scratch.path(), RECORDS).unwrap_err().to_string()
+        };
+        assert!(told(&whole[..100]).contains("head is cut short"));
+        assert!(told(&whole[..whole.len() - 1]).contains("not a record for each key"));
+        let mut strange = whole.clone();
+        strange[HEAD_BYTES + 4] = 9;
+        assert!(told(&strange).contains("key 0 makes no sense"));
+        strange = whole.clone();
+        strange[2] = b'X';
+        assert!(told(&strange).contains("none of this program's"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a run has its store and its expected state.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use trommel::vfs::{DiskVfs, Vfs};
+
+use super::expected::EXPECTED_FILE;
+use super::upkeep::remove_dir;
+use crate::ScratchDir;
+use crate::error::Error;
+
+/// What the workers write on standard error, in the directory of the expected state.
+pub(super) const LOG_FILE: &str = "worker.log";
+/// Where checkpoints are made, in the same directory.
+pub(super) const CHECKPOINTS: &str = "checkpoints";
+
+/// The directories of one run.
+#[derive(Debug)]
+pub struct Place {
+    /// The store's.
+    pub(super) store: PathBuf,
+    /// That of the expected state.
+    pub(super) expected: PathBuf,
+    /// Directories that were made here, the outer ones first.
+    made: Vec<PathBuf>,
+    scratch: Option<ScratchDir>,
+}
+
+impl Place {
+    /// In `dir`, which is made if it is not there and goes on if an earlier run was kept there; or
+    /// in a new directory in `temporary`. The expected state is in `dir` as well unless `expected`
+    /// says otherwise.
+    ///
+    /// # Errors
+    /// If a directory cannot be made, or there is a store of which nobody knows what it must hold.
+    pub fn new(
+        dir: Option<&Path>,
+        expected: Option<&Path>,
+        temporary: &Path,
+    ) -> Result<Self, Error> {
+        let scratch = dir.is_none().then(|| ScratchDir::new(temporary)).transpose()?;
+        let dir = match (&scratch, dir) {
+            (Some(scratch), _) => scratch.path(),
+            (None, dir) => dir.unwrap_or(temporary),
+        };
+        let store = dir.join("store");
+        let expected = expected.map_or_else(|| dir.join("expected"), Path::to_path_buf);
+        if store.exists() && !expected.join(EXPECTED_FILE).exists() {
+            return Err(Error::Usage(format!(
+                "{} is there, and no {EXPECTED_FILE} in {} says what it must hold: name the \
+                 directory of the expected state (--expected), or take another --dir",
+                store.display(),
+                expected.display()
+            )));
+        }
+        let mut made = Vec::new();
+        for wanted in [dir, &expected] {
+            let missing: Vec<&Path> = wanted
+                .ancestors()
+                .take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists())
+                .collect();
+            fs::create_dir_all(wanted)
+                .map_err(|error| Error::io(wanted, "creating directory", error))?;
+            made.extend(missing.into_iter().rev().map(Path::to_path_buf));
+        }
+        Ok(Self { store, expected, made, scratch })
+    }
+
+    /// Removes all that the run made.
+    ///
+    /// # Errors
+    /// If something cannot be removed.
+    pub fn remove(self) -> Result<(), Error> {
+        remove_dir(&self.store)?;
+        remove_dir(&self.expected.join(CHECKPOINTS))?;
+        for name in [EXPECTED_FILE, LOG_FILE] {
+            let file = self.expected.join(name);
+            match DiskVfs.remove(&file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io(file, "removing", error));
+                }
+                _ => {}
+            }
+        }
+        for dir in self.made.iter().rev() {
+            // What somebody put there in the meantime stays.
+            let _ = DiskVfs.remove_dir(dir);
+        }
+        self.scratch.map_or(Ok(()), ScratchDir::remove)
+    }
+
+    /// Keeps all that the run made; returns where store and expected state are then.
+    ///
+    /// # Errors
+    /// If a temporary directory cannot be given a name that lasts.
+    pub fn keep(self) -> Result<(PathBuf, PathBuf), Error> {
+        let Some(scratch) = self.scratch else { return Ok((self.store, self.expected)) };
+        let parent = scratch.path().parent().and_then(Path::parent).unwrap_or(Path::new("."));
+        let name = |nth: u32| parent.join(format!("trommel-stress-{}-{nth}", std::process::id()));
+        let kept = (0..).map(name).find(|dir| !dir.exists()).unwrap_or_default();
+        DiskVfs
+            .rename(scratch.path(), &kept)
+            .map_err(|error| Error::io(&kept, "keeping", error))?;
+        let at = |path: &Path| match path.strip_prefix(scratch.path()) {
+            Ok(inner) => kept.join(inner),
+            Err(_) => path.to_path_buf(),
+        };
+        Ok((at(&self.store), at(&self.expected)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_goes_and_nothing_else() {
+        let outer = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let at = |name: &str| outer.path().join(name);
+        let place = Place::new(Some(&at("a/b")), Some(&at("c")), outer.path()).unwrap();
+        fs::create_dir(&place.store).unwrap();
+        fs::write(place.expected.join(EXPECTED_FILE), "x").unwrap();
+        fs::write(at("a/mine"), "x").unwrap();
+        place.remove().unwrap();
+        assert!(!at("a/b").exists() && !at("c").exists() && at("a/mine").exists());
+        fs::create_dir_all(at("d/store")).unwrap();
+        let refused = Place::new(Some(&at("d")), None, outer.path()).unwrap_err();
+        assert!(matches!(refused, Error::Usage(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_temporary_place_can_be_kept() {
+        let outer = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let place = Place::new(None, None, outer.path()).unwrap();
+        fs::create_dir(&place.store).unwrap();
+        let (store, expected) = place.keep().unwrap();
+        assert!(store.is_dir() && expected.is_dir() && store.starts_with(outer.path()));
+        Place::new(None, None, outer.path()).unwrap().remove().unwrap();
+        assert!(store.is_dir(), "it is no run's any more");
+    }
+}

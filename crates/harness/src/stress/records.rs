@@ -1,0 +1,244 @@
+//! What is stored: keys that sort as they are numbered, and values that prove themselves.
+//!
+//! The nth write of a key is its *generation* n. The seed, the key and the generation decide
+//! everything about it: whether it is a delete, how long its value is, and what is in that. So a
+//! history needs no room but for its last number, and every byte of a value can be checked:
+//!
+//! ```text
+//! value   := key (4) generation (4) members (1) member* filling
+//! member  := key (4) generation (4)        all writes of the batch, in their order
+//! ```
+//!
+//! A write of its own has no members. The filling is drawn, and half of it repeats. Whoever meets
+//! a value of a batch, wherever, can ask for the others: none of them may be older.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Keys of one block: they share a prefix and a lock.
+pub(super) const BLOCK_KEYS: u32 = 64;
+/// Most writes of one batch.
+pub(super) const MAX_MEMBERS: usize = 16;
+const HEAD_BYTES: usize = 9;
+const MEMBER_BYTES: usize = 8;
+
+/// A key by its number, and which of its writes.
+pub(super) type Member = (u32, u32);
+
+/// What decides all keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Records {
+    /// Keys that are ever written: their numbers lie below.
+    pub(super) keys: u32,
+    /// Least bytes of a value; its head takes its room whatever this says.
+    pub(super) min_value: u32,
+    /// Most bytes of a value, but for the head.
+    pub(super) max_value: u32,
+    /// Decides the rest.
+    pub(super) seed: u64,
+}
+
+/// A value, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) key: u32,
+    pub(super) generation: u32,
+    /// Writes of its batch; empty if it was a write of its own.
+    pub(super) members: Vec<Member>,
+}
+
+impl Records {
+    /// The key of this number. Longer numbers' keys are larger; some have a long tail.
+    pub(super) fn key(&self, number: u32) -> Vec<u8> {
+        let mut key = self.prefix(number / BLOCK_KEYS);
+        key.extend_from_slice(format!("{:02}", number % BLOCK_KEYS).as_bytes());
+        let draw = self.draw(number, 0);
+        let tail = match draw % 32 {
+            0 => draw >> 8 & 0xff,
+            1..8 => draw >> 8 & 0xf,
+            _ => 0,
+        };
+        key.extend((0..tail).map(|at| b'a' + ((draw >> 16) + at) as u8 % 26));
+        key
+    }
+
+    /// What all keys of a block begin with, and no others.
+    pub(super) fn prefix(&self, block: u32) -> Vec<u8> {
+        format!("{block:08}/").into_bytes()
+    }
+
+    /// The number of a key, if it is one of these.
+    pub(super) fn number(&self, key: &[u8]) -> Option<u32> {
+        let text = str::from_utf8(key.get(..11)?).ok()?;
+        let (block, rest) = text.split_once('/')?;
+        let block: u32 = block.parse().ok()?;
+        let number = block.checked_mul(BLOCK_KEYS)?.checked_add(rest.parse().ok()?)?;
+        (number < self.keys && self.key(number) == key).then_some(number)
+    }
+
+    /// Blocks that the keys lie in; the last may be smaller.
+    pub(super) fn blocks(&self) -> u32 {
+        self.keys.div_ceil(BLOCK_KEYS)
+    }
+
+    /// The numbers of a block's keys.
+    pub(super) fn block(&self, block: u32) -> std::ops::Range<u32> {
+        let start = block * BLOCK_KEYS;
+        start..(start.saturating_add(BLOCK_KEYS)).min(self.keys)
+    }
+
+    /// Whether this write of the key deletes it. Before its first, 0, it is not there.
+    /// Some blocks are deleted from more than others.
+    pub(super) fn is_delete(&self, key: u32, generation: u32) -> bool {
+        let often = [1, 1, 2, 6][self.draw(key / BLOCK_KEYS, u32::MAX) as usize % 4];
+        generation == 0 || self.draw(key, generation) % 8 < often
+    }
+
+    /// Bytes of the key and the value that this write leaves, for a write of its own.
+    pub(super) fn bytes(&self, key: u32, generation: u32) -> u64 {
+        if self.is_delete(key, generation) {
+            return 0;
+        }
+        self.key(key).len() as u64 + self.value_bytes(key, generation).max(HEAD_BYTES) as u64
+    }
+
+    fn value_bytes(&self, key: u32, generation: u32) -> usize {
+        let span = u64::from(self.max_value.saturating_sub(self.min_value)) + 1;
+        self.min_value as usize + ((self.draw(key, generation) >> 8) % span) as usize
+    }
+
+    /// The value of a write.
+    pub(super) fn value(&self, key: u32, generation: u32, members: &[Member]) -> Vec<u8> {
+        let mut value = Vec::with_capacity(HEAD_BYTES + members.len() * MEMBER_BYTES);
+        value.extend(key.to_le_bytes());
+        value.extend(generation.to_le_bytes());
+        value.push(members.len() as u8);
+        for (key, generation) in members {
+            value.extend(key.to_le_bytes());
+            value.extend(generation.to_le_bytes());
+        }
+        let mut rng = Rng::with_seed(self.draw(key, generation));
+        let bytes = self.value_bytes(key, generation);
+        while value.len() < bytes {
+            let word = rng.u64(..).to_le_bytes();
+            let repeated = if rng.bool() { [word[0]; 8] } else { word };
+            let room = bytes - value.len();
+            value.extend_from_slice(&repeated[..room.min(8)]);
+        }
+        value
+    }
+
+    /// Takes a value apart; none if it is not, byte for byte, one that was ever made.
+    pub(super) fn parse(&self, value: &[u8]) -> Option<Found> {
+        let number = |at: usize| {
+            let bytes = value.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (key, generation) = (number(0)?, number(4)?);
+        let count = usize::from(*value.get(8)?);
+        if count > MAX_MEMBERS {
+            return None;
+        }
+        let members = (0..count).map(|nth| {
+            let at = HEAD_BYTES + nth * MEMBER_BYTES;
+            Some((number(at)?, number(at + 4)?))
+        });
+        let members = members.collect::<Option<Vec<Member>>>()?;
+        let is_ours = key < self.keys && !self.is_delete(key, generation);
+        let is_whole = is_ours && self.value(key, generation, &members) == value;
+        is_whole.then_some(Found { key, generation, members })
+    }
+
+    /// 64 bits that differ for each write (splitmix64).
+    fn draw(&self, key: u32, generation: u32) -> u64 {
+        let mut word = self.seed ^ (u64::from(key) << 32 | u64::from(generation));
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+/// What lies between what was certain before a read and what was under way after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    /// The write that was acknowledged before the read began.
+    pub(super) low: u32,
+    /// The last that was begun before it ended.
+    pub(super) high: u32,
+}
+
+impl Window {
+    /// Exactly one state is right.
+    #[cfg(test)]
+    fn exactly(generation: u32) -> Self {
+        Self { low: generation, high: generation }
+    }
+
+    /// Whether this may have been read: the write of this number, or nothing.
+    pub(super) fn admits(self, records: &Records, key: u32, found: Option<u32>) -> bool {
+        match found {
+            Some(generation) => (self.low..=self.high).contains(&generation),
+            None => (self.low..=self.high).any(|nth| records.is_delete(key, nth)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: Records = Records { keys: 1000, min_value: 16, max_value: 300, seed: 7 };
+
+    #[test]
+    fn keys_sort_as_their_numbers_and_are_told_from_others() {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|number| RECORDS.key(number)).collect();
+        assert!(keys.is_sorted() && keys.iter().any(|key| key.len() > 50));
+        for (number, key) in keys.iter().enumerate() {
+            assert_eq!(RECORDS.number(key), Some(number as u32));
+            let block = number as u32 / BLOCK_KEYS;
+            assert!(
+                key.starts_with(&RECORDS.prefix(block))
+                    && RECORDS.block(block).contains(&(number as u32))
+            );
+        }
+        for strange in
+            [&b""[..], b"k", b"00000000/0", b"00000000/64", b"99999999/00", b"00000000x00"]
+        {
+            assert_eq!(RECORDS.number(strange), None, "{strange:?}");
+        }
+        assert_eq!(RECORDS.number(&RECORDS.key(1000)), None, "beyond the last");
+    }
+
+    #[test]
+    fn no_bit_of_a_value_can_change() {
+        let (key, generation) = (5, (1..).find(|nth| !RECORDS.is_delete(5, *nth)).unwrap());
+        for members in [vec![], vec![(5, generation), (6, 3)]] {
+            let value = RECORDS.value(key, generation, &members);
+            assert_eq!(RECORDS.parse(&value), Some(Found { key, generation, members }));
+            for bit in 0..value.len() * 8 {
+                let mut flipped = value.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let parsed = RECORDS.parse(&flipped);
+                let is_told_apart = parsed.is_none_or(|found| {
+                    // A flip in the list of members is a value that could have been.
+                    (found.key, found.generation) == (key, generation) && bit / 8 > 8
+                });
+                assert!(is_told_apart, "bit {bit}");
+            }
+            assert_eq!(RECORDS.parse(&value[..value.len() - 1]), None);
+        }
+    }
+
+    #[test]
+    fn a_window_admits_what_lies_in_it() {
+        let put = (1..).find(|nth| !RECORDS.is_delete(9, *nth)).unwrap();
+        let delete = (1..).find(|nth| RECORDS.is_delete(9, *nth)).unwrap();
+        assert!(Window::exactly(put).admits(&RECORDS, 9, Some(put)));
+        assert!(!Window::exactly(put).admits(&RECORDS, 9, None));
+        assert!(!Window::exactly(put).admits(&RECORDS, 9, Some(put + 1)));
+        assert!(Window::exactly(delete).admits(&RECORDS, 9, None));
+        assert!(Window::exactly(0).admits(&RECORDS, 9, None), "never written");
+        assert!(Window { low: put, high: put + 5 }.admits(&RECORDS, 9, Some(put + 5)));
+    }
+}

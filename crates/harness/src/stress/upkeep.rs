@@ -1,0 +1,141 @@
+//! What is done to a store now and then, beside those who read and write: by time, not by count.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use trommel::{Db, Options};
+
+use super::check::{Checked, Frame, Trouble, scan};
+use super::counts::Desk;
+use super::draw;
+use super::worker::{Shop, exponential};
+use crate::error::Error;
+
+/// Mean seconds between two of them.
+const EVERY: f64 = 0.1;
+
+/// The thread that does them.
+pub(super) struct Upkeep<'a> {
+    shop: &'a Shop,
+    db: &'a Db,
+    rng: Rng,
+}
+
+type Act<'a> = fn(&mut Upkeep<'a>) -> Checked;
+
+impl<'a> Upkeep<'a> {
+    const ACTS: [(&'static str, Act<'a>); 10] = [
+        ("flush", |own| Ok(own.db.flush()?)),
+        ("sync", |own| Ok(own.db.sync()?)),
+        ("compact_range", Self::compact_range),
+        ("set_options", Self::set_options),
+        ("set_filters", |own| Ok(own.db.set_filters(draw::filters(&mut own.rng))?)),
+        ("checkpoint", Self::checkpoint),
+        ("verify", |own| Ok(own.db.verify().map(drop)?)),
+        ("reports", Self::reports),
+        ("pause_compaction", Self::pause),
+        ("compact_all", Self::compact_all),
+    ];
+
+    pub(super) fn new(shop: &'a Shop, db: &'a Db, rng: Rng) -> Self {
+        Self { shop, db, rng }
+    }
+
+    /// Does one after the other, with pauses, until the store is to be closed.
+    pub(super) fn serve(&mut self, desk: &Desk) {
+        while self.waited() {
+            let (what, act) = Self::ACTS[self.rng.usize(..Self::ACTS.len())];
+            let done = desk.work(what, || act(self));
+            if self.shop.tolerate(done).is_some() {
+                self.shop.counts.add(what, 1);
+            }
+        }
+    }
+
+    /// Waits a while; false if the store is to be closed.
+    fn waited(&mut self) -> bool {
+        let pause = Duration::from_secs_f64(exponential(&mut self.rng, EVERY));
+        let end = Instant::now() + pause;
+        while Instant::now() < end && !self.shop.is_closing.load(Relaxed) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        !self.shop.is_closing.load(Relaxed)
+    }
+
+    fn compact_range(&mut self) -> Checked {
+        let records = &self.shop.expected.records;
+        let (one, other) = (self.rng.u32(..records.keys), self.rng.u32(..records.keys));
+        // Not all of it each time: a tenth at most.
+        let end = other.clamp(one, one.saturating_add(records.keys / 10));
+        Ok(self.db.compact_range(records.key(one)..=records.key(end))?)
+    }
+
+    fn compact_all(&mut self) -> Checked {
+        // It rewrites everything: seldom, then.
+        if self.rng.u8(..5) == 0 { Ok(self.db.compact_all()?) } else { Ok(self.db.sync()?) }
+    }
+
+    fn set_options(&mut self) -> Checked {
+        let (sizes, limit) = (self.shop.task.profile.sizes(), self.shop.task.memory_limit);
+        let rng = &mut self.rng;
+        Ok(self.db.set_options(|options| draw::change(rng, sizes, limit, options))?)
+    }
+
+    fn reports(&mut self) -> Checked {
+        let stats = self.db.stats();
+        if stats.levels.iter().any(|level| level.deletions > level.entries) {
+            return Err(Trouble::Lie(format!("stats make no sense: {:?}", stats.levels)));
+        }
+        let _ = self.db.filter_report();
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Checked {
+        self.db.pause_compaction()?;
+        thread::sleep(Duration::from_millis(self.rng.u64(..30)));
+        self.db.resume_compaction();
+        Ok(())
+    }
+
+    /// A checkpoint, opened as a store of its own and checked.
+    fn checkpoint(&mut self) -> Checked {
+        let dir = self.shop.checkpoints.join(format!("{:016x}", self.rng.u64(..)));
+        let made = self.make_and_check(&dir);
+        // Where a fault broke it off, its directory may be there in part.
+        remove_dir(&dir)?;
+        made
+    }
+
+    fn make_and_check(&mut self, dir: &Path) -> Checked {
+        let (shop, expected) = (self.shop, &self.shop.expected);
+        let parent = &shop.checkpoints;
+        fs::create_dir_all(parent)
+            .map_err(|error| Error::io(parent, "creating directory", error))?;
+        let frame = Frame::open(expected, 0..expected.records.keys);
+        self.db.checkpoint(dir)?;
+        let options = Options::default().cache_bytes(1 << 20).max_open_files(64);
+        let db = match self.rng.bool() {
+            true => Db::open_read_only(dir, options)?,
+            false => Db::open(dir, options)?,
+        };
+        scan(&db, expected, &frame, self.rng.bool(), "checkpoint")?;
+        db.verify()?;
+        db.close()?;
+        shop.counts.add("checkpoints_checked", 1);
+        Ok(())
+    }
+}
+
+/// Removes a directory, if there is one.
+pub(super) fn remove_dir(dir: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(dir, "removing", error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,235 @@
+//! A disk that is upset: its calls fail at random, and at one of them the process dies.
+//!
+//! 1. Every call that could change something, and every opening of a file, is counted. At the one
+//!    that was chosen the process kills itself: before the call, or, in an append, after a part of
+//!    it.
+//! 2. While faults are on, each call fails with a given chance: as a full disk (after a part of an
+//!    append), a device that fails, or for want of file handles. Reads of files fail too, but not
+//!    those through a map.
+//!
+//! What a file system does not do is not made up here: a failed call was not made, or, an append,
+//! made in part.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, kill_process};
+use trommel::vfs::{Access, DirEntry, DiskVfs, FileLock, ReadFile, Vfs, WriteFile};
+
+use super::counts::Counts;
+
+/// The disk. Clones are one and the same.
+#[derive(Debug, Clone)]
+pub(super) struct UpsetDisk(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    disk: DiskVfs,
+    /// Of 2^32 calls so many fail.
+    rate: u64,
+    are_faults_on: AtomicBool,
+    calls_left: AtomicU64,
+    counts: Arc<Counts>,
+}
+
+/// The errors of a call of one kind, with their names.
+type Errors = &'static [(Errno, &'static str)];
+
+const EIO: (Errno, &str) = (Errno::IO, "EIO");
+const ENOSPC: (Errno, &str) = (Errno::NOSPC, "ENOSPC");
+const OPENING: Errors = &[(Errno::MFILE, "EMFILE"), EIO];
+const MAKING: Errors = &[ENOSPC, EIO];
+const CREATING: Errors = &[(Errno::MFILE, "EMFILE"), ENOSPC, EIO];
+const ANY: Errors = &[EIO];
+
+impl UpsetDisk {
+    /// Faults come at `rate` (0 to 1) of the calls; the process dies at call `die_at`, counted
+    /// from 1, or not at 0.
+    pub(super) fn new(rate: f64, die_at: u64, counts: Arc<Counts>) -> Self {
+        let rate = (rate.clamp(0.0, 1.0) * (1_u64 << 32) as f64) as u64;
+        let calls_left = AtomicU64::new(die_at.checked_sub(1).unwrap_or(u64::MAX));
+        let are_faults_on = AtomicBool::new(false);
+        Self(Arc::new(Inner { disk: DiskVfs, rate, are_faults_on, calls_left, counts }))
+    }
+
+    /// Turns the faults on or off. They are off at first.
+    pub(super) fn set_faults(&self, on: bool) {
+        self.0.are_faults_on.store(on, Relaxed);
+    }
+}
+
+impl Inner {
+    /// Whether this call is the process's last.
+    fn is_last(&self) -> bool {
+        let left = self.calls_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        left.is_err()
+    }
+
+    fn fault(&self, site: &'static str, errors: Errors) -> io::Result<()> {
+        if self.rate == 0 || !self.are_faults_on.load(Relaxed) {
+            return Ok(());
+        }
+        if u64::from(fastrand::u32(..)) >= self.rate {
+            return Ok(());
+        }
+        let (errno, name) = errors[fastrand::usize(..errors.len())];
+        self.counts.add(format!("faults.{site}.{name}"), 1);
+        Err(errno.into())
+    }
+
+    /// A call that counts.
+    fn call(&self, site: &'static str, errors: Errors) -> io::Result<()> {
+        if self.is_last() {
+            die();
+        }
+        self.fault(site, errors)
+    }
+}
+
+/// Ends the process as nothing else does.
+fn die() -> ! {
+    // The signal to oneself is delivered before the call returns, or soon after.
+    let _ = kill_process(getpid(), Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[derive(Debug)]
+struct UpsetWriter {
+    disk: UpsetDisk,
+    file: Box<dyn WriteFile>,
+}
+
+impl WriteFile for UpsetWriter {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let upset = &self.disk.0;
+        let is_last = upset.is_last();
+        let fault = upset.fault("append", MAKING);
+        if is_last || fault.is_err() {
+            self.file.append(&bytes[..fastrand::usize(..=bytes.len())])?;
+        }
+        if is_last {
+            die();
+        }
+        fault?;
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.0.call("sync", MAKING)?;
+        self.file.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+#[derive(Debug)]
+struct UpsetReader {
+    disk: UpsetDisk,
+    file: Arc<dyn ReadFile>,
+}
+
+impl ReadFile for UpsetReader {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.disk.0.fault("read", ANY)?;
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn mapped(&self) -> Option<&[u8]> {
+        self.file.mapped()
+    }
+}
+
+impl Vfs for UpsetDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.0.call("create", CREATING)?;
+        let file = self.0.disk.create(path)?;
+        Ok(Box::new(UpsetWriter { disk: self.clone(), file }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.call("open", OPENING)?;
+        let file = self.0.disk.open(path, access)?;
+        Ok(Arc::new(UpsetReader { disk: self.clone(), file }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.0.call("list", OPENING)?;
+        self.0.disk.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.call("rename", MAKING)?;
+        self.0.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.call("remove", ANY)?;
+        self.0.disk.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.call("hard_link", MAKING)?;
+        self.0.disk.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.call("create_dir", MAKING)?;
+        self.0.disk.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.call("remove_dir", ANY)?;
+        self.0.disk.remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.call("sync_dir", ANY)?;
+        self.0.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.call("lock", OPENING)?;
+        self.0.disk.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.call("lock", OPENING)?;
+        self.0.disk.lock_shared(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScratchDir;
+
+    #[test]
+    fn calls_fail_while_faults_are_on_and_are_counted() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let counts = Arc::new(Counts::default());
+        let disk = UpsetDisk::new(1.0, 0, Arc::clone(&counts));
+        let mut file = disk.create(&scratch.path().join("a")).unwrap();
+        file.append(b"whole").unwrap();
+        disk.set_faults(true);
+        file.append(b"in part").unwrap_err();
+        file.sync().unwrap_err();
+        assert!(disk.create(&scratch.path().join("b")).is_err());
+        disk.set_faults(false);
+        file.append(b"!").unwrap();
+        let text = disk.read(&scratch.path().join("a"), 100).unwrap();
+        assert!(text.starts_with(b"whole") && text.ends_with(b"!") && text.len() < 14, "{text:?}");
+        let faults: u64 = counts.all().iter().map(|(_, count)| *count).sum();
+        assert_eq!(faults, 3);
+    }
+}

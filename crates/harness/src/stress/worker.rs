@@ -1,0 +1,326 @@
+//! The worker: a process that may be killed at any moment.
+//!
+//! 1. It opens the store with options by chance, checks what the last process left and settles what
+//!    was pending (see [`super::check`]).
+//! 2. Threads read and write for a random time (see [`super::customer`]), and one does what is rare
+//!    (see [`super::upkeep`]).
+//! 3. The store is closed, or just dropped; then, now and then, opened read-only and checked. All
+//!    of that again, until standard input ends.
+//! 4. At the end in order everything is checked once more.
+//!
+//! Whatever is found wrong goes up as a line, and the thread that found it stops dead: the parent
+//! kills the process before it changes more.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use trommel::{Db, Options};
+
+use super::check::{Checked, Trouble, recovered};
+use super::counts::{Counts, Desk, lock};
+use super::customer::Customer;
+use super::draw;
+use super::expected::Expected;
+use super::upkeep::Upkeep;
+use super::upset::UpsetDisk;
+use super::wire::{Line, Phase, Task, Tick};
+use crate::control::Stop;
+use crate::error::Error;
+
+/// Time between two lines.
+const TICK: Duration = Duration::from_millis(50);
+/// Attempts to open a store on a disk with faults before the faults are turned off.
+const UPSET_OPENS: usize = 3;
+/// Blocks of keys that are read where not all are.
+const SAMPLED_BLOCKS: usize = 200;
+
+/// What all threads of a worker share.
+pub(super) struct Shop {
+    pub(super) task: Task,
+    pub(super) expected: Expected,
+    pub(super) counts: Arc<Counts>,
+    pub(super) disk: UpsetDisk,
+    /// Where checkpoints are made.
+    pub(super) checkpoints: PathBuf,
+    /// Set when the worker is to end.
+    pub(super) stop: Stop,
+    /// Set when the store is to be closed.
+    pub(super) is_closing: AtomicBool,
+    desks: Vec<Desk>,
+    phase: Mutex<Phase>,
+    output: Mutex<Box<dyn Write + Send>>,
+    sessions: AtomicU64,
+}
+
+/// Does what the first line of `input` says with the store in `store`, until the input ends.
+///
+/// Meant to be all that its process does: what a panicking thread says is reported as an error of
+/// the process.
+///
+/// # Errors
+/// If the task or the expected state cannot be read. What is wrong with the store goes to `output`.
+pub fn work(
+    store: &Path,
+    expected: &Path,
+    mut input: impl BufRead + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), Error> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|error| Error::io("standard input", "reading", error))?;
+    let task: Task = serde_json::from_str(&line).map_err(|error| {
+        Error::Usage(format!("this command is for `trommel stress` itself to call: {error}"))
+    })?;
+    let born = Instant::now();
+    let counts = Arc::new(Counts::default());
+    let shop = Arc::new(Shop {
+        expected: Expected::open(expected, task.records)?,
+        disk: UpsetDisk::new(task.faults, task.die_at, Arc::clone(&counts)),
+        checkpoints: expected.join("checkpoints"),
+        stop: Stop::new(),
+        is_closing: AtomicBool::new(false),
+        // The last two are those of the upkeep and of this thread.
+        desks: (0..task.threads + 2).map(|_| Desk::new(born)).collect(),
+        phase: Mutex::default(),
+        output: Mutex::new(Box::new(output)),
+        sessions: AtomicU64::new(0),
+        counts,
+        task,
+    });
+    let leash = shop.stop.clone();
+    thread::spawn(move || {
+        // Nothing else comes: this returns at the end of the input.
+        let _ = std::io::copy(&mut input, &mut std::io::sink());
+        leash.set();
+    });
+    report_panics(&shop);
+    let ticking = Arc::clone(&shop);
+    thread::spawn(move || {
+        loop {
+            ticking.say(&Line::Tick(ticking.tick()));
+            thread::sleep(TICK);
+        }
+    });
+    shop.run(store);
+    shop.say(&Line::Done(shop.tick()));
+    Ok(())
+}
+
+/// A thread that panics, wherever, is a failure of the run.
+fn report_panics(shop: &Arc<Shop>) {
+    let shop = Arc::downgrade(shop);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        if let Some(shop) = shop.upgrade() {
+            shop.say(&Line::Error(format!("a thread panicked: {panic}")));
+        }
+    }));
+}
+
+impl Shop {
+    fn tick(&self) -> Tick {
+        let own = &self.desks[..=self.task.threads];
+        let current = self.desks.iter().map(Desk::current).max().unwrap_or_default();
+        Tick {
+            phase: *lock(&self.phase),
+            counts: self.counts.all().into_iter().collect(),
+            // Checks of all keys take as long as they take.
+            longest: own.iter().map(Desk::longest).max().unwrap_or_default(),
+            current: (current.0, current.1.to_owned()),
+            live_bytes: self.expected.live_bytes(),
+        }
+    }
+
+    fn say(&self, line: &Line) {
+        let Ok(mut text) = serde_json::to_string(line) else { return };
+        text.push('\n');
+        // A parent that is gone closed the input too: the worker ends by that.
+        let mut output = lock(&self.output);
+        let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    }
+
+    /// Tells the parent, which ends this process, and does nothing more.
+    pub(super) fn give_up(&self, trouble: &Trouble) -> ! {
+        self.say(&match trouble {
+            Trouble::Lie(what) => Line::Mismatch(what.clone()),
+            other => Line::Error(other.to_string()),
+        });
+        loop {
+            thread::park();
+        }
+    }
+
+    /// The result, unless the store failed as it may while faults are made: then none, and the
+    /// store is opened anew soon.
+    pub(super) fn tolerate<T>(&self, result: Checked<T>) -> Option<T> {
+        match result {
+            Ok(done) => Some(done),
+            Err(Trouble::Store(error)) if self.is_tolerable(&error) => {
+                self.counts.add("tolerated_errors", 1);
+                self.is_closing.store(true, Relaxed);
+                None
+            }
+            Err(trouble) => self.give_up(&trouble),
+        }
+    }
+
+    fn is_tolerable(&self, error: &trommel::Error) -> bool {
+        let is_of_faults =
+            matches!(error, trommel::Error::Io { .. } | trommel::Error::Poisoned { .. });
+        self.task.faults > 0.0 && is_of_faults
+    }
+
+    fn enter(&self, phase: Phase) {
+        *lock(&self.phase) = phase;
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.desks[self.task.threads + 1]
+    }
+
+    fn run(&self, store: &Path) {
+        let mut rng = Rng::with_seed(self.task.seed);
+        while !self.stop.is_set() {
+            self.session(store, &mut rng);
+        }
+        self.enter(Phase::Closing);
+        let end = self.desk().work("the last check", || self.last_check(store, &mut rng));
+        self.must(end);
+    }
+
+    fn must<T>(&self, result: Checked<T>) -> T {
+        result.unwrap_or_else(|trouble| self.give_up(&trouble))
+    }
+
+    /// Opens the store, uses it and closes it.
+    fn session(&self, store: &Path, rng: &mut Rng) {
+        self.enter(Phase::Opening);
+        let db = self.desk().work("opening", || self.open(store, rng));
+        self.enter(Phase::Checking);
+        let is_first = self.sessions.fetch_add(1, Relaxed) == 0;
+        let checked = self.desk().work("the check after opening", || {
+            let how = if is_first { "after a restart" } else { "after opening again" };
+            self.check(&db, is_first, how, rng)
+        });
+        self.must(checked);
+        if self.stop.is_set() {
+            return;
+        }
+        self.enter(Phase::Running);
+        self.is_closing.store(false, Relaxed);
+        self.disk.set_faults(true);
+        self.use_store(&db, rng);
+        self.enter(Phase::Closing);
+        if rng.u8(..4) > 0 {
+            let closed = self.desk().work("closing", || db.close());
+            self.tolerate(closed.map_err(Trouble::Store));
+            self.counts.add("closes", 1);
+        } else {
+            self.desk().work("dropping the store", || drop(db));
+            self.counts.add("drops", 1);
+        }
+        self.disk.set_faults(false);
+        if rng.u8(..4) == 0 && !self.stop.is_set() {
+            let read = self.desk().work("a read-only open", || self.read_only(store, rng));
+            self.must(read);
+        }
+    }
+
+    fn options(&self, rng: &mut Rng) -> Options {
+        let options = draw::options(rng, self.task.profile.sizes(), self.task.memory_limit);
+        options.vfs(Arc::new(self.disk.clone()))
+    }
+
+    fn open(&self, store: &Path, rng: &mut Rng) -> Db {
+        for _ in 0..UPSET_OPENS {
+            self.disk.set_faults(rng.bool());
+            let opened = Db::open(store, self.options(rng));
+            self.disk.set_faults(false);
+            if let Some(db) = self.tolerate(opened.map_err(Trouble::Store)) {
+                return self.opened(db);
+            }
+        }
+        self.opened(self.must(Db::open(store, self.options(rng)).map_err(Trouble::Store)))
+    }
+
+    fn opened(&self, db: Db) -> Db {
+        let report = db.recovery_report();
+        self.counts.add("opens", 1);
+        self.counts.add("opens_after_a_crash", u64::from(!report.created && !report.was_closed));
+        self.counts.add("replayed_batches", report.replayed_batches);
+        self.counts.add("torn_tails_dropped", report.dropped.len() as u64);
+        db
+    }
+
+    /// Checks the store while nobody writes.
+    fn check(&self, db: &Db, is_first: bool, how: &str, rng: &mut Rng) -> Checked {
+        let records = &self.expected.records;
+        let blocks: Vec<u32> = (0..SAMPLED_BLOCKS).map(|_| rng.u32(..records.blocks())).collect();
+        let is_whole = self.task.check_all && is_first;
+        let acknowledged = self.expected.pending().len() as u64;
+        self.counts.add("pending_writes_settled", acknowledged);
+        let blocks = (!is_whole).then_some(&*blocks);
+        let read = recovered(db, &self.expected, blocks, rng.bool(), how)?;
+        self.counts.add("keys_checked_after_opening", read);
+        self.counts.add("whole_checks", u64::from(is_whole));
+        if rng.u8(..4) == 0 {
+            db.verify()?;
+            self.counts.add("verifies", 1);
+        }
+        Ok(())
+    }
+
+    fn use_store(&self, db: &Db, rng: &mut Rng) {
+        let time = Duration::from_secs_f64(exponential(rng, self.task.reopen_every));
+        let end = Instant::now() + time;
+        thread::scope(|scope| {
+            let (upkeep_desk, customers) = (&self.desks[self.task.threads], self.task.threads);
+            for desk in &self.desks[..customers] {
+                let mut customer = Customer::new(self, db, rng.fork());
+                scope.spawn(move || customer.serve(desk));
+            }
+            let mut upkeep = Upkeep::new(self, db, rng.fork());
+            scope.spawn(move || upkeep.serve(upkeep_desk));
+            while Instant::now() < end && !self.stop.is_set() && !self.is_closing.load(Relaxed) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // After a failed write reads must go on: they do for a while.
+            if self.is_closing.swap(false, Relaxed) {
+                thread::sleep(Duration::from_millis(rng.u64(..50)));
+            }
+            self.is_closing.store(true, Relaxed);
+        });
+    }
+
+    fn read_only(&self, store: &Path, rng: &mut Rng) -> Checked {
+        let db = Db::open_read_only(store, self.options(rng))?;
+        self.check(&db, false, "in a read-only open", rng)?;
+        self.counts.add("read_only_opens", 1);
+        Ok(db.close()?)
+    }
+
+    /// All keys, and all bytes, of the store as it is left.
+    fn last_check(&self, store: &Path, rng: &mut Rng) -> Checked {
+        self.disk.set_faults(false);
+        let db = Db::open(store, self.options(rng))?;
+        let read = recovered(&db, &self.expected, None, rng.bool(), "at the end")?;
+        self.counts.add("keys_checked_at_the_end", read);
+        db.verify()?;
+        db.close()?;
+        let db = Db::open_read_only(store, self.options(rng))?;
+        let read = recovered(&db, &self.expected, None, rng.bool(), "read-only at the end")?;
+        self.counts.add("keys_checked_at_the_end", read);
+        Ok(db.close()?)
+    }
+}
+
+/// A time by chance, as far from the last event as events that do not know of each other are.
+pub(super) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -mean * (1.0 - rng.f64()).ln()
+}

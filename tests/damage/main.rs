@@ -7,7 +7,9 @@
 //! * [`exam`]: a damaged store is opened, read, verified, and compared with the states it may be
 //!   in.
 //! * [`lane`]: one store through many injuries, its counts, and its failures.
-//! * [`flips`], [`cuts`], [`files`], [`blocks`], [`orphans`], [`salvage`]: the promises, by kind of injury.
+//! * [`flips`], [`cuts`], [`files`], [`blocks`], [`orphans`], [`salvage`]: the promises, by kind of
+//!   injury.
+//! * [`hostile`]: contents that nobody wrote, behind checksums that [`fix`] makes right.
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
@@ -31,9 +33,14 @@ mod exam;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+#[path = "../../fuzz/src/fix/mod.rs"]
+mod fix;
+#[cfg(test)]
 mod flips;
 #[cfg(test)]
 mod gate;
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod injury;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::SeqNo;
+use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
@@ -146,7 +146,7 @@ impl Engine {
         let vfs = Arc::clone(&self.vfs);
         let mut last_seqno = state.last_seqno;
         plan.replay(&*vfs, |log_number, record| {
-            last_seqno = last_seqno.max(self.replay_batch(log_number, &record)?);
+            last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
             let options = self.options.load();
             let memtable = Arc::clone(&self.view.load().active.memtable);
             let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
@@ -167,24 +167,32 @@ impl Engine {
         Ok(state)
     }
 
-    fn replay_batch(&self, log_number: u64, record: &Record<'_>) -> Result<SeqNo> {
-        let damaged = || {
-            Error::Corruption(trommel_base::Corruption::new(
-                &log_path(&self.dir, log_number),
-                record.offset,
-                "a record of the log is intact but does not hold a batch",
-            ))
+    /// Applies the batch of `record`, whose sequence numbers must lie behind `last_seqno`, that of
+    /// the batch before it. Gives its own last one.
+    fn replay_batch(
+        &self,
+        log_number: u64,
+        record: &Record<'_>,
+        last_seqno: SeqNo,
+    ) -> Result<SeqNo> {
+        let damaged = |what| {
+            let path = log_path(&self.dir, log_number);
+            Error::Corruption(trommel_base::Corruption::new(&path, record.offset, what))
         };
+        let no_batch = || damaged("a record of the log is intact but does not hold a batch");
         let memtable = &self.view.load().active.memtable;
-        let operations = Operations::decode(record.payload).ok_or_else(damaged)?;
-        let mut seqno = record.first_seqno;
+        let operations = Operations::decode(record.payload).ok_or_else(no_batch)?;
         // Decoded in full before the first is applied: a batch counts whole or not at all.
-        let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(damaged)?;
-        for op in &operations {
+        let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(no_batch)?;
+        let first = record.first_seqno;
+        let end = first.checked_add(operations.len() as u64).filter(|end| *end <= MAX_SEQNO + 1);
+        let Some(end) = end.filter(|_| first > last_seqno) else {
+            return Err(damaged("a batch has sequence numbers that are not its own"));
+        };
+        for (op, seqno) in operations.iter().zip(first..end) {
             memtable.insert(op.key, seqno, op.kind, op.value);
-            seqno += 1;
         }
-        Ok(seqno - 1)
+        Ok(end - 1)
     }
 
     /// Writes what was replayed so far to a table of level 0, and adds that to `state`.

@@ -1,0 +1,149 @@
+//! Contents that no writer wrote, behind right checksums: a byte is changed in every place of every
+//! file, and then every checksum is made right again. Nobody can tell such a store from a true one,
+//! so what it answers may be wrong; but it is an answer or a typed error, never a panic or a hang,
+//! and where `verify` finds nothing, all ways of asking agree. Only a manifest is believed when it
+//! says on which level a table lies: one that puts older versions above newer ones is not seen
+//! through, and gets and scans may differ then.
+//!
+//! `fuzz/` does the same led by coverage, with many changes at once; what it found stands here, each
+//! by itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use trommel::{Compression, Db, Options, Slice};
+
+use crate::fix;
+use crate::injury::kind_of;
+use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
+use crate::watchdog::note;
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::scale;
+
+/// How it ends what is said of answers that do not agree.
+const DIFFER: &str = "differ";
+
+fn make_right(image: &mut Image) {
+    for (file, bytes) in image {
+        match kind_of(file) {
+            "table" => fix::table(bytes),
+            "log" | "manifest" => fix::framed(bytes),
+            "CURRENT" => fix::current(bytes),
+            _ => {}
+        }
+    }
+}
+
+/// Opens the store, reads and compacts it. Says what came of it.
+fn open(image: &Image) -> Result<&'static str, String> {
+    let attempt = || {
+        let options = Options::default()
+            .vfs(Arc::new(vfs_of(image)))
+            .cache_bytes(1 << 20)
+            .background_threads(0);
+        let db = match Db::open(DIR, options) {
+            Ok(db) => db,
+            Err(error) if error.to_string().contains(DIR) => return Ok("refused"),
+            Err(error) => return Err(format!("an error that names no file: {error}")),
+        };
+        let answers = answers(&db);
+        if db.verify().is_err() {
+            let _ = db.compact_all();
+            return Ok("told by verify");
+        }
+        let before = answers?;
+        db.compact_all().map_err(|error| format!("a compaction of what verifies: {error}"))?;
+        match db.verify() {
+            Ok(_) if self::answers(&db)? == before => Ok("taken"),
+            Ok(_) => Err("a compaction changed an answer".to_owned()),
+            Err(error) => Err(format!("a compaction wrote what does not verify: {error}")),
+        }
+    };
+    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("panic: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
+    })
+}
+
+/// All entries, if all ways of asking for them agree.
+fn answers(db: &Db) -> Result<Vec<(Slice, Slice)>, String> {
+    let words = |error: trommel::Error| error.to_string();
+    let forward: Vec<_> = db.iter().collect::<Result<_, _>>().map_err(words)?;
+    let mut reverse: Vec<_> = db.iter().rev().collect::<Result<_, _>>().map_err(words)?;
+    reverse.reverse();
+    if forward != reverse {
+        return Err("two ways through one store differ".to_owned());
+    }
+    for (key, value) in &forward {
+        if db.get(key).map_err(words)?.as_ref() != Some(value) {
+            return Err(format!("a get of {key:?} and a scan {DIFFER}"));
+        }
+    }
+    Ok(forward)
+}
+
+fn change_everything(filters: &str, compression: Compression, ending: Ending) {
+    let store = build(filters, compression, ending);
+    let mut counters = Counters::new(format!("damage/hostile/{}", store.name));
+    let mut failures = Vec::new();
+    for (file, bytes) in &store.image {
+        for (at, byte) in bytes.iter().enumerate() {
+            let all = [byte ^ 1, byte ^ 0x80, 0xff, 0];
+            let values = all.iter().cycle().skip(at).take(scale().min(4) as usize);
+            for value in values.filter(|value| *value != byte) {
+                let mut image = store.image.clone();
+                image.get_mut(file).expect("it is there")[at] = *value;
+                make_right(&mut image);
+                let (kind, case) = (kind_of(file), format!("{file}, byte {at} is {value}"));
+                note(format!("{}: {case}", store.name));
+                match open(&image) {
+                    Ok(verdict) => counters.add(format!("{kind}.{verdict}"), 1),
+                    Err(what) if kind == "manifest" && what.ends_with(DIFFER) => {
+                        counters.add("manifest.levels believed", 1);
+                    }
+                    Err(what) => failures.push(format!("{case}: {what}")),
+                }
+            }
+        }
+    }
+    failures.truncate(10);
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    counters.finish();
+}
+
+#[test]
+fn contents_of_a_closed_store_that_nobody_wrote() {
+    change_everything("paired:16", Compression::Lz4, Ending::Closed);
+}
+
+#[test]
+fn contents_of_a_killed_store_that_nobody_wrote() {
+    change_everything("standard:10", Compression::None, Ending::Killed);
+}
+
+/// The killed store, with the sequence number of one record of its log set: the second, or the last.
+fn renumbered(last: bool, number: impl Fn(u64) -> u64) -> Image {
+    let Store { mut image, marks, .. } = build("none", Compression::None, Ending::Killed);
+    let nth = if last { marks.len() - 1 } else { 1 };
+    let at = marks[nth - 1].end as usize + 8;
+    let log = image.get_mut(&marks[nth].log).expect("the log");
+    let field: &mut [u8; 8] = log[at..].first_chunk_mut().expect("a record");
+    *field = number(u64::from_le_bytes(*field)).to_le_bytes();
+    make_right(&mut image);
+    image
+}
+
+/// A record began with a sequence number that the batch before it had used: it was taken, and where
+/// both wrote one key, opening the store panicked.
+#[test]
+fn a_batch_with_numbers_of_the_one_before_it_is_refused() {
+    assert_eq!(open(&renumbered(false, |seqno| seqno - 1)), Ok("refused"));
+}
+
+/// A batch reached beyond the last sequence number there is: opening the store panicked.
+#[test]
+fn a_batch_with_numbers_beyond_the_last_is_refused() {
+    for number in [1 << 56, u64::MAX] {
+        assert_eq!(open(&renumbered(true, |_| number)), Ok("refused"), "{number}");
+    }
+}

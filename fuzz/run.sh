@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Fuzzes every target, or those named, on the stable toolchain: see fuzz/README.md.
+#
+#   fuzz/run.sh [--seconds N] [--jobs N] [--asan] [TARGET...]
+#
+# Each target first replays its corpus, then goes on for N seconds (default 2). Ends with 1 at the
+# first find, which lies in fuzz/findings/TARGET/ and is run again by the command that is printed.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+seconds=2 jobs=2 asan="" targets=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --seconds) seconds=$2; shift 2 ;;
+    --jobs) jobs=$2; shift 2 ;;
+    --asan) asan=1; shift ;;
+    -*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) targets+=("$1"); shift ;;
+  esac
+done
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+target_dir=target
+if [ -n "$asan" ]; then
+  # The runtime comes with the toolchain; only the flag is called unstable.
+  export RUSTC_BOOTSTRAP=1
+  flags="$flags -Zsanitizer=address"
+  target_dir=target/asan
+fi
+RUSTFLAGS="$flags" cargo build --release --quiet --target "$host" --target-dir "$target_dir"
+program=$PWD/$target_dir/$host/release/trommel-fuzz
+
+if [ ${#targets[@]} -eq 0 ]; then
+  mapfile -t targets < <(TROMMEL_FUZZ_TARGET=list "$program" 2>/dev/null)
+fi
+
+one() {
+  local target=$1 seeds log begin
+  export TROMMEL_FUZZ_TARGET=$target
+  seeds=$(mktemp -d)
+  TROMMEL_FUZZ_SEEDS=$seeds "$program" 2>/dev/null
+  mkdir -p "corpus/$target" "findings/$target" "regressions/$target"
+  log=$seeds.log
+  begin=$(date +%s.%N)
+  if ! "$program" -max_total_time="$seconds" -timeout="${FUZZ_TIMEOUT:-1}" -rss_limit_mb=1024 \
+    -malloc_limit_mb=128 -max_len=65536 -print_final_stats=1 -verbosity=1 \
+    -artifact_prefix="findings/$target/" "corpus/$target" "regressions/$target" "$seeds" \
+    >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    echo "again: TROMMEL_FUZZ_TARGET=$target $program $(ls -td "findings/$target"/* | head -n 1)" >&2
+    return 1
+  fi
+  local executions edges features inputs
+  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  read -r edges features inputs < <(
+    sed -n 's/.*DONE *cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 \2 \3/p' "$log")
+  awk -v t="$target" -v s="$(echo "$(date +%s.%N) $begin" | awk '{print $1 - $2}')" \
+    -v x="$executions" -v e="$edges" -v f="$features" -v c="$inputs" 'BEGIN {
+      printf "{\"lane\": \"fuzz/%s\", \"seconds\": %.1f, \"counters\": {\"corpus\": %d, ", t, s, c
+      printf "\"edges\": %d, \"executions\": %d, \"features\": %d}}\n", e, x, f
+    }' | tee -a "${TROMMEL_LANES_JSON:-/dev/null}"
+  rm -rf "$seeds" "$log"
+}
+export -f one
+export program seconds
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -euo pipefail -c 'one {}'

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::job::scratch;
+
 /// Binaries that hold no lanes: what they check is the source, not the store.
 const NO_LANES: [&str; 1] = ["tidy"];
 
@@ -72,7 +74,18 @@ pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
     if binaries.is_empty() {
         return Err("cargo built no test binary".to_owned());
     }
-    Ok(binaries)
+    let dir = scratch(if how == Build::Planted { "planted-binaries" } else { "binaries" })?;
+    binaries.into_iter().map(|binary| set_aside(binary, &dir)).collect()
+}
+
+/// A copy of `binary`: what is built meanwhile must not replace what is being run.
+fn set_aside(binary: Binary, dir: &Path) -> Outcome<Binary> {
+    let path = dir.join(&binary.name);
+    // Removed first: another runner's copy may be running.
+    let _ = std::fs::remove_file(&path);
+    let copied = std::fs::copy(&binary.path, &path);
+    copied.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Binary { path, ..binary })
 }
 
 /// Where binaries with planted bugs are built: beside the others, which they must not replace.

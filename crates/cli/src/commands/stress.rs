@@ -229,30 +229,35 @@ pub(crate) fn run(
     let ran = stress(&plan, &place, &worker, control);
     let is_kept = args.keep || !ran.as_ref().is_ok_and(|report| report.finding.is_none());
     let kept = if is_kept { Some(place.keep()?) } else { place.remove().map(|()| None)? };
-    let report = ran?;
+    let report = ran.map_err(|error| match &kept {
+        Some(kept) => Failure::from(error).with(told_kept(kept)),
+        None => error.into(),
+    })?;
     print(&report, args.json.as_deref(), out)?;
-    if let (Some((store, expected)), None) = (&kept, &report.finding) {
-        let (store, expected) = (store.display(), expected.display());
-        control.progress.say(&format!("kept: the store in {store}, what it holds in {expected}"));
+    if let (Some(kept), None) = (&kept, &report.finding) {
+        control.progress.say(&told_kept(kept));
     }
     match &report.finding {
-        Some(finding) => Err(told(finding.kind, &finding.what, &report, kept)),
+        Some(finding) => Err(told(finding.kind, &finding.what, &report, kept.as_ref())),
         None if report.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     }
 }
 
-fn told(kind: &str, what: &str, report: &Report, kept: Option<(PathBuf, PathBuf)>) -> Failure {
+fn told(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure {
     let mut text = format!("{kind}: {what}");
-    if let Some((store, expected)) = kept {
-        text += &format!(
-            "\nkept: the store in {}, what it must hold in {}",
-            store.display(),
-            expected.display()
-        );
+    if let Some(kept) = kept {
+        text += &format!("\n{}", told_kept(kept));
     }
     text += &format!("\nagain: trommel stress --seed={} {}", report.seed, other_flags());
     Failure::Check(text.trim_end().to_owned())
+}
+
+/// Where the store and the expected state are kept.
+type Kept = (PathBuf, PathBuf);
+
+fn told_kept((store, expected): &Kept) -> String {
+    format!("kept: the store in {}, what it must hold in {}", store.display(), expected.display())
 }
 
 /// The flags of this run, as they were given, but for the seed.

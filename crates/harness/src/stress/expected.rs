@@ -17,7 +17,7 @@
 //!
 //! It survives a killed process, not a power cut: nothing here is synced.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -117,21 +117,23 @@ impl Expected {
         Ok(expected)
     }
 
-    /// The records of the file in `dir`, if there is one.
+    /// Takes the file in `dir` for one run, making it where there is none: it is locked as long as
+    /// the handle lives. Returns also which records it is about.
     ///
     /// # Errors
-    /// As [`Expected::open`].
-    pub(super) fn records_in(dir: &Path) -> Result<Option<Records>, Error> {
+    /// As [`Expected::open`], and where another run has it.
+    pub(super) fn lease(dir: &Path, wanted: Records) -> Result<(File, Records), Error> {
+        let records = Self::open(dir, wanted)?.records;
         let path = dir.join(EXPECTED_FILE);
-        let file = match open_file(&path, false) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io(path, "opening", error)),
-        };
-        let mut bytes = Vec::new();
-        let read = file.take(HEAD_BYTES as u64).read_to_end(&mut bytes);
-        read.map_err(|error| Error::io(&path, "reading", error))?;
-        head(&path, &bytes).map(Some)
+        let file = open_file(&path, false).map_err(|error| Error::io(&path, "opening", error))?;
+        match file.try_lock() {
+            Ok(()) => Ok((file, records)),
+            Err(TryLockError::WouldBlock) => Err(Error::Usage(format!(
+                "{} is in use by another run: wait until it ends, or name another directory",
+                path.display()
+            ))),
+            Err(TryLockError::Error(error)) => Err(Error::io(path, "locking", error)),
+        }
     }
 
     /// The record of a key as it is now.
@@ -273,7 +275,6 @@ mod tests {
     #[test]
     fn what_was_begun_and_settled_is_there_again() {
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
-        assert_eq!(Expected::records_in(scratch.path()).unwrap(), None);
         let expected = Expected::open(scratch.path(), RECORDS).unwrap();
         expected.begin(7, 1, 99).unwrap();
         expected.begin(8, 1, 0).unwrap();
@@ -287,6 +288,18 @@ mod tests {
         assert_eq!(again.state(8), State { settled: 1, pending: 0, begun: 1, batch: 0 });
         assert_eq!(again.pending(), [7]);
         assert_eq!(again.live_bytes(), RECORDS.bytes(8, 1));
+    }
+
+    #[test]
+    fn two_runs_cannot_have_one_file() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let (lease, records) = Expected::lease(scratch.path(), RECORDS).unwrap();
+        assert_eq!(records, RECORDS);
+        Expected::open(scratch.path(), RECORDS).expect("the worker of the run that has it");
+        let refused = Expected::lease(scratch.path(), RECORDS).unwrap_err();
+        assert!(matches!(&refused, Error::Usage(what) if what.contains("in use")), "{refused}");
+        drop(lease);
+        Expected::lease(scratch.path(), RECORDS).unwrap();
     }
 
     #[test]

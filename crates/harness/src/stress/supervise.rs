@@ -94,13 +94,9 @@ pub fn stress(
     control: Control<'_>,
 ) -> Result<Report, Error> {
     let start = Instant::now();
-    let kept = Expected::records_in(&place.expected)?;
-    let records = kept.unwrap_or(Records {
-        keys: plan.keys,
-        min_value: plan.value_size.0,
-        max_value: plan.value_size.1,
-        seed: plan.seed,
-    });
+    let (min_value, max_value) = plan.value_size;
+    let wanted = Records { keys: plan.keys, min_value, max_value, seed: plan.seed };
+    let (_lease, records) = Expected::lease(&place.expected, wanted)?;
     let mut run = Run {
         plan,
         place,

@@ -16,7 +16,7 @@ use trommel::Compression;
 use crate::cuts::{batches_before, judge, prefix_of_log};
 use crate::exam::{Found, How};
 use crate::flips::whole;
-use crate::injury::{Injury, SECTOR, kind_of};
+use crate::injury::{Injury, PAGE, SECTOR, kind_of};
 use crate::lane::Lane;
 use crate::stores::{Ending, Store, build};
 
@@ -127,35 +127,60 @@ fn an_older_version_of_a_file_is_told_apart_or_was_true() {
     });
 }
 
+/// Another store's file of the same name: whole, with right checksums, and not this store's.
+#[test]
+fn files_of_another_store_are_told_apart() {
+    for ending in [Ending::Closed, Ending::Killed] {
+        let store = build("paired:16", Compression::Lz4, ending);
+        let other = build("paired:16", Compression::Lz4, ending);
+        let mut lane = Lane::new("foreign", &store);
+        for file in store.image.keys().filter(|file| store.image[*file] != other.image[*file]) {
+            both_places(|how| {
+                let injury = Injury::Replace(other.image[file].clone());
+                lane.case(file, &injury, how, |found| reported(&store, found));
+            });
+        }
+        for kind in ["manifest", "log", "table"] {
+            let told = lane.count(kind, "refused") + lane.count(kind, "read error");
+            assert!(told > 0, "no {kind} of another store was told apart");
+        }
+        lane.finish();
+    }
+}
+
 #[test]
 fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
     every_file("zeroed", |store, lane, file, bytes| {
-        for from in (0..bytes.len()).step_by(SECTOR) {
-            let sector = &bytes[from..bytes.len().min(from + SECTOR)];
-            if sector.iter().all(|byte| *byte == 0) {
-                continue;
-            }
-            both_places(|how| {
-                lane.case(file, &Injury::Zero { from }, how, |found| match kind_of(file) {
-                    _ if found.refused.is_some() => Ok("refused"),
-                    "log" => zeroed_log(store, file, from, found),
-                    _ => reported(store, found),
+        for unit in [SECTOR, PAGE] {
+            for from in (0..bytes.len()).step_by(unit) {
+                let lost = &bytes[from..bytes.len().min(from + unit)];
+                if lost.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                both_places(|how| {
+                    let injury = Injury::Zero { from, bytes: unit };
+                    lane.case(file, &injury, how, |found| match kind_of(file) {
+                        _ if found.refused.is_some() => Ok("refused"),
+                        "log" => zeroed_log(store, file, from, unit, found),
+                        _ => reported(store, found),
+                    });
                 });
-            });
+            }
         }
     });
 }
 
-/// A log with a zeroed sector was opened all the same: that sector may never have been synced, as
+/// A log with a zeroed sector or page was opened all the same: that sector may never have been synced, as
 /// far as the rest of the log can tell.
 fn zeroed_log(
     store: &Store,
     file: &str,
     from: usize,
+    unit: usize,
     found: &Found,
 ) -> Result<&'static str, String> {
     let is_later =
-        |mark: &&crate::stores::Mark| *mark.log > *file || mark.end as usize > from + SECTOR;
+        |mark: &&crate::stores::Mark| *mark.log > *file || mark.end as usize > from + unit;
     let mut later = store.marks.iter().filter(is_later);
     let first_lost = batches_before(store, file, from) + 1;
     let was_synced = store.marks.iter().any(|mark| mark.batches == first_lost && mark.synced);

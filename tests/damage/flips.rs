@@ -1,8 +1,10 @@
-//! One flipped bit in every byte of every file: right answers or a typed error, and every flip is
-//! reported by open, by a read or by verify.
+//! One flipped bit in every byte of every file, and each byte inverted or cleared: right answers or
+//! a typed error, and every change is reported by open, by a read or by verify.
 
 use trommel::{Compression, ReadMode};
+use trommel_tests::settings::{first_seed, scale};
 
+use crate::cuts::prefix_of_log;
 use crate::exam::{Found, How};
 use crate::injury::{Injury, kind_of};
 use crate::lane::Lane;
@@ -11,9 +13,15 @@ use crate::stores::{Ending, Store, build};
 /// One case in so many is tried in another way as well.
 const SAMPLE: usize = 16;
 
-fn bits_a_byte() -> u8 {
-    let asked = std::env::var("TROMMEL_DAMAGE_BITS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(1).clamp(1, 8)
+/// What is done to the byte at `at`, one after the other: a bit flipped, and every bit flipped or
+/// all cleared; with `TROMMEL_SCALE` more bits, and both.
+fn injuries(at: usize, byte: u8, other: bool) -> impl Iterator<Item = Injury> {
+    let scale = usize::try_from(scale()).unwrap_or(usize::MAX);
+    let bits = (0..scale.min(8))
+        .map(move |turn| Injury::Flip { at, bit: ((at + at / 8 + turn) % 8) as u8 });
+    let first = usize::from(other);
+    let values = [!byte, 0].into_iter().cycle().skip(first + at % 2).take(scale.min(2));
+    bits.chain(values.filter(move |to| *to != byte).map(move |to| Injury::Set { at, to }))
 }
 
 fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
@@ -22,13 +30,14 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
     lane.case("LOCK", &Injury::Extend(Vec::new()), How::default(), |found| whole(&store, found));
     let mut case = 0;
     for (file, bytes) in &store.image {
-        for at in 0..bytes.len() {
-            for turn in 0..bits_a_byte() {
-                let injury =
-                    Injury::Flip { at, bit: ((at + at / 8 + usize::from(turn)) % 8) as u8 };
+        for (at, byte) in bytes.iter().enumerate() {
+            for injury in injuries(at, *byte, compression == Compression::None) {
                 for how in ways(case, kind_of(file)) {
                     lane.case(file, &injury, how, |found| {
-                        let verdict = whole(&store, found)?;
+                        let verdict = match (&injury, kind_of(file)) {
+                            (Injury::Set { .. }, "log") => worse(&store, file, at, found)?,
+                            _ => whole(&store, found)?,
+                        };
                         if verdict == "unseen" && !in_torn_tail(&store, file, at) {
                             return Err("nobody reports it".to_owned());
                         }
@@ -42,6 +51,15 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
     let unusable = lane.count("table", "unusable filter");
     assert_eq!(unusable > 0, store.has_filters, "{unusable}");
     lane.finish();
+}
+
+/// A byte that was changed as a whole can end what was the last run of bytes that are not zero in
+/// a sector of the log: then nobody can tell it from a tear.
+fn worse(store: &Store, file: &str, at: usize, found: &Found) -> Result<&'static str, String> {
+    match whole(store, found) {
+        Err(_) if store.ending != Ending::Closed => prefix_of_log(store, file, at, found),
+        other => other,
+    }
 }
 
 /// The default way, and now and then another one too.
@@ -96,6 +114,32 @@ macro_rules! flips {
             flip_everything($filters, Compression::$compression, Ending::$ending);
         })*
     };
+}
+
+/// Two injuries at once, in files of their own or in one: what each would do alone is no longer
+/// certain, but nothing is wrong, and no change is unseen.
+#[test]
+fn two_injuries_at_once() {
+    for ending in [Ending::Closed, Ending::Killed] {
+        let store = build("paired:16", Compression::Lz4, ending);
+        let mut lane = Lane::new("twice", &store);
+        let mut rng = fastrand::Rng::with_seed(first_seed());
+        let files: Vec<&String> = store.image.keys().filter(|file| *file != "LOCK").collect();
+        for _ in 0..1500 * scale() {
+            let one = |rng: &mut fastrand::Rng| {
+                let file = files[rng.usize(..files.len())];
+                let at = rng.usize(..store.image[file].len());
+                (file, Injury::Flip { at, bit: rng.u8(..8) })
+            };
+            let (a, b) = (one(&mut rng), one(&mut rng));
+            let injuries = [(a.0.as_str(), &a.1), (b.0.as_str(), &b.1)];
+            lane.injured(&injuries, How::default(), |found| match whole(&store, found)? {
+                "unseen" => Err("nobody reports it".to_owned()),
+                verdict => Ok(verdict),
+            });
+        }
+        lane.finish();
+    }
 }
 
 flips! {

@@ -6,12 +6,16 @@ use crate::stores::Image;
 
 /// The unit in which a disk loses data, in bytes.
 pub(crate) const SECTOR: usize = 512;
+/// The unit in which a file system caches files, in bytes.
+pub(crate) const PAGE: usize = 4096;
 
 /// An injury.
 #[derive(Clone)]
 pub(crate) enum Injury {
     /// One bit is another.
     Flip { at: usize, bit: u8 },
+    /// A byte is this one.
+    Set { at: usize, to: u8 },
     /// The file ends here.
     Cut { bytes: usize },
     /// The file is gone.
@@ -22,8 +26,8 @@ pub(crate) enum Injury {
     Replace(Vec<u8>),
     /// The file has changed places with another.
     Swap { with: String },
-    /// The sector that begins here is all zeros.
-    Zero { from: usize },
+    /// So many bytes from here on, a sector or a page, are zeros.
+    Zero { from: usize, bytes: usize },
 }
 
 impl Injury {
@@ -36,6 +40,7 @@ impl Injury {
         let mut bytes = image[file].clone();
         match self {
             Self::Flip { at, bit } => bytes[*at] ^= 1 << bit,
+            Self::Set { at, to } => bytes[*at] = *to,
             Self::Cut { bytes: left } => bytes.truncate(*left),
             Self::Extend(more) => bytes.extend_from_slice(more),
             Self::Replace(other) => bytes.clone_from(other),
@@ -43,8 +48,8 @@ impl Injury {
                 let other = image.insert(with.clone(), bytes).expect("it is there");
                 bytes = other;
             }
-            Self::Zero { from } => {
-                let end = (from + SECTOR).min(bytes.len());
+            Self::Zero { from, bytes: count } => {
+                let end = (from + count).min(bytes.len());
                 bytes[*from..end].fill(0);
             }
             Self::Delete => {}
@@ -57,12 +62,13 @@ impl fmt::Display for Injury {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flip { at, bit } => write!(f, "bit {bit} of byte {at} flipped"),
+            Self::Set { at, to } => write!(f, "byte {at} set to {to}"),
             Self::Cut { bytes } => write!(f, "cut to {bytes} bytes"),
             Self::Delete => write!(f, "deleted"),
             Self::Extend(more) => write!(f, "{} bytes added", more.len()),
             Self::Replace(other) => write!(f, "replaced by {} other bytes", other.len()),
             Self::Swap { with } => write!(f, "swapped with {with}"),
-            Self::Zero { from } => write!(f, "sector from byte {from} on zeroed"),
+            Self::Zero { from, bytes } => write!(f, "{bytes} bytes from byte {from} on zeroed"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One store through many injuries: what came of them, counted, and where a promise was broken.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use trommel_tests::counters::Counters;
 
 use crate::exam::{Found, How, examine, leave};
 use crate::injury::{Injury, kind_of};
@@ -16,13 +16,14 @@ const ENOUGH: usize = 5;
 pub(crate) struct Lane<'a> {
     name: &'static str,
     store: &'a Store,
-    counts: BTreeMap<(&'static str, &'static str), u64>,
+    counters: Counters,
     failures: Vec<String>,
 }
 
 impl<'a> Lane<'a> {
     pub(crate) fn new(name: &'static str, store: &'a Store) -> Self {
-        Self { name, store, counts: BTreeMap::new(), failures: Vec::new() }
+        let counters = Counters::new(format!("damage/{name}/{}", store.name));
+        Self { name, store, counters, failures: Vec::new() }
     }
 
     /// Injures `file` and examines the store. `judge` names what came of it, or says which promise
@@ -34,15 +35,32 @@ impl<'a> Lane<'a> {
         how: How,
         judge: impl Fn(&Found) -> Result<&'static str, String>,
     ) {
+        self.injured(&[(file, injury)], how, judge);
+    }
+
+    /// The same with several injuries at once, one after the other; it is counted under the kind
+    /// of the first file.
+    pub(crate) fn injured(
+        &mut self,
+        injuries: &[(&str, &Injury)],
+        how: How,
+        judge: impl Fn(&Found) -> Result<&'static str, String>,
+    ) {
+        let Some((first, _)) = injuries.first() else { return };
         if self.failures.len() >= ENOUGH {
             return;
         }
-        let case = format!("{} {}: {file}, {injury}, {how:?}", self.name, self.store.name);
+        let what: Vec<String> =
+            injuries.iter().map(|(file, injury)| format!("{file}, {injury}")).collect();
+        let (name, store, what) = (self.name, &self.store.name, what.join("; "));
+        let case = format!("{name} {store}: {what}; {how:?}");
         note(case.clone());
         let mut image = self.store.image.clone();
-        injury.inflict(&mut image, file);
+        for (file, injury) in injuries {
+            injury.inflict(&mut image, file);
+        }
         match examine(self.store, &image, how).and_then(|found| judge(&found)) {
-            Ok(verdict) => *self.counts.entry((kind_of(file), verdict)).or_default() += 1,
+            Ok(verdict) => self.counters.add(format!("{}.{verdict}", kind_of(first)), 1),
             Err(what) => {
                 let name =
                     format!("damage-{}-{}-{}", self.name, self.store.name, self.failures.len());
@@ -55,34 +73,12 @@ impl<'a> Lane<'a> {
 
     /// How often `verdict` was given on files of this kind.
     pub(crate) fn count(&self, kind: &str, verdict: &str) -> u64 {
-        let counts = self.counts.iter();
-        counts.filter(|((k, v), _)| *k == kind && *v == verdict).map(|(_, count)| count).sum()
+        self.counters.get(&format!("{kind}.{verdict}"))
     }
 
-    /// Prints the counts. Panics if a promise was broken.
+    /// Keeps the counts. Panics if a promise was broken.
     pub(crate) fn finish(self) {
-        let counts = self.counts.iter().map(|((kind, verdict), n)| format!("{kind} {verdict} {n}"));
-        let counts = counts.collect::<Vec<_>>().join(", ");
-        println!("{} {}: {counts}", self.name, self.store.name);
-        self.keep_counts();
         assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
-    }
-
-    /// Adds the counts to the file that `TROMMEL_DAMAGE_JSON` names, one line of JSON a lane.
-    fn keep_counts(&self) {
-        let Some(file) = std::env::var_os("TROMMEL_DAMAGE_JSON") else { return };
-        let counts =
-            self.counts.iter().map(|((kind, verdict), n)| format!("\"{kind} {verdict}\": {n}"));
-        let counts = counts.collect::<Vec<_>>().join(", ");
-        let (lane, store) = (self.name, &self.store.name);
-        let failures = self.failures.len();
-        let line = format!(
-            "{{\"lane\": \"{lane}\", \"store\": \"{store}\", \"failures\": {failures}, \
-             \"counts\": {{{counts}}}}}\n"
-        );
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::fs::read_to_string(&file).unwrap_or_default();
-        std::fs::write(&file, before + &line).expect("a writable file");
+        self.counters.finish();
     }
 }

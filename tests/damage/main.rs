@@ -13,13 +13,12 @@
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
-//! All injuries are enumerated, none is drawn by chance. A failure names store, file and injury,
-//! and leaves the damaged directory in the target directory's `tmp`, to be opened again.
-//! `TROMMEL_DAMAGE_BITS=8` flips every bit of every byte instead of one;
-//! `TROMMEL_DAMAGE_JSON=file` adds the counts to that file, a line for each store. The whole soak:
+//! All injuries are enumerated, but for two at once, which are sampled. A failure names store, file
+//! and injury, and leaves the damaged directory in the target directory's `tmp`, to be opened again.
+//! The soak flips every bit of every byte, and keeps the counts:
 //!
 //! ```text
-//! TROMMEL_DAMAGE_BITS=8 TROMMEL_DAMAGE_JSON=damage.json cargo test -p trommel-tests --test damage
+//! TROMMEL_SCALE=8 TROMMEL_LANES_JSON=$PWD/damage.jsonl cargo test -p trommel-tests --test damage
 //! ```
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the lanes print their counts")]

@@ -25,7 +25,7 @@ pub(crate) fn page(lines: &[Line], budget: usize) -> String {
          *OK*: all is right. *ERR*: a call failed, and all that was answered is right. *LOST*: a key \
          that was synced is\nsaid not to be there. *WRONG*: another value or key was answered. \
          *CRASH*: the process died. *HANG*: nothing\nwithin ten seconds. The worst of them counts.\n\n\
-         Rivals have their defaults, but for syncs; rows with a sign behind the name are the same \
+         Rivals have their defaults, but for syncs; rows with a `+` behind the name are the same \
          files read with\nwhat their documentation offers against damage:\n\n"
     );
     for contender in ALL {

@@ -4,11 +4,14 @@
 //! * [`arrows`]: which crate may know which.
 //! * [`sizes`]: long functions and long files.
 //! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
+//! * [`contract`]: promises without a test, and tests that are not there.
 //!
 //! A rule that must give way is listed by name beside it; the list may only get shorter.
 
 #[cfg(test)]
 mod arrows;
+#[cfg(test)]
+mod contract;
 #[cfg(test)]
 mod leavings;
 #[cfg(test)]

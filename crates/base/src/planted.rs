@@ -77,8 +77,6 @@ bugs! {
     RotatedLogNotSynced: "pebble#567, rocksdb PR#7701";
     /// A sync that failed is tried once more, and believed.
     FsyncRetried: "cockroach#37102";
-    /// A sync of the directory that failed is forgotten, so that the next one is believed.
-    DirSyncRetried: "cockroach#37102";
     /// After an error of the log, writes go on.
     WritesGoOnAfterLogError: "rocksdb PR#12448, fjall#308";
     /// A batch that the log refused is shown to readers and acknowledged.
@@ -182,8 +180,6 @@ bugs! {
     CleanAfterPoison: "redb PR#1177, fjall#296";
     /// A checkpoint leaves the last table out.
     CheckpointMissesTable: "rocksdb PR#7701";
-    /// A length in a file is believed, and memory taken for it.
-    LengthTrusted: "redb PR#888";
 }
 
 /// Whether this bug is there: never, in an ordinary build.

@@ -15,7 +15,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
 use crate::sync::{Mutex, lock};
@@ -69,9 +68,6 @@ impl Vfs for DirSync {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        if planted(Bug::DirSyncRetried) {
-            return self.vfs.sync_dir(dir).map_err(dawdling);
-        }
         let mut failed = lock(&self.failed);
         if let Some((kind, text)) = failed.get(dir) {
             return Err(io::Error::new(*kind, text.clone()));

@@ -1,0 +1,98 @@
+//! Every promise of docs/contract.md names its tests, and every test that it names is there.
+
+use std::path::{Path, PathBuf};
+
+use crate::source::root;
+
+/// The promises that must be there: the headline, C1 to C30 and the ten rules.
+fn promises() -> Vec<String> {
+    let points = (1..=30).map(|number| format!("C{number}"));
+    let rules = (1..=10).map(|number| format!("R{number}"));
+    std::iter::once("H".to_owned()).chain(points).chain(rules).collect()
+}
+
+/// The texts between backticks that name tests.
+fn named(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).filter(|code| code.contains("::") && is_path(code)).collect()
+}
+
+fn is_path(code: &str) -> bool {
+    let first = code.chars().next().is_some_and(|c| c.is_ascii_lowercase());
+    first && code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
+}
+
+/// The files in which the test may be, by the path it is named by.
+fn files_of(test: &str) -> Vec<PathBuf> {
+    let mut parts: Vec<&str> = test.split("::").collect();
+    parts.pop();
+    let (first, rest) = parts.split_first().expect("a path has two parts");
+    let homes = match root().join("tests").join(first).is_dir() {
+        true => vec![root().join("tests").join(first)],
+        false => ["tests", "src"].map(|dir| root().join("crates").join(first).join(dir)).to_vec(),
+    };
+    homes.iter().flat_map(|home| modules(home, rest)).collect()
+}
+
+/// The files that hold the module of this path below `home`; its last part may be a module within
+/// the file of the one before it.
+fn modules(home: &Path, parts: &[&str]) -> Vec<PathBuf> {
+    let whole = home.join(parts.join("/"));
+    let mut found = vec![whole.with_extension("rs"), whole.join("mod.rs"), whole.join("main.rs")];
+    if parts.is_empty() {
+        found.remove(0);
+    }
+    found
+}
+
+/// Whether `text` has a test of this name: a function under `#[test]`, or a line of a macro that
+/// makes such functions.
+fn has_test(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_function = |at: usize| {
+        let begins = lines[at].starts_with(&format!("fn {name}("));
+        let above = lines[..at].iter().rev().take_while(|line| line.starts_with('#'));
+        begins && above.into_iter().any(|line| *line == "#[test]")
+    };
+    let is_row = |line: &&str| line.starts_with(&format!("{name}: "));
+    (0..lines.len()).any(is_function) || (lines.contains(&"$(#[test]") && lines.iter().any(is_row))
+}
+
+fn exists(test: &str) -> bool {
+    let name = test.rsplit("::").next().unwrap_or(test);
+    let texts = files_of(test).into_iter().filter_map(|file| std::fs::read_to_string(file).ok());
+    texts.into_iter().any(|text| has_test(&text, name))
+}
+
+fn contract() -> String {
+    std::fs::read_to_string(root().join("docs/contract.md")).expect("the contract is there")
+}
+
+#[test]
+fn every_promise_names_its_tests() {
+    let text = contract();
+    for promise in promises() {
+        let begins = format!("- **{promise}** ");
+        let (_, behind) =
+            text.split_once(&begins).unwrap_or_else(|| panic!("{promise} is not promised"));
+        let end = behind.find("\n- **").into_iter().chain(behind.find("\n\n")).min();
+        let sentence = &behind[..end.unwrap_or(behind.len())];
+        assert!(!named(sentence).is_empty(), "{promise} names no test");
+    }
+}
+
+#[test]
+fn every_test_that_is_named_is_there() {
+    let text = contract();
+    let gone: Vec<&str> = named(&text).into_iter().filter(|test| !exists(test)).collect();
+    assert!(gone.is_empty(), "no such test:\n{}", gone.join("\n"));
+}
+
+#[test]
+fn tests_are_told_from_what_only_looks_like_one() {
+    let text = "#[test]\nfn one() {}\nfn two() {}\n$(#[test]\nthree: 1;";
+    assert!(has_test(text, "one") && has_test(text, "three"));
+    assert!(!has_test(text, "two") && !has_test(text, "four"));
+    assert!(exists("tidy::contract::every_promise_names_its_tests"));
+    assert!(!exists("tidy::contract::no_such_promise"));
+    assert_eq!(named("`a::b` and `Durability::Os`, `c`"), ["a::b"]);
+}

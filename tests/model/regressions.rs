@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use trommel::vfs::MemoryVfs;
+use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 use trommel::{Db, Options};
 
 /// Runs `test` in a thread of its own; fails where it does not come back.
@@ -132,4 +132,31 @@ fn the_report_has_one_row_for_each_level_and_kind() {
     let distinct: BTreeSet<_> = rows.iter().collect();
     assert_eq!(distinct.len(), rows.len(), "{report}");
     assert!(report.levels.iter().all(|row| row.probes > 0), "{report}");
+}
+
+/// Without a file handle left a log was made, and its directory could not be synced. The write was
+/// refused and the log stayed. The next one named the same predecessor, and at the next opening the
+/// store was said to be damaged.
+#[test]
+fn a_log_that_could_not_be_begun_is_taken_back() {
+    comes_back("the store", || {
+        let disk = SimDisk::new();
+        let options = tiny().vfs(Arc::new(disk.clone()));
+        let db = Db::open("/store", options.clone()).unwrap();
+        disk.inject(Fault::new(Failure::TooManyOpenFiles).on(OpKind::Create).named(".log"));
+        disk.inject(Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir));
+        let (mut written, mut refused) = (Vec::new(), 0);
+        for number in 0..60_u64 {
+            match db.put(number.to_le_bytes(), [7; 500]) {
+                Ok(()) => written.push(number),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 1 && written.len() > 5, "{refused} refused of {}", written.len());
+        drop(db);
+        let db = Db::open("/store", options).unwrap();
+        for number in written {
+            assert_eq!(db.get(number.to_le_bytes()).unwrap().unwrap(), [7; 500]);
+        }
+    });
 }

@@ -1,5 +1,7 @@
 //! Freezing the memtable, and with it its log; and making logs durable.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
@@ -8,7 +10,7 @@ use trommel_memtable::Memtable;
 
 use super::commit::Leader;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::LogWriter;
 use crate::sync::{AtomicUsize, Mutex, lock};
@@ -94,16 +96,31 @@ impl Engine {
             previous,
         };
         let create = || LogWriter::create(&*self.vfs, &path, &header);
-        match create() {
+        let mut created = create();
+        if created.as_ref().is_err_and(Error::is_out_of_handles) {
+            self.tables.release_handles();
+            self.take_back_log(&path)?;
+            created = create();
+        }
+        match created {
             // Nothing was written yet: the write is refused, and the store goes on as it was.
             Err(error) if error.is_out_of_handles() => {
-                self.tables.release_handles();
-                let _ = self.vfs.remove(&path);
-                create()
+                self.take_back_log(&path)?;
+                Err(error)
             }
-            outcome => outcome,
+            outcome => outcome.map_err(|error| self.poison(error)),
         }
-        .map_err(|error| if error.is_out_of_handles() { error } else { self.poison(error) })
+    }
+
+    /// Removes what there is of a log that could not be begun: behind the next one, which names the
+    /// same predecessor, it would be damage.
+    fn take_back_log(&self, path: &Path) -> Result<()> {
+        match self.vfs.remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.poison(Error::on(path)(error)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes everything in the logs durable.

@@ -78,5 +78,5 @@ fn group_commit() {
 
 #[test]
 fn commits_in_groups() {
-    lane("commits_in_groups", 5_000, group_commit);
+    lane("commits_in_groups", 20_000, group_commit);
 }

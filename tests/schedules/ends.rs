@@ -247,12 +247,12 @@ fn stall_and_shortage() {
 
 #[test]
 fn closes_against_all() {
-    lane("closes_against_all", 5_000, close_against_all);
+    lane("closes_against_all", 10_000, close_against_all);
 }
 
 #[test]
 fn poisons_a_group() {
-    lane("poisons_a_group", 5_000, poisoning);
+    lane("poisons_a_group", 20_000, poisoning);
 }
 
 #[test]
@@ -262,17 +262,17 @@ fn copies_against_writers() {
 
 #[test]
 fn stops_and_wakes_writers() {
-    lane("stops_and_wakes_writers", 5_000, stall);
+    lane("stops_and_wakes_writers", 4_000, stall);
 }
 
 #[test]
 fn lets_stopped_writers_pass_a_pause() {
-    lane("lets_stopped_writers_pass_a_pause", 5_000, stall_and_pause);
+    lane("lets_stopped_writers_pass_a_pause", 6_000, stall_and_pause);
 }
 
 #[test]
 fn tells_stopped_writers_of_poison() {
-    lane("tells_stopped_writers_of_poison", 5_000, stall_and_poison);
+    lane("tells_stopped_writers_of_poison", 15_000, stall_and_poison);
 }
 
 #[test]

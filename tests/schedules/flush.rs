@@ -190,20 +190,20 @@ fn snapshots_against_the_drop_rule() {
 
 #[test]
 fn rotates_against_writers() {
-    lane("rotates_against_writers", 5_000, rotation);
+    lane("rotates_against_writers", 8_000, rotation);
 }
 
 #[test]
 fn flushes_against_readers() {
-    lane("flushes_against_readers", 5_000, flush_against_readers);
+    lane("flushes_against_readers", 20_000, flush_against_readers);
 }
 
 #[test]
 fn compacts_against_readers() {
-    lane("compacts_against_readers", 5_000, compaction_against_readers);
+    lane("compacts_against_readers", 3_000, compaction_against_readers);
 }
 
 #[test]
 fn takes_snapshots_while_versions_are_dropped() {
-    lane("takes_snapshots_while_versions_are_dropped", 5_000, snapshots_against_the_drop_rule);
+    lane("takes_snapshots_while_versions_are_dropped", 6_000, snapshots_against_the_drop_rule);
 }

@@ -24,6 +24,12 @@ fn config() -> Config {
     config
 }
 
+/// Runs `scenario` under schedules `first` to `first + count`, the current one noted in `running`.
+pub(crate) fn run(first: u64, count: u64, running: &Arc<AtomicU64>, scenario: fn()) -> usize {
+    let scheduler = Seeded::new(first, count, Arc::clone(running));
+    Runner::new(scheduler, config()).run(scenario)
+}
+
 /// Runs `scenario` under `count` schedules, as many times as many in a soak, or under the one that
 /// `TROMMEL_SCHEDULE` names. A schedule that fails prints the line that runs it again.
 #[allow(clippy::print_stderr, reason = "the line that replays a failure")]
@@ -33,9 +39,7 @@ pub(crate) fn lane(name: &str, count: u64, scenario: fn()) {
     let (first, count) = one.map_or((first_seed(), count * scale()), |seed| (seed, 1));
     let mut counters = Counters::new(format!("schedules/{name}"));
     let running = Arc::new(AtomicU64::new(first));
-    let scheduler = Seeded::new(first, count, Arc::clone(&running));
-    let run = || Runner::new(scheduler, config()).run(scenario);
-    match catch_unwind(AssertUnwindSafe(run)) {
+    match catch_unwind(AssertUnwindSafe(|| run(first, count, &running, scenario))) {
         Ok(schedules) => counters.add("schedules", schedules as u64),
         Err(panic) => {
             let seed = running.load(Relaxed);

@@ -20,3 +20,6 @@ mod store;
 mod commit;
 mod ends;
 mod flush;
+mod panics;
+mod tables;
+mod toys;

@@ -4,8 +4,9 @@
 //! In a store that is used these are the standard library's, re-exported, and cost nothing more.
 //! Built with `--cfg shuttle` they are those of the crate shuttle, which runs all threads of a test
 //! in an order of its choosing and switches between them at every call of these; built with
-//! `--cfg loom` they are those of loom, which tries every order, and every value that a load may
-//! return. docs/concurrency.md says what is tested so.
+//! `--cfg trommel_loom` they are those of loom, which tries every order, and every value that a load
+//! may return. (A bare `--cfg loom` means other things to other crates.) docs/concurrency.md says
+//! what is tested so.
 //!
 //! # Invariants
 //! * What may block, or is held while something here is called, comes from here. What is neither
@@ -17,7 +18,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-#[cfg(loom)]
+#[cfg(trommel_loom)]
 pub use loom::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
@@ -27,7 +28,7 @@ pub use shuttle::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
-#[cfg(not(any(shuttle, loom)))]
+#[cfg(not(any(shuttle, trommel_loom)))]
 pub use std::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
@@ -61,9 +62,9 @@ pub fn wait_at_most<'a, T>(
 pub mod quiet {
     use super::PoisonError;
 
-    #[cfg(loom)]
+    #[cfg(trommel_loom)]
     pub use super::{AtomicBool, AtomicU64, Mutex, MutexGuard};
-    #[cfg(not(loom))]
+    #[cfg(not(trommel_loom))]
     pub use std::sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64},
@@ -84,4 +85,36 @@ pub mod quiet {
 pub fn point() {
     #[cfg(shuttle)]
     shuttle::thread::sleep(Duration::ZERO);
+}
+
+/// Models: a few threads on a piece of the real code, in every order that takes at most three
+/// switches of a thread that could go on, and with every value that a load may return.
+#[cfg(trommel_loom)]
+pub mod models {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::Instant;
+
+    pub use loom::thread;
+
+    /// Runs `model` in every order, and prints as a lane does how many there were.
+    ///
+    /// # Panics
+    /// Where an order makes the model panic or its threads wait for each other for ever.
+    #[allow(clippy::print_stdout, reason = "tests print what they counted")]
+    pub fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
+        let (start, orders) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        let counted = Arc::clone(&orders);
+        builder.check(move || {
+            counted.fetch_add(1, Relaxed);
+            model();
+        });
+        let (seconds, orders) = (start.elapsed().as_secs_f64(), orders.load(Relaxed));
+        println!(
+            "\n{{\"lane\": \"loom/{name}\", \"seconds\": {seconds:.1}, \
+             \"counters\": {{\"executions\": {orders}}}}}"
+        );
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
@@ -180,6 +180,17 @@ shard! {
 }
 
 impl Shard {
+    /// Makes the calling thread the one that counts here, if there is none.
+    pub(crate) fn claim(&self) -> bool {
+        // Acquire: what the last one counted is there to be added to.
+        !self.in_use.swap(true, Acquire)
+    }
+
+    /// Lets another thread count here.
+    pub(crate) fn hand_on(&self) {
+        self.in_use.store(false, Release);
+    }
+
     #[inline]
     pub(crate) fn filter(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.filters[level][kind_index(kind)]
@@ -228,7 +239,7 @@ struct OwnShards(Vec<(u64, Arc<Shard>)>);
 impl Drop for OwnShards {
     fn drop(&mut self) {
         for (_, shard) in &self.0 {
-            shard.in_use.store(false, std::sync::atomic::Ordering::Release);
+            shard.hand_on();
         }
     }
 }
@@ -264,12 +275,10 @@ impl Counters {
         // Stores that were closed left shards that nobody else holds.
         own.0.retain(|(_, shard)| Arc::strong_count(shard) > 1);
         let mut shards = lock(&self.shards);
-        let free = shards
-            .iter()
-            .find(|shard| !shard.in_use.swap(true, std::sync::atomic::Ordering::Acquire));
+        let free = shards.iter().find(|shard| shard.claim());
         let shard = free.cloned().unwrap_or_else(|| {
             let shard = Arc::new(Shard::default());
-            shard.in_use.store(true, Relaxed);
+            shard.claim();
             shards.push(Arc::clone(&shard));
             shard
         });

@@ -54,6 +54,8 @@ mod log;
 mod maintenance;
 mod manifest;
 mod memory;
+#[cfg(all(test, trommel_loom))]
+mod models;
 mod options;
 mod output;
 mod prefix;

@@ -299,3 +299,58 @@ mod tests {
         assert!(held > sum && held < sum + 2 * LARGEST_CHUNK, "{held} bytes held for {sum}");
     }
 }
+
+#[cfg(all(test, trommel_loom))]
+mod models {
+    use trommel_base::sync::models::{check, thread};
+
+    use super::*;
+
+    /// Two fit into the first chunk, or one does: the second may find it full, or be replaced.
+    const BYTES: usize = 3000;
+
+    fn store(arena: &Arena, with: u8) -> (usize, u8) {
+        (arena.store(&[with; BYTES], &[]).addr().get(), with)
+    }
+
+    /// Threads that find no chunk, or a full one, at once: each gets bytes of its own.
+    #[test]
+    fn claims_of_full_chunks_are_apart() {
+        check("claims_of_full_chunks_are_apart", || {
+            let arena = Arc::new(Arena::new(ArenaPool::new(0)));
+            let threads = [1, 2].map(|with| {
+                let arena = Arc::clone(&arena);
+                thread::spawn(move || store(&arena, with))
+            });
+            let mut claimed = vec![store(&arena, 3)];
+            claimed.extend(threads.map(|thread| thread.join().unwrap()));
+            claimed.sort_unstable();
+            for pair in claimed.windows(2) {
+                assert!(pair[0].0 + BYTES <= pair[1].0, "bytes claimed twice");
+            }
+        });
+    }
+
+    /// A chunk that goes back to the pool, and to another arena, is claimed from its beginning.
+    #[test]
+    fn a_chunk_is_handed_on_empty() {
+        check("a_chunk_is_handed_on_empty", || {
+            let pool = ArenaPool::new(LARGEST_CHUNK);
+            let threads = [1, 2].map(|with| {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || {
+                    let arena = Arena::new(pool);
+                    store(&arena, with);
+                    arena.reserved_bytes()
+                })
+            });
+            for thread in threads {
+                let reserved = thread.join().unwrap();
+                assert!(reserved < 2 * SMALLEST_CHUNK, "{reserved} bytes: the chunk was not empty");
+            }
+            assert_eq!(pool.idle_bytes() % SMALLEST_CHUNK, 0);
+            let idle = pool.free().classes[0].len();
+            assert!((1..=2).contains(&idle), "{idle} chunks of one or two");
+        });
+    }
+}

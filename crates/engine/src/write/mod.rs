@@ -17,4 +17,6 @@ mod stall;
 
 pub(crate) use commit::Leader;
 pub(crate) use queue::Queue;
+#[cfg(all(test, trommel_loom))]
+pub(crate) use queue::{Group, Turn};
 pub(crate) use rotate::RotatedLogs;

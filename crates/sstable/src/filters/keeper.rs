@@ -63,9 +63,7 @@ pub(super) struct Keeper {
     fault: OnceLock<FilterState>,
     /// The first thing that is not used and not wrong.
     unused: OnceLock<FilterState>,
-    /// Where the pieces lie that are being read.
-    being_read: Mutex<Vec<u64>>,
-    was_read: Condvar,
+    turns: Turns,
 }
 
 impl Keeper {
@@ -83,8 +81,7 @@ impl Keeper {
             reader,
             fault: OnceLock::new(),
             unused: OnceLock::new(),
-            being_read: Mutex::default(),
-            was_read: Condvar::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -122,12 +119,7 @@ impl Keeper {
 
     /// Waits until nobody reads the piece at `offset`, and keeps others from it meanwhile.
     pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
-        let mut reading = lock(&self.being_read);
-        while reading.contains(&offset) {
-            reading = wait(&self.was_read, reading);
-        }
-        reading.push(offset);
-        Turn { keeper: self, offset }
+        self.turns.take(offset)
     }
 
     /// Reads the piece at `handle` from the file.
@@ -171,16 +163,35 @@ impl Keeper {
     }
 }
 
+/// Who reads which piece.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Where the pieces lie that are being read.
+    being_read: Mutex<Vec<u64>>,
+    was_read: Condvar,
+}
+
+impl Turns {
+    fn take(&self, offset: u64) -> Turn<'_> {
+        let mut reading = lock(&self.being_read);
+        while reading.contains(&offset) {
+            reading = wait(&self.was_read, reading);
+        }
+        reading.push(offset);
+        Turn { turns: self, offset }
+    }
+}
+
 /// Leave to read one piece, while nobody else may.
 pub(super) struct Turn<'a> {
-    keeper: &'a Keeper,
+    turns: &'a Turns,
     offset: u64,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        lock(&self.keeper.being_read).retain(|offset| *offset != self.offset);
-        self.keeper.was_read.notify_all();
+        lock(&self.turns.being_read).retain(|offset| *offset != self.offset);
+        self.turns.was_read.notify_all();
     }
 }
 
@@ -260,5 +271,47 @@ impl Drop for Charge {
         if let Some(host) = &self.host {
             host.unpin(self.bytes);
         }
+    }
+}
+
+#[cfg(all(test, trommel_loom))]
+mod models {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use trommel_base::sync::AtomicUsize;
+    use trommel_base::sync::models::{check, thread};
+
+    use super::*;
+
+    /// Three threads want a piece, one of them another first: each is read once, by one at a time.
+    #[test]
+    fn a_piece_is_read_by_one_thread_at_a_time() {
+        check("a_piece_is_read_by_one_thread_at_a_time", || {
+            let turns = Arc::new(Turns::default());
+            let (reading, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let pinned = Arc::new(OnceLock::new());
+            let want = {
+                let (turns, reads) = (Arc::clone(&turns), Arc::clone(&reads));
+                let (reading, pinned) = (Arc::clone(&reading), Arc::clone(&pinned));
+                move |offset: u64| {
+                    let _turn = turns.take(offset);
+                    if offset == 1 && pinned.get().is_none() {
+                        assert_eq!(reading.fetch_add(1, Relaxed), 0, "two read one piece");
+                        reads.fetch_add(1, Relaxed);
+                        reading.fetch_sub(1, Relaxed);
+                        let _ = pinned.set(());
+                    }
+                }
+            };
+            let other = want.clone();
+            let third = want.clone();
+            let threads = [thread::spawn(move || other(1)), thread::spawn(move || third(2))];
+            want(1);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(reads.load(Relaxed), 1);
+            assert!(lock(&turns.being_read).is_empty());
+        });
     }
 }

@@ -1,0 +1,120 @@
+//! Models of the write path's smallest pieces, under loom: see docs/concurrency.md.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use trommel_base::sync::models::{check, thread};
+use trommel_memtable::{ArenaPool, Memtable};
+
+use crate::counters::Shard;
+use crate::snapshots::Snapshots;
+use crate::sync::{AtomicBool, AtomicU64};
+use crate::write::{Group, Queue, Turn};
+
+/// Two members insert, the last one publishes: whoever sees the moment sees both entries.
+#[test]
+fn who_sees_a_moment_sees_its_group() {
+    check("who_sees_a_moment_sees_its_group", || {
+        let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
+        let group = Group::new(memtable, 2, 2);
+        let snapshots = Arc::new(Snapshots::default());
+        let entries = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let member = |own: usize| {
+            let group = Arc::clone(&group);
+            let (snapshots, entries) = (Arc::clone(&snapshots), Arc::clone(&entries));
+            move || {
+                entries[own].store(1, Relaxed);
+                if group.inserted() {
+                    snapshots.publish(group.last_seqno);
+                }
+            }
+        };
+        let first = thread::spawn(member(0));
+        let second = thread::spawn(member(1));
+        if snapshots.visible() == 2 {
+            let seen = [0, 1].map(|n: usize| entries[n].load(Relaxed));
+            assert_eq!(seen, [1, 1], "visible, and not inserted");
+        }
+        first.join().unwrap();
+        second.join().unwrap();
+        assert_eq!(snapshots.visible(), 2, "somebody was the last");
+    });
+}
+
+/// A compaction whose input holds moment 2 drops what only moment 1 sees, unless that is taken. It
+/// was published before it could be written to a table.
+#[test]
+fn no_snapshot_loses_what_it_sees() {
+    check("no_snapshot_loses_what_it_sees", || {
+        let snapshots = Arc::new(Snapshots::default());
+        snapshots.publish(1);
+        let in_table = Arc::new(AtomicBool::new(false));
+        let writer = thread::spawn({
+            let (snapshots, in_table) = (Arc::clone(&snapshots), Arc::clone(&in_table));
+            move || {
+                snapshots.publish(2);
+                in_table.store(true, Release);
+            }
+        });
+        let compaction = thread::spawn({
+            let snapshots = Arc::clone(&snapshots);
+            move || in_table.load(Acquire) && !snapshots.live().contains(&1)
+        });
+        let taken = snapshots.take();
+        let drops = compaction.join().unwrap();
+        writer.join().unwrap();
+        assert!(!drops || taken == 2, "what was taken is dropped");
+        snapshots.release(taken);
+        assert!(snapshots.live().is_empty());
+    });
+}
+
+/// Writers that join a queue lead one after the other: none is forgotten, and no two lead at once.
+#[test]
+fn every_writer_leads_once() {
+    check("every_writer_leads_once", || {
+        let queue = Arc::new(Queue::default());
+        let leads = Arc::new(AtomicBool::new(false));
+        let write = |queue: &Queue, leads: &AtomicBool| {
+            let member = queue.join(None, false);
+            assert!(matches!(member.wait(), Turn::Lead));
+            assert!(!leads.swap(true, Relaxed), "two lead at once");
+            leads.store(false, Relaxed);
+            queue.leave(1);
+        };
+        let threads = [(); 2].map(|()| {
+            let (queue, leads) = (Arc::clone(&queue), Arc::clone(&leads));
+            thread::spawn(move || write(&queue, &leads))
+        });
+        write(&queue, &leads);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// A shard that goes from one thread to the next keeps what both counted.
+#[test]
+fn a_shard_that_is_handed_on_loses_no_count() {
+    check("a_shard_that_is_handed_on_loses_no_count", || {
+        let shard = Arc::new(Shard::default());
+        let use_it = |shard: &Shard| {
+            let is_ours = shard.claim();
+            if is_ours {
+                shard.gets.add(1);
+                shard.gets.add(1);
+                shard.hand_on();
+            }
+            u64::from(is_ours) * 2
+        };
+        let threads = [(); 2].map(|()| {
+            let shard = Arc::clone(&shard);
+            thread::spawn(move || use_it(&shard))
+        });
+        let seen = shard.gets.get();
+        let counted =
+            use_it(&shard) + threads.map(|thread| thread.join().unwrap()).iter().sum::<u64>();
+        assert!(seen <= counted);
+        assert_eq!(shard.gets.get(), counted);
+    });
+}

@@ -1,0 +1,138 @@
+//! A thread that panics in the middle of a write.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use shuttle::thread::{Builder, current, spawn};
+use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::{Error, WriteOptions};
+
+use crate::lane::lane;
+use crate::store::{after_power_cut, number, open, options};
+
+/// The name of the thread that panics. It also tells the engine who unwinds, as all threads here
+/// are one to the standard library.
+const PANICS: &str = "panics";
+
+/// A disk on which the thread of that name panics when it appends to a log.
+#[derive(Debug)]
+struct Trap(SimDisk);
+
+#[derive(Debug)]
+struct TrapFile {
+    file: Box<dyn WriteFile>,
+    is_log: bool,
+}
+
+impl WriteFile for TrapFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_log && current().name() == Some(PANICS) {
+            // As a panic, but for the message.
+            resume_unwind(Box::new("planned"));
+        }
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+impl Vfs for Trap {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        Ok(Box::new(TrapFile { file: self.0.create(path)?, is_log }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.open(path, access)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.0.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.lock_shared(path)
+    }
+}
+
+/// A thread panics while it leads, others in its group and in the queue behind it: the store is
+/// poisoned, nobody is left waiting or acknowledged wrongly, and what was is there after a power
+/// cut. Where another led the thread's batch, nobody panics.
+fn panic_while_leading() {
+    let disk = SimDisk::new();
+    let trap = Arc::new(Trap(disk.clone()));
+    let db = open(options(&disk).vfs(trap).background_threads(0).write_buffer_bytes(1 << 20));
+    db.put("k0", 7u64.to_le_bytes()).unwrap();
+    let panicking = Builder::new().name(PANICS.into()).spawn({
+        let db = db.clone();
+        move || {
+            let put = || db.put("k9", 9u64.to_le_bytes());
+            catch_unwind(AssertUnwindSafe(put)).is_err()
+        }
+    });
+    let writers: Vec<_> = (1..=2u64)
+        .map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                let key = format!("k{writer}");
+                let told = db.put_with(key, writer.to_le_bytes(), WriteOptions::sync());
+                assert_eq!(number(db.get("k0").unwrap()), 7, "reads go on");
+                told.is_ok()
+            })
+        })
+        .collect();
+    let panicked = panicking.unwrap().join().unwrap();
+    let kept: Vec<bool> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    if panicked {
+        let refused = db.put("k3", [0; 8]);
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    }
+    assert_eq!(db.close().is_err(), panicked);
+    let db = after_power_cut(&disk);
+    for (writer, kept) in (1..).zip(kept) {
+        let found = number(db.get(format!("k{writer}")).unwrap());
+        assert!(found == writer || (!kept && panicked), "{writer} was acknowledged");
+    }
+    assert!(panicked || number(db.get("k9").unwrap()) == 9);
+}
+
+#[test]
+fn poisons_when_a_leader_panics() {
+    lane("poisons_when_a_leader_panics", 15_000, panic_while_leading);
+}

@@ -1,0 +1,96 @@
+//! Readers of tables: filters that are read once by whoever comes first, tables that are closed
+//! while others read in them.
+
+use shuttle::thread::spawn;
+use trommel::vfs::{OpKind, SimDisk};
+use trommel::{Db, FilterPolicy, Options};
+
+use crate::lane::lane;
+use crate::store::{number, open, options};
+
+/// Nothing happens by itself.
+fn quiet(disk: &SimDisk) -> Options {
+    options(disk).background_threads(0).auto_compaction(false)
+}
+
+/// A store with `tables` tables of level 0, each with one key, closed and opened again, so that
+/// nothing of them is in memory.
+fn tables(disk: &SimDisk, tables: u64, with: impl Fn(Options) -> Options) -> Db {
+    let db = open(with(quiet(disk)));
+    for n in 1..=tables {
+        db.put(format!("k{n:02}"), n.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    open(with(quiet(disk)))
+}
+
+fn look(db: &Db, n: u64) {
+    assert_eq!(number(db.get(format!("k{n:02}")).unwrap()), n);
+}
+
+/// Three threads ask one table's filter at once: nobody is left waiting for a turn, and it is read
+/// once.
+fn filters() {
+    let disk = SimDisk::new();
+    let filters = FilterPolicy::uniform("blocked:10".parse().unwrap());
+    let db = tables(&disk, 1, |options| options.filters(filters.clone()));
+    let reads = |db: &Db, ask: &dyn Fn(&Db)| {
+        let before = disk.calls(OpKind::Read);
+        ask(db);
+        disk.calls(OpKind::Read) - before
+    };
+    let alone = reads(&db, &|db| look(db, 1));
+    db.close().unwrap();
+    let db = open(quiet(&disk).filters(filters));
+    let at_once = reads(&db, &ask_at_once);
+    // The data block is read by all three, if none finds it in the cache; the filter by one.
+    assert!(at_once <= alone + 2, "{at_once} reads, {alone} alone");
+    assert!(db.stats().unusable_filters.is_empty());
+    db.close().unwrap();
+}
+
+fn ask_at_once(db: &Db) {
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let db = db.clone();
+            spawn(move || look(&db, 1))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// Readers of more tables than may be open, and compactions of the same tables.
+fn evictions() {
+    let disk = SimDisk::new();
+    let db = tables(&disk, 18, |options| options.max_open_files(16));
+    let threads: Vec<_> = (0..2u64)
+        .map(|n| {
+            let db = db.clone();
+            spawn(move || {
+                for table in 1..=18 {
+                    look(&db, if n == 0 { table } else { 19 - table });
+                }
+            })
+        })
+        .collect();
+    let walk: Vec<u64> = db.iter().map(|entry| number(Some(entry.unwrap().1))).collect();
+    assert_eq!(walk, (1..=18).collect::<Vec<_>>());
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(db.stats().open_tables <= 16);
+    db.close().unwrap();
+}
+
+#[test]
+fn reads_filters_once() {
+    lane("reads_filters_once", 5_000, filters);
+}
+
+#[test]
+fn closes_tables_under_readers() {
+    lane("closes_tables_under_readers", 1_000, evictions);
+}

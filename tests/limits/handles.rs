@@ -1,0 +1,128 @@
+//! No file handle left: the scenario lowers its own `RLIMIT_NOFILE`, or takes all handles there
+//! are.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trommel::{Db, Options, ReadMode};
+
+use crate::store::{Known, key, refusal, tiny, tried, value};
+
+/// The most handles that the scenario may have; it may lift the limit again.
+fn limit(handles: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(handles), maximum }).unwrap();
+}
+
+/// Takes all handles that are left, but for `few`.
+fn take_all(few: usize) -> Vec<File> {
+    let mut taken: Vec<File> = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.truncate(taken.len() - few);
+    taken
+}
+
+/// A store of many small tables of which hardly any is open.
+fn grown(dir: &Path, options: &Options) -> (Db, Known) {
+    let db = Db::open(dir, options.clone().table_bytes(32 << 10)).unwrap();
+    let mut known = Known::default();
+    assert!(known.fill(&db, 3_000).is_none());
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    (Db::open(dir, options.clone()).unwrap(), known)
+}
+
+/// Opens a store with ever more handles: each attempt opens it or is refused, and loses nothing.
+fn to_open(dir: &Path) {
+    let store = dir.join("store");
+    let (db, mut known) = grown(&store, &tiny());
+    drop(db);
+    let mut opened = 0;
+    for handles in 3..40 {
+        limit(handles);
+        match Db::open(&store, tiny()) {
+            Err(error) => refusal(&error),
+            Ok(db) => {
+                tried(&db.get(key(7)));
+                tried(&db.flush());
+                opened += 1;
+            }
+        }
+    }
+    assert!(opened > 0, "it never opened");
+    limit(1024);
+    known.check_again(&store, tiny());
+}
+
+/// Does everything without a handle left, then with handles again.
+fn live(dir: &Path, options: &Options, few: usize) {
+    limit(200);
+    let store = dir.join("store");
+    let (db, mut known) = grown(&store, options);
+    let taken = take_all(few);
+    for number in (0..known.written).step_by(13) {
+        match db.get(key(number)) {
+            Ok(found) => assert!(found.as_deref() == Some(&value(number)[..]), "entry {number}"),
+            Err(error) => refusal(&error),
+        }
+    }
+    for entry in db.iter() {
+        if !tried(&entry) {
+            break;
+        }
+    }
+    tried(&db.verify());
+    tried(&db.checkpoint(dir.join("copy")));
+    // Refused or not, and again with handles: what is needed is only that nothing is lost.
+    for _ in 0..20 {
+        if known.fill(&db, known.written + 10).is_some() {
+            break;
+        }
+    }
+    if options.settings().contains(&("background_threads", "0".into())) {
+        tried(&db.flush());
+        tried(&db.compact_all());
+    }
+    // At least this needs a handle.
+    if let Err(error) = Db::open(dir.join("another"), tiny()) {
+        refusal(&error);
+    }
+    drop(taken);
+    known.check(&db);
+    drop(db);
+    known.check_again(&store, tiny());
+}
+
+fn to_compact(dir: &Path) {
+    limit(200);
+    let store = dir.join("store");
+    let (db, mut known) = grown(&store, &tiny());
+    let taken = take_all(0);
+    let compacting = db.clone();
+    let thread = std::thread::spawn(move || compacting.compact_all());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    if let Err(error) = Db::open(dir.join("another"), tiny()) {
+        refusal(&error);
+    }
+    drop(taken);
+    // It has waited for handles, or says that there were none; nothing else.
+    tried(&thread.join().unwrap());
+    known.check(&db);
+    drop(db);
+    known.check_again(&store, tiny());
+}
+
+scenarios! {
+    a_few_handles_open_a_store_or_not in Directory: to_open;
+    no_handle_is_left in Directory: |dir| live(dir, &tiny(), 0);
+    no_handle_is_left_and_no_thread in Directory: |dir| live(dir, &tiny().background_threads(0), 0);
+    no_handle_is_left_to_read_directly in Directory: |dir| {
+        live(dir, &tiny().read_mode(ReadMode::Direct), 0);
+    };
+    no_handle_is_left_to_map in Directory: |dir| live(dir, &tiny().read_mode(ReadMode::Mapped), 0);
+    one_handle_is_left in Directory: |dir| live(dir, &tiny().background_threads(0), 1);
+    no_handle_is_left_to_compact in Directory: to_compact;
+}

@@ -1,0 +1,99 @@
+//! Directories and mounts that refuse writes, and users that may not do what they ask.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trommel::{Db, Error};
+
+use crate::stage::counted;
+use crate::store::{Known, tiny};
+
+fn written(store: &Path) -> Known {
+    let db = Db::open(store, tiny()).unwrap();
+    let mut known = Known::default();
+    assert!(known.fill(&db, 500).is_none());
+    db.close().unwrap();
+    known
+}
+
+/// The names and lengths of all files.
+fn listed(dir: &Path) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let mut all: Vec<_> = entries
+        .map(|entry| (format!("{:?}", entry.file_name()), entry.metadata().unwrap().len()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Refused with the system's words; read-only it opens, and changes nothing.
+fn only_readable(store: &Path, known: Known) {
+    let before = listed(store);
+    match Db::open(store, tiny()).map(|_| ()) {
+        Err(error @ Error::Io { .. }) => println!("refused: {error}"),
+        other => panic!("{other:?}"),
+    }
+    match Db::open(store.join("new"), tiny()).map(|_| ()) {
+        Err(error @ Error::Io { .. }) => println!("refused: {error}"),
+        other => panic!("{other:?}"),
+    }
+    counted("refusals", 2);
+    let db = Db::open_read_only(store, tiny()).unwrap();
+    known.check(&db);
+    db.verify().unwrap();
+    db.close().unwrap();
+    assert_eq!(listed(store), before, "a read-only open changed the directory");
+}
+
+fn mount(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = written(&store);
+    let remount = |how: &str| {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-o", &format!("remount,{how}")]).arg(dir);
+        assert!(command.status().unwrap().success(), "remount {how}");
+    };
+    remount("ro");
+    only_readable(&store, known);
+    remount("rw");
+    known.check_again(&store, tiny());
+}
+
+fn directory(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = written(&store);
+    set_permissions(&store, Permissions::from_mode(0o555)).unwrap();
+    for entry in std::fs::read_dir(&store).unwrap() {
+        set_permissions(entry.unwrap().path(), Permissions::from_mode(0o444)).unwrap();
+    }
+    only_readable(&store, known);
+    set_permissions(&store, Permissions::from_mode(0o755)).unwrap();
+    for entry in std::fs::read_dir(&store).unwrap() {
+        set_permissions(entry.unwrap().path(), Permissions::from_mode(0o644)).unwrap();
+    }
+    known.check_again(&store, tiny());
+}
+
+/// A user that may start no more threads: the store says so, or does without.
+fn threads(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = written(&store);
+    let limits = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: Some(0), ..limits }).unwrap();
+    let opened = Db::open(&store, tiny().background_threads(4));
+    setrlimit(Resource::Nproc, limits).unwrap();
+    match opened {
+        Err(error) => println!("refused: {error}"),
+        Ok(db) => known.check(&db),
+    }
+    counted("refusals", 1);
+    known.check_again(&store, tiny());
+}
+
+scenarios! {
+    a_mount_is_read_only in Small: mount;
+    a_directory_may_not_be_written in Nobody: directory;
+    no_more_threads_may_be_started in Nobody: threads;
+}

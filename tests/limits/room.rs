@@ -1,0 +1,265 @@
+//! File systems that fill up.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use trommel::{Db, Durability, Options, ReadMode, WriteBatch};
+
+use crate::stage::counted;
+use crate::store::{Known, key, refusal, tiny, tried, value};
+
+/// Bytes that are in the way until they are given back.
+struct Ballast(PathBuf);
+
+impl Ballast {
+    fn new(dir: &Path, bytes: usize) -> Self {
+        let path = dir.join("ballast");
+        fs::write(&path, vec![1; bytes]).unwrap();
+        Self(path)
+    }
+
+    /// As much as there is room for, to the last byte.
+    fn all(dir: &Path) -> Self {
+        let path = dir.join("ballast");
+        let mut file = File::create(&path).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        while file.write_all(&[1]).is_ok() {}
+        Self(path)
+    }
+
+    fn give_back(self) {
+        fs::remove_file(self.0).unwrap();
+    }
+}
+
+/// Writes until that is refused, or until writers wait for room that a table needs: then the ballast
+/// is given back, and the one that waits goes on.
+fn write_until_full(db: &Db, known: &mut Known, ballast: Ballast) {
+    let (written, full) = (AtomicU64::new(0), AtomicBool::new(false));
+    let waited = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut last = (written.load(Ordering::Relaxed), Instant::now());
+            while !full.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(20));
+                let now = written.load(Ordering::Relaxed);
+                if now != last.0 {
+                    last = (now, Instant::now());
+                } else if last.1.elapsed() > Duration::from_secs(3) {
+                    ballast.give_back();
+                    return true;
+                }
+            }
+            ballast.give_back();
+            false
+        });
+        while !watcher.is_finished() && known.fill(db, known.written + 10).is_none() {
+            written.store(known.written, Ordering::Relaxed);
+        }
+        full.store(true, Ordering::Relaxed);
+        watcher.join().unwrap()
+    });
+    if waited {
+        counted("waits", 1);
+        counted("refusals", 1);
+    }
+    known.check(db);
+}
+
+/// Fills the file system, reads on, makes room, and opens the store again.
+fn fill(dir: &Path, options: Options) {
+    let ballast = Ballast::new(dir, 10 << 20);
+    let store = dir.join("store");
+    let db = Db::open(&store, options.clone()).unwrap();
+    let mut known = Known::default();
+    write_until_full(&db, &mut known, ballast);
+    tried(&db.flush());
+    known.check(&db);
+    drop(db);
+    known.check_again(&store, options);
+}
+
+/// Fills the disk without a log: what is in memory is written out once there is room.
+fn fill_without_a_log(dir: &Path) {
+    let ballast = Ballast::new(dir, 10 << 20);
+    let options = tiny().log(false).background_threads(1);
+    let store = dir.join("store");
+    let db = Db::open(&store, options.clone()).unwrap();
+    let mut known = Known::default();
+    let db_again = db.clone();
+    let room = std::thread::spawn(move || {
+        // A table that finds no room is tried again until there is some: writers wait.
+        while db_again.stats().flushes < 20 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        ballast.give_back();
+    });
+    let refused = known.fill(&db, 6_000);
+    room.join().unwrap();
+    known.check(&db);
+    counted("refusals", u64::from(refused.is_none()));
+    db.close().unwrap();
+    known.check_again(&store, options);
+}
+
+fn no_room_to_compact(dir: &Path) {
+    let options = tiny().auto_compaction(false).l0_slowdown(500).l0_stop(1000).log(false);
+    let store = dir.join("store");
+    let db = Db::open(&store, options.clone()).unwrap();
+    let mut known = Known::default();
+    assert!(known.fill(&db, 3_000).is_none());
+    db.flush().unwrap();
+    let ballast = Ballast::all(dir);
+    // It would try for as long as there is no room; this gives it up by closing.
+    let compacting = db.clone();
+    let thread = std::thread::spawn(move || compacting.compact_all());
+    std::thread::sleep(Duration::from_millis(300));
+    known.check(&db);
+    ballast.give_back();
+    if !tried(&thread.join().unwrap()) {
+        db.compact_all().unwrap();
+    }
+    counted("refusals", 1);
+    known.check(&db);
+    db.close().unwrap();
+    known.check_again(&store, tiny());
+}
+
+fn no_room_to_open(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = Known::default();
+    let db = Db::open(&store, tiny()).unwrap();
+    assert!(known.fill(&db, 2_000).is_none());
+    std::mem::forget(db.snapshot());
+    drop(db);
+    let ballast = Ballast::all(dir);
+    match Db::open(&store, tiny()) {
+        Err(error) => refusal(&error),
+        Ok(db) => {
+            known.check(&db);
+            panic!("it opened on a full disk, for which this test has no oracle");
+        }
+    }
+    let db = Db::open_read_only(&store, tiny()).unwrap();
+    known.check(&db);
+    drop(db);
+    ballast.give_back();
+    known.check_again(&store, tiny());
+}
+
+fn no_room_to_flush(dir: &Path) {
+    let store = dir.join("store");
+    let options = tiny().write_buffer_bytes(4 << 20).background_threads(0);
+    let mut known = Known::default();
+    let db = Db::open(&store, options.clone()).unwrap();
+    assert!(known.fill(&db, 1_500).is_none());
+    let ballast = Ballast::all(dir);
+    let flushed = tried(&db.flush());
+    assert!(!flushed, "there was no room");
+    known.check(&db);
+    ballast.give_back();
+    drop(db);
+    known.check_again(&store, options);
+}
+
+fn no_room_for_a_batch(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = Known::default();
+    let db = Db::open(&store, tiny()).unwrap();
+    assert!(known.fill(&db, 1_000).is_none());
+    let ballast = Ballast::new(dir, 10 << 20);
+    let mut batch = WriteBatch::new();
+    for number in 100_000..106_000 {
+        batch.put(key(number), value(number));
+    }
+    refusal(&db.write(batch).expect_err("six MB cannot fit"));
+    known.check(&db);
+    ballast.give_back();
+    drop(db);
+    // All of it or nothing, and all of it was never written.
+    known.check_again(&store, tiny());
+}
+
+fn no_room_for_a_checkpoint(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = Known::default();
+    let db = Db::open(&store, tiny()).unwrap();
+    assert!(known.fill(&db, 2_000).is_none());
+    db.wait_idle().unwrap();
+    let ballast = Ballast::all(dir);
+    assert!(!tried(&db.checkpoint(dir.join("copy"))), "there was no room");
+    known.check(&db);
+    ballast.give_back();
+    drop(db);
+    let db = Db::open(&store, tiny()).unwrap();
+    db.checkpoint(dir.join("second copy")).unwrap();
+    let copy = Db::open(dir.join("second copy"), tiny()).unwrap();
+    known.check(&copy);
+    drop((db, copy));
+    known.check_again(&store, tiny());
+}
+
+/// Full, and room again by deleting what was written, several times over.
+fn full_again_and_again(dir: &Path) {
+    let store = dir.join("store");
+    for _ in 0..4 {
+        let ballast = Ballast::new(dir, 10 << 20);
+        let mut known = Known::default();
+        let db = Db::open(&store, tiny()).unwrap();
+        write_until_full(&db, &mut known, ballast);
+        drop(db);
+        let db = Db::open(&store, tiny()).unwrap();
+        known.check(&db);
+        for number in 0..known.attempted {
+            db.delete(key(number)).unwrap();
+        }
+        db.compact_all().unwrap();
+        assert_eq!(db.iter().count(), 0);
+        db.close().unwrap();
+    }
+}
+
+fn no_room_to_close(dir: &Path) {
+    let store = dir.join("store");
+    let mut known = Known::default();
+    let db = Db::open(&store, tiny().write_buffer_bytes(4 << 20)).unwrap();
+    assert!(known.fill(&db, 1_200).is_none());
+    let ballast = Ballast::all(dir);
+    known.fill(&db, known.written + 20);
+    tried(&db.close());
+    ballast.give_back();
+    known.check_again(&store, tiny());
+}
+
+fn no_more_files(dir: &Path) {
+    let store = dir.join("store");
+    let db =
+        Db::open(&store, tiny().auto_compaction(false).l0_stop(1000).l0_slowdown(900)).unwrap();
+    let mut known = Known::default();
+    assert!(known.fill(&db, 3_000).is_some(), "24 files were enough");
+    known.check(&db);
+    drop(db);
+    // The other files of the file system are those of the store: only reading is left.
+    let db = Db::open_read_only(&store, tiny()).unwrap();
+    known.check(&db);
+}
+
+scenarios! {
+    a_full_disk in Small: |dir| fill(dir, tiny());
+    a_full_disk_and_syncs in Small: |dir| fill(dir, tiny().durability(Durability::Sync));
+    a_full_disk_without_threads in Small: |dir| fill(dir, tiny().background_threads(0));
+    a_full_disk_read_directly in Small: |dir| fill(dir, tiny().read_mode(ReadMode::Direct));
+    a_full_disk_read_through_maps in Small: |dir| fill(dir, tiny().read_mode(ReadMode::Mapped));
+    a_full_disk_without_a_log in Small: fill_without_a_log;
+    a_full_disk_has_no_room_to_compact in Small: no_room_to_compact;
+    a_full_disk_has_no_room_to_open in Small: no_room_to_open;
+    a_full_disk_has_no_room_to_flush in Small: no_room_to_flush;
+    a_full_disk_has_no_room_for_a_batch in Small: no_room_for_a_batch;
+    a_full_disk_has_no_room_for_a_checkpoint in Small: no_room_for_a_checkpoint;
+    a_full_disk_has_no_room_to_close in Small: no_room_to_close;
+    a_disk_is_full_again_and_again in Small: full_again_and_again;
+    a_file_system_holds_no_more_files in FewFiles: no_more_files;
+}

@@ -1,0 +1,114 @@
+//! Files that may not grow (`RLIMIT_FSIZE`, with the signal ignored: writes fail with `EFBIG`), and
+//! address space that is all used (`RLIMIT_AS`).
+
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trommel::{Compression, Db, Durability, Options, ReadMode};
+
+use crate::stage::counted;
+use crate::store::{Known, key, refusal, tiny, tried};
+
+/// No file may be larger.
+fn limit_files(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum }).unwrap();
+}
+
+/// Writes under the limit until it is refused; then without.
+fn files(dir: &Path, options: Options, most_bytes: u64) {
+    let store = dir.join("store");
+    let db = Db::open(&store, options.clone()).unwrap();
+    let mut known = Known::default();
+    limit_files(Some(most_bytes));
+    known.fill(&db, 5_000);
+    known.check(&db);
+    tried(&db.flush());
+    tried(&db.compact_all());
+    tried(&db.checkpoint(dir.join("copy")));
+    known.check(&db);
+    limit_files(None);
+    drop(db);
+    known.check_again(&store, options);
+}
+
+/// A store that is opened under the limit: what is in its log goes to a table that is too large.
+fn to_open(dir: &Path) {
+    let store = dir.join("store");
+    let options = tiny().write_buffer_bytes(1 << 20);
+    let mut known = Known::default();
+    let db = Db::open(&store, options.clone()).unwrap();
+    assert!(known.fill(&db, 600).is_none());
+    // What a killed process leaves: a copy of the files as they are.
+    let copy = dir.join("killed");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&store).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    drop(db);
+    limit_files(Some(64 << 10));
+    refusal(&Db::open(&copy, options.clone()).map(|_| ()).expect_err("a table of 600 KB"));
+    let db = Db::open_read_only(&copy, options.clone()).unwrap();
+    known.check(&db);
+    drop(db);
+    limit_files(None);
+    known.check_again(&copy, options);
+}
+
+/// Bytes of address space that the process uses now.
+fn address_space() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
+    kib.unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+/// Maps more tables than there is address space for: reads go another way, or are refused.
+fn maps(dir: &Path, threads: usize) {
+    let store = dir.join("store");
+    let options = Options::default()
+        .compression(Compression::None)
+        .write_buffer_bytes(1 << 20)
+        .table_bytes(4 << 20)
+        .cache_bytes(1 << 20)
+        .background_threads(threads);
+    let mut known = Known::default();
+    let db = Db::open(&store, options.clone()).unwrap();
+    assert!(known.fill(&db, 60_000).is_none());
+    db.compact_all().unwrap();
+    db.close().unwrap();
+    let mapped = options.clone().read_mode(ReadMode::Mapped);
+    let db = Db::open(&store, mapped).unwrap();
+    let maximum = getrlimit(Resource::As).maximum;
+    let current = Some(address_space() + (24 << 20));
+    setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+    let mut refused = 0;
+    for number in (0..known.written).step_by(7) {
+        refused += u64::from(!tried(&db.get(key(number))));
+    }
+    setrlimit(Resource::As, Rlimit { current: None, maximum }).unwrap();
+    counted("maps.refused", refused);
+    // That it was answered all the same is as well; the limit was there: 60 MB do not fit into 24.
+    counted("refusals", 1);
+    known.check(&db);
+    drop(db);
+    known.check_again(&store, options);
+}
+
+scenarios! {
+    no_log_may_grow in Directory: |dir| {
+        files(dir, tiny().write_buffer_bytes(1 << 20), 200 << 10);
+    };
+    no_log_may_grow_and_writes_sync in Directory: |dir| {
+        files(dir, tiny().write_buffer_bytes(1 << 20).durability(Durability::Sync), 100 << 10);
+    };
+    no_table_may_grow in Directory: |dir| {
+        files(dir, tiny().table_bytes(1 << 20).background_threads(0), 90 << 10);
+    };
+    no_table_may_grow_and_threads_write_them in Directory: |dir| {
+        files(dir, tiny().table_bytes(1 << 20).write_buffer_bytes(160 << 10), 150 << 10);
+    };
+    no_file_may_grow_at_opening in Directory: to_open;
+    no_address_space_is_left_to_map in Directory: |dir| maps(dir, 2);
+    no_address_space_is_left_and_no_thread in Directory: |dir| maps(dir, 0);
+}

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
-use trommel::{Db, Error, WriteOptions};
+use trommel::{Db, Error};
+use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, same, scan};
@@ -31,7 +32,7 @@ const OPENS: u64 = 4000;
 const WORKLOADS: u64 = 40;
 
 /// The ways in which a call can fail.
-const WAYS: u64 = 12;
+const WAYS: u64 = 13;
 
 fn fault(way: u64, call: u64) -> Fault {
     let fault = match way {
@@ -46,11 +47,12 @@ fn fault(way: u64, call: u64) -> Fault {
         8 => Fault::new(Failure::Io).on(OpKind::Sync),
         9 => Fault::new(Failure::NoSpace).on(OpKind::Sync).on(OpKind::SyncDir),
         10 => Fault::new(Failure::Io).on(OpKind::SyncDir),
+        11 => Fault::new(Failure::NoSpace).on(OpKind::Append).writing_all_but(1),
         _ => Fault::new(Failure::Io).after_the_fact(),
     };
     // Of fewer calls, fewer are let pass.
     match way {
-        6 | 7 => fault.after(call / 4),
+        6 | 7 | 11 => fault.after(call / 4),
         8..=10 => fault.after(call / 12),
         _ => fault.after(call),
     }
@@ -68,6 +70,28 @@ fn prepared_disk() -> SimDisk {
     disk
 }
 
+/// Counts the failures of a disk by site: the kind of call, the kind of file, and the failure.
+pub(crate) fn count_faults(disk: &SimDisk, counters: &mut Counters) {
+    for ((kind, path, failure), count) in disk.faults_by_path() {
+        let (kind, file) = (format!("{kind:?}").to_lowercase(), file_kind(&path));
+        counters.add(format!("faults.{kind}.{file}.{failure}"), count);
+        counters.add("faults_fired", count);
+    }
+}
+
+/// What kind of file lies, or would lie, at `path`.
+pub(crate) fn file_kind(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match &*name {
+        "LOCK" => "lock",
+        name if name.starts_with("CURRENT") => "current",
+        name if name.starts_with("MANIFEST-") => "manifest",
+        name if name.ends_with(".log") => "log",
+        name if name.ends_with(".sst") => "table",
+        _ => "directory",
+    }
+}
+
 /// A program that goes on as well as it can while its disk fails.
 struct Program<'a> {
     profile: &'a Profile,
@@ -79,6 +103,9 @@ struct Program<'a> {
     bounds: Bounds,
     checkpoints: usize,
     errors: u64,
+    /// Power cuts after an error.
+    cuts: u64,
+    rng: Rng,
 }
 
 impl Program<'_> {
@@ -92,8 +119,13 @@ impl Program<'_> {
             Ok(db) => return Ok(db),
             Err(error) => self.accept(&error)?,
         }
-        self.disk.clear_faults();
+        self.mend();
         self.open().map_err(failed("opening on a mended disk"))
+    }
+
+    fn mend(&self) {
+        self.disk.clear_faults();
+        self.disk.set_capacity(None);
     }
 
     /// Whether the error is one that a failing disk may cause.
@@ -126,13 +158,21 @@ impl Program<'_> {
                     }
                 }
             }
+            // The power may go at any time after that.
+            if self.errors > 0 && self.rng.u8(..8) == 0 {
+                let policy = Policy::ALL[self.rng.usize(..Policy::ALL.len())];
+                let image = self.disk.crash(policy, self.rng.u64(..));
+                self.survives(&image)
+                    .map_err(|what| format!("{what} (cut off at once: {policy})"))?;
+                self.cuts += 1;
+            }
         }
         // Reads of what was acknowledged go on: right, or an error while the disk fails.
         match scan(&db) {
             Ok(state) => self.is_visible(&state)?,
             Err(_) => self.errors += 1,
         }
-        self.disk.clear_faults();
+        self.mend();
         let state = scan(&db)?;
         self.is_visible(&state)?;
         compare_reads(&db, &state)?;
@@ -225,7 +265,7 @@ impl Program<'_> {
         let state = match scan(&db) {
             Ok(state) => state,
             Err(_) => {
-                self.disk.clear_faults();
+                self.mend();
                 scan(&db)?
             }
         };
@@ -256,12 +296,19 @@ impl Program<'_> {
     }
 }
 
-fn profile(seed: u64, threads: usize) -> Profile {
+pub(crate) fn profile(seed: u64, threads: usize) -> Profile {
     Profile { actions: 40, threads, log: !seed.is_multiple_of(8), ..Profile::new(seed) }
 }
 
-/// Runs the workload of `seed` with a fault; `None` counts the calls of a healthy run.
-fn run(seed: u64, threads: usize, fault: Option<Fault>) -> Verdict<(u64, u64)> {
+/// Runs the workload of `seed` on a disk with a fault, or of a capacity, and gives back the disk; a
+/// disk with neither must be healthy.
+pub(crate) fn run(
+    seed: u64,
+    threads: usize,
+    fault: Option<Fault>,
+    capacity: Option<u64>,
+    counters: &mut Counters,
+) -> Verdict<SimDisk> {
     let profile = profile(seed, threads);
     let mut program = Program {
         profile: &profile,
@@ -271,14 +318,24 @@ fn run(seed: u64, threads: usize, fault: Option<Fault>) -> Verdict<(u64, u64)> {
         bounds: Bounds::default(),
         checkpoints: 0,
         errors: 0,
+        cuts: 0,
+        rng: Rng::with_seed(seed),
     };
-    let healthy = fault.is_none();
+    let healthy = fault.is_none() && capacity.is_none();
+    if healthy {
+        program.disk.count_by_path();
+    }
+    program.disk.set_capacity(capacity);
     fault.into_iter().for_each(|fault| program.disk.inject(fault));
     program.all(&profile.actions())?;
     if healthy && program.errors > 0 {
         return Err("errors without a fault".to_owned());
     }
-    Ok((program.disk.all_calls(), program.disk.faults_fired()))
+    counters.add("runs", 1);
+    counters.add("errors_told", program.errors);
+    counters.add("errors_then_power_cuts", program.cuts);
+    count_faults(&program.disk, counters);
+    Ok(program.disk)
 }
 
 /// Spreads `runs` faults over the calls of the workloads, or runs the one asked for.
@@ -286,8 +343,9 @@ fn spread(
     test: &str,
     runs: u64,
     calls: impl Fn(u64) -> u64,
-    one: impl Fn([u64; 3]) -> Verdict<u64>,
+    one: impl Fn([u64; 3], &mut Counters) -> Verdict<()>,
 ) {
+    let mut counters = Counters::new(format!("crash/{test}"));
     let fail = |[seed, way, call]: [u64; 3], what: String| -> ! {
         panic!(
             "{what}\n  fault: {:?}\n  run it again: TROMMEL_CRASH_ONLY={seed},{way},{call} cargo \
@@ -296,10 +354,10 @@ fn spread(
         )
     };
     if let Some(case) = only() {
-        one(case).unwrap_or_else(|what| fail(case, what));
+        one(case, &mut counters).unwrap_or_else(|what| fail(case, what));
         return;
     }
-    let (mut fired, each) = (0, runs * scale() / WORKLOADS);
+    let each = runs * scale() / WORKLOADS;
     for seed in first_seed()..first_seed() + WORKLOADS {
         let calls = calls(seed);
         let mut rng = Rng::with_seed(seed);
@@ -308,31 +366,41 @@ fn spread(
             let call = (number * calls / each + rng.u64(..1 + calls / each)).min(calls);
             let case = [seed, rng.u64(..WAYS), call];
             watchdog::note([seed, case[1], call, 0, 0]);
-            fired += one(case).unwrap_or_else(|what| fail(case, what));
+            one(case, &mut counters).unwrap_or_else(|what| fail(case, what));
         }
     }
-    println!("{test}: {} runs, {fired} faults fired", each * WORKLOADS);
-    assert!(fired > runs / 2, "most faults were never met");
+    assert!(counters.get("faults_fired") > runs / 2, "most faults were never met");
+    counters.finish();
+}
+
+/// Calls of a healthy run.
+fn calls(seed: u64) -> u64 {
+    let disk = run(seed, 0, None, None, &mut Counters::new("healthy")).expect("healthy");
+    disk.all_calls()
 }
 
 #[test]
 fn a_disk_that_fails_while_the_store_works() {
-    let calls = |seed| run(seed, 0, None).expect("healthy").0;
-    spread("a_disk_that_fails_while_the_store_works", RUNS, calls, |[seed, way, call]| {
-        run(seed, 0, Some(fault(way, call))).map(|(_, fired)| fired)
-    });
+    spread(
+        "a_disk_that_fails_while_the_store_works",
+        RUNS,
+        calls,
+        |[seed, way, call], counters| {
+            run(seed, 0, Some(fault(way, call)), None, counters).map(drop)
+        },
+    );
 }
 
 #[test]
 fn a_disk_that_fails_beside_background_threads() {
-    let calls = |seed| run(seed, 0, None).expect("healthy").0;
-    spread("a_disk_that_fails_beside_background_threads", RUNS / 4, calls, |[seed, way, call]| {
-        run(seed, 2, Some(fault(way, call))).map(|(_, fired)| fired)
+    let test = "a_disk_that_fails_beside_background_threads";
+    spread(test, RUNS / 4, calls, |[seed, way, call], counters| {
+        run(seed, 2, Some(fault(way, call)), None, counters).map(drop)
     });
 }
 
 /// A store as a crash left it, and the digest of its state.
-fn crashed(seed: u64) -> Verdict<(Profile, Image, u64)> {
+pub(crate) fn crashed(seed: u64) -> Verdict<(Profile, Image, u64)> {
     let profile = Profile { log: true, ..profile(seed, 0) };
     let mut run = Run::on(SimDisk::new(), History::default(), 0);
     run.all(&profile, &profile.actions())?;
@@ -354,7 +422,8 @@ fn a_disk_that_fails_while_the_store_opens() {
         drop(Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("healthy"));
         disk.all_calls()
     };
-    spread("a_disk_that_fails_while_the_store_opens", OPENS, calls, |[seed, way, call]| {
+    let test = "a_disk_that_fails_while_the_store_opens";
+    spread(test, OPENS, calls, |[seed, way, call], counters| {
         let (profile, image, wanted) = crashed(seed)?;
         let disk = image.disk();
         disk.inject(fault(way, call));
@@ -371,91 +440,15 @@ fn a_disk_that_fails_while_the_store_opens() {
             Err(Error::Io { .. }) => {}
             Err(error) => return Err(format!("a failing disk is reported as: {error}")),
         }
-        let fired = disk.faults_fired();
-        let policy = Policy::ALL[(call % 15) as usize];
+        counters.add("runs", 1);
+        count_faults(&disk, counters);
+        let policy = Policy::ALL[call as usize % Policy::ALL.len()];
         let cut = disk.crash(policy, call).disk();
         disk.clear_faults();
         let db = open().map_err(failed("opening on a mended disk"))?;
         same(&db, wanted)?;
         db.verify().map_err(failed("verifying"))?;
         let cut = Db::open(DIR, profile.options(Arc::new(cut)));
-        same(&cut.map_err(failed("opening after a power cut"))?, wanted)?;
-        Ok(fired)
+        same(&cut.map_err(failed("opening after a power cut"))?, wanted)
     });
-}
-
-fn files(disk: &SimDisk) -> Vec<String> {
-    let listing = disk.list(Path::new(DIR)).expect("the directory is there");
-    listing.into_iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
-}
-
-/// The disk fills up while a table is written that nothing refers to yet: the table is removed, the
-/// flush says so, and once there is room the same handle goes on.
-#[test]
-fn a_full_disk_under_a_table_poisons_nothing() {
-    for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
-        for threads in [0, 2] {
-            let profile = profile(3, threads);
-            let disk = SimDisk::new();
-            let db = Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("opening");
-            db.put("before", "1").expect("writing");
-            disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
-            let error = db.flush().expect_err("the disk is full");
-            assert!(matches!(error, Error::Io { .. }), "{error}");
-            db.put_with("meanwhile", "2", WriteOptions::sync()).expect("the log has room");
-            assert_eq!(db.get("before").expect("reading").as_deref(), Some(&b"1"[..]));
-            disk.clear_faults();
-            let start = std::time::Instant::now();
-            while let Err(error) = db.flush() {
-                assert!(matches!(error, Error::Io { .. }), "{error}");
-                assert!(start.elapsed().as_secs() < 30, "it never recovers: {error}");
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-            db.put("after", "3").expect("writing goes on");
-            db.wait_idle().expect("idle");
-            let tables = files(&disk).iter().filter(|name| name.ends_with(".sst")).count();
-            let known: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-            assert_eq!(tables as u64, known, "a half-written table lies about");
-            drop(db);
-            let db = Db::open(DIR, profile.options(Arc::new(disk))).expect("opening");
-            assert_eq!(scan(&db).expect("scan").len(), 3);
-        }
-    }
-}
-
-/// A disk of a fixed size is filled until writes fail, again and again; after every refusal the
-/// store still holds all that it acknowledged, and opens again.
-#[test]
-fn a_disk_of_a_fixed_size() {
-    for seed in 0..20 {
-        let profile = profile(seed, 0);
-        let disk = SimDisk::new();
-        disk.set_capacity(Some(20_000 + 3_000 * seed));
-        let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())).log(true));
-        let mut state = State::new();
-        let mut db = open().expect("opening");
-        for number in 0..400 {
-            let (key, value) = (format!("key{number:04}"), "v".repeat(200));
-            match db.put(&key, &value) {
-                Ok(()) => {
-                    state.insert(key.into_bytes(), value.into_bytes());
-                }
-                Err(error @ (Error::Io { .. } | Error::Poisoned { .. })) => {
-                    assert_eq!(scan(&db).expect("reads go on"), state, "{error}");
-                    drop(db);
-                    disk.set_capacity(None);
-                    db = open().expect("opening with room again");
-                    let found = scan(&db).expect("scan");
-                    state.insert(key.into_bytes(), value.into_bytes());
-                    let doubtful = state.pop_last().expect("just inserted");
-                    if found.len() > state.len() {
-                        state.insert(doubtful.0, doubtful.1);
-                    }
-                    assert_eq!(found, state);
-                    disk.set_capacity(Some(disk.used_bytes() + 4_000));
-                }
-                Err(error) => panic!("a full disk is reported as: {error}"),
-            }
-        }
-    }
 }

@@ -10,12 +10,14 @@
 //! 3. The same directory goes on through all kills of a run, and is verified now and then.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use trommel::{Db, Options};
+use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
@@ -26,17 +28,17 @@ use crate::workload::{options, write};
 /// What tells the child that it is one: directory, seed, and the batches each thread has written.
 const CHILD: &str = "TROMMEL_CRASH_CHILD";
 /// What its lines begin with, apart from what the test harness prints.
-const ACKNOWLEDGED: &str = "acknowledged";
+pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 /// Batches that a run may write before a fresh directory is taken, so that comparing stays cheap.
 const BATCHES: usize = 20_000;
 
-fn store_options(seed: u64) -> Options {
+pub(crate) fn store_options(seed: u64) -> Options {
     let vfs = std::sync::Arc::new(trommel::vfs::DiskVfs);
     options(seed, vfs).background_threads(2).base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30)
 }
 
 /// Batch `number` of `thread`: several keys of that thread's own, some of them deleted.
-fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>, bool) {
+pub(crate) fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>, bool) {
     let mut rng = Rng::with_seed(seed ^ (thread as u64) << 48 ^ number as u64);
     let length = [1, 1, 2, 7][rng.usize(..4)];
     let operation = |rng: &mut Rng| {
@@ -77,49 +79,78 @@ fn child() {
     });
 }
 
-fn spawn(dir: &Path, seed: u64, started: &[usize]) -> Child {
-    let mut told = format!("{}|{seed}", dir.display());
+/// Starts the child that runs this test, and tells it by its environment what to do, and how many
+/// batches each thread has written.
+pub(crate) fn spawn(test: &str, name: &str, mut told: String, started: &[usize]) -> Child {
     started.iter().for_each(|count| told.push_str(&format!("|{count}")));
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["killed::child", "--exact", "--nocapture"])
-        .env(CHILD, told)
+        .args([test, "--exact", "--nocapture"])
+        .env(name, told)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("a child")
 }
 
+/// Reads what a child says until it ends: the batches of each thread that are acknowledged, if so
+/// many were before.
+fn read_acknowledged(out: impl Read, mut acknowledged: Vec<usize>) -> Vec<usize> {
+    for line in BufReader::new(out).lines().map_while(Result::ok) {
+        let Some(rest) = line.strip_prefix(ACKNOWLEDGED) else { continue };
+        let numbers: Vec<usize> =
+            rest.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [thread, number] = numbers[..] else { continue };
+        acknowledged[thread] = number + 1;
+    }
+    acknowledged
+}
+
 /// What the threads of a run have written so far.
-struct Threads {
+pub(crate) struct Threads {
     seed: u64,
     histories: Vec<History>,
 }
 
 impl Threads {
+    /// So many, before they have written anything.
+    pub(crate) fn new(seed: u64, threads: usize) -> Self {
+        Self { seed, histories: vec![History::default(); threads] }
+    }
+
+    /// Listens to a child until it has ended: how many batches of each thread are acknowledged,
+    /// if so many were before; and whether it was killed.
+    pub(crate) fn listen(
+        &self,
+        mut child: Child,
+        before: Vec<usize>,
+    ) -> Verdict<(Vec<usize>, bool)> {
+        let out = child.stdout.take().ok_or("no pipe")?;
+        let acknowledged = read_acknowledged(out, before);
+        let status = child.wait().map_err(|error| error.to_string())?;
+        if status.success() || status.signal() == Some(9) {
+            return Ok((acknowledged, !status.success()));
+        }
+        let mut said = String::new();
+        let _ = child.stderr.take().ok_or("no pipe")?.read_to_string(&mut said);
+        Err(format!("the child ended by itself ({status}): {said}"))
+    }
+
     /// The batches of each.
-    fn counts(&self) -> Vec<usize> {
+    pub(crate) fn counts(&self) -> Vec<usize> {
         self.histories.iter().map(History::len).collect()
     }
 
-    fn batches(&self) -> usize {
+    pub(crate) fn batches(&self) -> usize {
         self.counts().iter().sum()
     }
 
     /// Lets a child run and kills it; returns how many batches of each thread it acknowledged.
     fn run_and_kill(&self, dir: &Path, lifetime: Duration) -> Vec<usize> {
-        let mut child = spawn(dir, self.seed, &self.counts());
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut acknowledged = self.counts();
+        let told = format!("{}|{}", dir.display(), self.seed);
+        let mut child = spawn("killed::child", CHILD, told, &self.counts());
+        let out = child.stdout.take().expect("a pipe");
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| {
-                for line in out.lines().map_while(Result::ok) {
-                    let Some(rest) = line.strip_prefix(ACKNOWLEDGED) else { continue };
-                    let numbers: Vec<usize> =
-                        rest.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-                    let [thread, number] = numbers[..] else { continue };
-                    acknowledged[thread] = number + 1;
-                }
-            });
+            let reader = scope.spawn(|| read_acknowledged(out, self.counts()));
             std::thread::sleep(lifetime);
             if child.try_wait().expect("a child to ask about").is_some() {
                 let mut said = String::new();
@@ -129,13 +160,12 @@ impl Threads {
             }
             child.kill().expect("a child to kill");
             child.wait().expect("a killed child");
-            reader.join().expect("reading the pipe");
-        });
-        acknowledged
+            reader.join().expect("reading the pipe")
+        })
     }
 
     /// Compares the store with what was acknowledged, and takes over what is there.
-    fn settle(&mut self, state: &State, acknowledged: &[usize]) -> Verdict<()> {
+    pub(crate) fn settle(&mut self, state: &State, acknowledged: &[usize]) -> Verdict<()> {
         let mut known = 0;
         for (thread, history) in self.histories.iter_mut().enumerate() {
             let prefix = format!("{thread}/").into_bytes();
@@ -163,7 +193,7 @@ impl Threads {
 fn kill_often(threads: usize, seed: u64, kills: u64) -> Verdict<usize> {
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut rng = Rng::with_seed(seed);
-    let fresh = || Threads { seed, histories: vec![History::default(); threads] };
+    let fresh = || Threads::new(seed, threads);
     let (mut run, mut dir, mut done) = (fresh(), home.path().join("db"), 0);
     for kill in 0..kills {
         watchdog::note([seed, kill, 0, 0, 0]);
@@ -193,23 +223,24 @@ fn kill_often(threads: usize, seed: u64, kills: u64) -> Verdict<usize> {
 }
 
 fn kill_in_runs(test: &str, threads: usize, kills: u64) {
-    let start = Instant::now();
-    let (runs, mut batches) = (4 * scale(), 0);
+    let mut counters = Counters::new(format!("crash/{test}"));
+    let runs = 4 * scale();
     for seed in first_seed()..first_seed() + runs {
-        batches += kill_often(threads, seed, kills / 4).unwrap_or_else(|what| {
+        let batches = kill_often(threads, seed, kills / 4).unwrap_or_else(|what| {
             panic!(
                 "{what}\n  run it again: TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests \
                  --test crash {test} -- --nocapture (the moments of the kills differ)"
             )
         });
+        counters.add("batches", batches as u64);
+        counters.add("kills", kills / 4);
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{test}: {} kills, {batches} batches, {seconds:.1} s", runs * (kills / 4));
+    counters.finish();
 }
 
 #[test]
 fn one_writer_killed() {
-    kill_in_runs("one_writer_killed", 1, 160);
+    kill_in_runs("one_writer_killed", 1, 120);
 }
 
 #[test]

@@ -9,24 +9,37 @@
 //! * [`minimise`]: what a failure does not take is left out.
 //! * [`images`]: what a power cut may leave at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
-//! * [`faults`]: calls to the disk that fail.
+//! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way;
+//!   [`full`]: a disk that is full; [`lies`]: one that lies.
 //! * [`groups`]: writers that share a sync.
-//! * [`killed`]: processes killed at random on the real disk.
+//! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
+//! * [`black_box`]: what the system sees of all that.
 //! * [`opening`]: locks, readers, leftovers, and directories that are no stores.
+//! * [`history`]: bugs that other stores have had, and what would catch them here.
 //!
 //! A failure prints one line that runs its case again. `TROMMEL_SCALE=20` makes the lanes twenty
 //! times as large, `TROMMEL_FIRST_SEED=n` starts them from another seed.
 
 #[cfg(test)]
+mod black_box;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod full;
+#[cfg(test)]
 mod groups;
+#[cfg(test)]
+mod history;
 #[cfg(test)]
 mod images;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
 mod killed;
+#[cfg(test)]
+mod killed_at;
+#[cfg(test)]
+mod lies;
 #[cfg(test)]
 mod minimise;
 #[cfg(test)]
@@ -39,6 +52,8 @@ mod process;
 mod recovering;
 #[cfg(test)]
 mod settings;
+#[cfg(test)]
+mod sites;
 #[cfg(test)]
 mod walk;
 #[cfg(test)]

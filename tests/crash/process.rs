@@ -1,26 +1,114 @@
-//! A process that can be killed between two calls to its disk.
+//! A process that can be killed between two calls to its disk, and whose threads can be held up
+//! there.
 //!
 //! The disk never hears of the calls that come after: they did not fail, nobody made them. What the
-//! process had written and not synced is still with the system, and still not durable.
+//! process had written and not synced is still with the system, and still not durable. A process
+//! of its own ([`Process::that_kills_itself`]) really ends there.
+//!
+//! With a [`Gate`] the threads that a store starts do nothing to the disk until they are let: so a
+//! test decides when a flush or a compaction happens, and the same seed makes the same run.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
-use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+
+/// Holds up all threads but the one that made it, while it is closed.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    foreground: ThreadId,
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct GateState {
+    open: bool,
+    /// Threads that stand before it.
+    waiting: usize,
+    /// Whether the foreground has made work for another thread, which will come here with it.
+    expects_one: bool,
+}
+
+impl Gate {
+    /// An open one.
+    pub(crate) fn new() -> Arc<Self> {
+        let foreground = thread::current().id();
+        let state = GateState { open: true, waiting: 0, expects_one: false };
+        Arc::new(Self { foreground, state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    pub(crate) fn set_open(&self, open: bool) {
+        let mut state = self.state();
+        (state.open, state.expects_one) = (open, false);
+        self.changed.notify_all();
+    }
+
+    /// Waits until a thread that was given work stands before the closed gate: it chose its job,
+    /// and took a number for its file, before anything else happens.
+    pub(crate) fn meet(&self) {
+        let mut state = self.state();
+        while state.expects_one && !state.open && state.waiting == 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.expects_one = false;
+    }
+
+    /// Whoever creates a log has frozen a memtable, which another thread will write out.
+    fn notice_creation(&self, path: &Path) {
+        let is_log = path.extension().is_some_and(|kind| kind == "log");
+        if is_log && thread::current().id() == self.foreground {
+            self.state().expects_one = true;
+        }
+    }
+
+    fn pass(&self) {
+        if thread::current().id() == self.foreground {
+            return;
+        }
+        let mut state = self.state();
+        state.waiting += 1;
+        self.changed.notify_all();
+        while !state.open {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A file system as one process sees it. Clones are handles of the same process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
-    disk: SimDisk,
+    disk: Arc<dyn Vfs>,
     /// Calls that it will still make.
     calls_left: Arc<AtomicU64>,
+    gate: Option<Arc<Gate>>,
+    /// Whether this process itself ends when it makes no more calls.
+    is_this_one: bool,
 }
 
 impl Process {
-    pub(crate) fn new(disk: &SimDisk) -> Self {
-        Self { disk: disk.clone(), calls_left: Arc::new(AtomicU64::new(u64::MAX)) }
+    pub(crate) fn new(disk: impl Vfs + 'static) -> Self {
+        let calls_left = Arc::new(AtomicU64::new(u64::MAX));
+        Self { disk: Arc::new(disk), calls_left, gate: None, is_this_one: false }
+    }
+
+    /// The process that runs this, which kills itself instead of making one call more than so many.
+    pub(crate) fn that_kills_itself(disk: impl Vfs + 'static, calls: u64) -> Self {
+        let process = Self { is_this_one: true, ..Self::new(disk) };
+        process.die_after(calls);
+        process
+    }
+
+    pub(crate) fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..self }
     }
 
     /// Is killed after so many more calls.
@@ -33,9 +121,20 @@ impl Process {
     }
 
     fn call<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
         let one_less = |left: u64| left.checked_sub(1);
         match self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
             Ok(_) => call(),
+            Err(_) if self.is_this_one => {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL)?;
+                // The signal is on its way, and no other thread may get further than this one.
+                loop {
+                    thread::park();
+                }
+            }
             Err(_) => Err(io::Error::other("the process is dead")),
         }
     }
@@ -64,6 +163,7 @@ impl WriteFile for ProcessFile {
 impl Vfs for Process {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = self.call(|| self.disk.create(path))?;
+        self.gate.iter().for_each(|gate| gate.notice_creation(path));
         Ok(Box::new(ProcessFile { process: self.clone(), file }))
     }
 

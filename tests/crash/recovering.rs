@@ -137,7 +137,7 @@ impl Recoveries<'_> {
 fn a_store_whose_creator_was_killed() {
     for calls in 0.. {
         let disk = SimDisk::new();
-        let first = Process::new(&disk);
+        let first = Process::new(disk.clone());
         first.die_after(calls);
         let profile = Profile::new(1);
         let _ = Db::open("above/db", profile.options(Arc::new(first.clone())));

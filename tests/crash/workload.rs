@@ -15,7 +15,7 @@ use trommel::{
 
 use crate::inspect::{Verdict, collect, failed, scan};
 use crate::oracle::{History, Mark, Operation, digest};
-use crate::process::Process;
+use crate::process::{Gate, Process};
 
 /// Where the store lies on a simulated disk.
 pub(crate) const DIR: &str = "above/db";
@@ -88,12 +88,22 @@ pub(crate) struct Profile {
     pub(crate) log: bool,
     /// Whether keys are so long that a few tables fill a manifest.
     pub(crate) long_keys: bool,
+    /// Whether a background thread works when the seed says so, and not before.
+    pub(crate) stepped: bool,
 }
 
 impl Profile {
     /// A short life, without threads, with a log.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, life: 0, actions: 100, threads: 0, log: true, long_keys: false }
+        Self {
+            seed,
+            life: 0,
+            actions: 100,
+            threads: 0,
+            log: true,
+            long_keys: false,
+            stepped: false,
+        }
     }
 
     fn life_seed(&self) -> u64 {
@@ -101,7 +111,9 @@ impl Profile {
     }
 
     pub(crate) fn options(&self, vfs: Arc<dyn Vfs>) -> Options {
-        options(self.life_seed(), vfs).background_threads(self.threads).log(self.log)
+        let options = options(self.life_seed(), vfs).background_threads(self.threads).log(self.log);
+        // Nobody may wait for a thread that is being held up.
+        if self.stepped { options.max_frozen_memtables(64) } else { options }
     }
 
     pub(crate) fn actions(&self) -> Vec<Action> {
@@ -231,6 +243,11 @@ pub(crate) struct Run {
     held: Vec<(Snapshot, u64)>,
     /// Whether compactions rest.
     paused: bool,
+    /// What holds the background thread up, and when it does not.
+    gate: Option<Arc<Gate>>,
+    steps: Rng,
+    /// Whether the last action may have left the background thread at work.
+    waited: bool,
 }
 
 impl Run {
@@ -238,26 +255,37 @@ impl Run {
     pub(crate) fn on(disk: SimDisk, history: History, life: u64) -> Self {
         let next_checkpoint = life as usize * 1000;
         Self {
-            process: Process::new(&disk),
+            process: Process::new(disk.clone()),
             disk,
             written: history.len(),
             history,
             next_checkpoint,
             held: Vec::new(),
             paused: false,
+            gate: None,
+            steps: Rng::with_seed(0),
+            waited: true,
         }
     }
 
     fn open(&mut self, profile: &Profile) -> trommel::Result<Db> {
         self.paused = false;
-        self.process = Process::new(&self.disk);
+        self.process = Process::new(self.disk.clone()).with_gate(self.gate.clone());
         Db::open(DIR, profile.options(Arc::new(self.process.clone())))
     }
 
     /// Carries out all of `actions` on a store of this profile, and drops it.
     pub(crate) fn all(&mut self, profile: &Profile, actions: &[Action]) -> Verdict<()> {
+        self.gate = profile.stepped.then(Gate::new);
+        self.steps = Rng::with_seed(profile.life_seed());
         let mut db = self.open(profile).map_err(failed("opening"))?;
+        let _opened_in_the_end = OpenInTheEnd(self.gate.clone());
         for action in actions {
+            self.step(profile, &db, action)?;
+            if self.process.is_dead() {
+                self.bury(db);
+                db = self.start_again(profile)?;
+            }
             match action {
                 Action::Die { calls } => self.process.die_after(*calls),
                 Action::Reopen { close } => {
@@ -280,8 +308,7 @@ impl Run {
                 _ => {
                     let outcome = self.one(profile, &db, action);
                     if self.process.is_dead() {
-                        self.held.clear();
-                        drop(db);
+                        self.bury(db);
                         db = self.start_again(profile)?;
                     } else {
                         outcome.map_err(failed("an action"))?;
@@ -291,6 +318,7 @@ impl Run {
             }
         }
         self.held.clear();
+        self.gate.iter().for_each(|gate| gate.set_open(true));
         self.set_paused(&db, false).map_err(failed("going on with compactions"))?;
         if profile.threads > 0 && !self.process.is_dead() {
             let idle = db.wait_idle();
@@ -298,6 +326,38 @@ impl Run {
                 idle.map_err(failed("waiting"))?;
             }
         }
+        Ok(())
+    }
+
+    /// Drops what a dead process had open.
+    fn bury(&mut self, db: Db) {
+        self.gate.iter().for_each(|gate| gate.set_open(true));
+        self.waited = true;
+        self.held.clear();
+        drop(db);
+    }
+
+    /// Decides whether the background thread does now all that there is to do. Before whatever
+    /// waits for it, or closes files beside it, it must; afterwards it may go on, and is waited
+    /// for, before the next action that waits for nothing.
+    fn step(&mut self, profile: &Profile, db: &Db, action: &Action) -> Verdict<()> {
+        let Some(gate) = &self.gate else { return Ok(()) };
+        let waits = !matches!(
+            action,
+            Action::Write { .. } | Action::WriteIf { .. } | Action::Hold | Action::Release
+        ) || !profile.log;
+        if !self.process.is_dead() {
+            gate.meet();
+        }
+        if waits || self.waited || self.steps.u8(..10) == 0 {
+            gate.set_open(true);
+            let idle = db.wait_idle();
+            if !self.process.is_dead() {
+                idle.map_err(failed("waiting"))?;
+            }
+        }
+        gate.set_open(waits);
+        self.waited = waits;
         Ok(())
     }
 
@@ -434,6 +494,15 @@ impl Run {
         self.disk.mark(Mark::CheckpointDone(id).encode());
         self.durable();
         Ok(())
+    }
+}
+
+/// A store that is dropped waits for its threads, so none may be held up then.
+struct OpenInTheEnd(Option<Arc<Gate>>);
+
+impl Drop for OpenInTheEnd {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|gate| gate.set_open(true));
     }
 }
 

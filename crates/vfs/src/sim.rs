@@ -212,7 +212,7 @@ impl SimDisk {
         let synced = match outcome.as_ref().map(|outcome| outcome.effect) {
             None | Some(Effect::Whole) => Synced::Durable,
             Some(Effect::Lie) => Synced::Not,
-            Some(Effect::Nothing | Effect::Part(_)) => Synced::Failed,
+            Some(Effect::Nothing | Effect::Part(_) | Effect::AllBut(_)) => Synced::Failed,
         };
         let change = change(&state.live, synced)?;
         state.log.push(Op::new(kind, path, None, change));
@@ -359,6 +359,7 @@ impl WriteFile for SimWriter {
         let wanted = match outcome.as_ref().map(|outcome| outcome.effect) {
             None | Some(Effect::Whole) => bytes,
             Some(Effect::Part(part)) => &bytes[..bytes.len().min(part)],
+            Some(Effect::AllBut(rest)) => &bytes[..bytes.len().saturating_sub(rest)],
             Some(Effect::Nothing | Effect::Lie) => &[],
         };
         let room = usize::try_from(state.room()).unwrap_or(usize::MAX);

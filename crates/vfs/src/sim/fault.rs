@@ -103,6 +103,8 @@ pub(super) enum Effect {
     Nothing,
     /// The first bytes of an append, or of what was to be read.
     Part(usize),
+    /// All of an append but its last bytes.
+    AllBut(usize),
     Whole,
     /// Nothing, but success is reported.
     Lie,
@@ -183,6 +185,12 @@ impl Fault {
     /// An append writes this many bytes (at most) before it fails. Means nothing for other calls.
     pub fn writing_part(mut self, bytes: usize) -> Self {
         self.effect = Effect::Part(bytes);
+        self
+    }
+
+    /// An append writes all but this many bytes before it fails. Means nothing for other calls.
+    pub fn writing_all_but(mut self, bytes: usize) -> Self {
+        self.effect = Effect::AllBut(bytes);
         self
     }
 

@@ -90,6 +90,9 @@ fn an_append_may_stop_half_way() {
     fails(file.append(b"789"), EIO, "a");
     assert_eq!(read(&disk, "a"), Some(b"0123456789".to_vec()));
     assert_eq!(disk.crash(Policy::EVERYTHING, 0).hash(), disk.hash());
+    disk.inject(Fault::new(Failure::Io).writing_all_but(1));
+    fails(file.append(b"abc"), EIO, "a");
+    assert_eq!(read(&disk, "a"), Some(b"0123456789ab".to_vec()));
 }
 
 #[test]

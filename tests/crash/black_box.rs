@@ -1,0 +1,168 @@
+//! What the system sees: a store at work on the real disk, watched from outside by `strace`, asks for
+//! the same creations, syncs, renames, links and removals, of the same names in the same order, as
+//! it asks of the simulated disk on which the other lanes crash it. And where the system interrupts
+//! its calls, they are made again.
+//!
+//! Where `strace` is not installed, or may not trace, the tests say so and show nothing.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use trommel::vfs::{DiskVfs, OpKind, SimDisk, Vfs};
+use trommel::{Db, WriteOptions};
+
+use crate::inspect::scan;
+use crate::workload::options;
+
+/// What tells the child that it is one, and where it works.
+const CHILD: &str = "TROMMEL_CRASH_WATCHED";
+
+/// Everything that a store does with files, once or twice, without threads.
+fn work(vfs: &Arc<dyn Vfs>, base: &Path) {
+    let dir = base.join("above/db");
+    let open = || {
+        let options = options(5, Arc::clone(vfs)).background_threads(0);
+        Db::open(&dir, options).expect("opening")
+    };
+    let mut db = open();
+    for number in 0..120 {
+        let value = format!("{number}").repeat(60);
+        let synced = if number % 10 == 0 { WriteOptions::sync() } else { WriteOptions::os() };
+        db.put_with(format!("key{:02}", number % 40), value, synced).expect("writing");
+        match number {
+            30 | 70 => db.flush().expect("flushing"),
+            50 => db.compact_all().expect("compacting"),
+            60 => db.checkpoint(base.join("copy")).expect("a checkpoint"),
+            90 => {
+                db.close().expect("closing");
+                db = open();
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(scan(&db).expect("reading").len(), 40);
+    db.close().expect("closing");
+}
+
+/// Not a test of its own: what `strace` watches.
+#[test]
+fn watched() {
+    let Ok(base) = std::env::var(CHILD) else { return };
+    let vfs: Arc<dyn Vfs> = Arc::new(DiskVfs);
+    work(&vfs, Path::new(&base));
+    println!("all went well");
+}
+
+/// Runs [`watched`] in `base` under `strace` with these arguments; what `strace` wrote, or `None`
+/// where it cannot be used.
+fn strace(base: &Path, arguments: &[&str]) -> Option<String> {
+    let report = base.join("report");
+    let output = Command::new("strace")
+        .args(["-f", "-y", "-qq", "-s", "300", "-o"])
+        .arg(&report)
+        .args(arguments)
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["black_box::watched", "--exact", "--nocapture"])
+        .env(CHILD, base)
+        .output();
+    let output = output.ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    if complained.contains("ptrace") || complained.contains("PTRACE") {
+        return None;
+    }
+    assert!(said.contains("all went well"), "{said}{complained}");
+    Some(std::fs::read_to_string(report).expect("strace wrote it"))
+}
+
+/// A line of `strace` as an operation of the simulated disk is told; `None` for anything else.
+fn seen(line: &str, base: &str) -> Option<String> {
+    let call = line.split_once(' ')?.1.trim_start();
+    if !call.contains(" = ") || call.contains(" = -1 ") {
+        return None;
+    }
+    let (name, rest) = call.split_once('(')?;
+    // What is quoted, or a file handle's path.
+    let mut paths: Vec<&str> = rest.split('"').skip(1).step_by(2).collect();
+    if paths.is_empty() {
+        paths.push(rest.split_once('<')?.1.split_once('>')?.0);
+    }
+    let path = |at: usize| Some(paths.get(at)?.strip_prefix(base)?.trim_start_matches('/'));
+    let kind = match name {
+        "fdatasync" => "Sync",
+        "fsync" => "SyncDir",
+        "unlink" | "unlinkat" => "Remove",
+        "mkdir" | "mkdirat" => "CreateDir",
+        "rename" | "renameat" | "renameat2" => return Some(two("Rename", path(0)?, path(1)?)),
+        "link" | "linkat" => return Some(two("HardLink", path(0)?, path(1)?)),
+        "openat" | "open" if rest.contains("O_EXCL") => "Create",
+        _ => return None,
+    };
+    Some(format!("{kind} {}", path(0)?))
+}
+
+fn two(kind: &str, from: &str, to: &str) -> String {
+    format!("{kind} {from} -> {to}")
+}
+
+/// What the same work asks of the simulated disk.
+fn simulated() -> Vec<String> {
+    let disk = SimDisk::new();
+    let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+    work(&vfs, Path::new(""));
+    let replay = disk.replay();
+    let watched = [
+        OpKind::Create,
+        OpKind::Sync,
+        OpKind::Rename,
+        OpKind::Remove,
+        OpKind::HardLink,
+        OpKind::CreateDir,
+        OpKind::SyncDir,
+    ];
+    let ops = replay.ops().iter().filter(|op| watched.contains(&op.kind()));
+    ops.map(|op| op.to_string().replace("SyncDir .", "SyncDir ")).collect()
+}
+
+#[test]
+fn the_system_sees_what_the_simulated_disk_saw() {
+    let home = tempfile::tempdir().expect("a place for temporary files");
+    let base = home.path().canonicalize().expect("it is there");
+    let calls = "trace=fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,link,linkat,\
+                 mkdir,mkdirat,open,openat";
+    let Some(report) = strace(&base, &["-e", calls]) else {
+        println!("skipped: there is no strace here that may trace");
+        return;
+    };
+    let text = base.to_string_lossy();
+    let mut seen: Vec<String> = report.lines().filter_map(|line| seen(line, &text)).collect();
+    let mut wanted = simulated();
+    let unsynced = |ops: &mut Vec<String>| ops.retain(|op| op != "SyncDir ");
+    // Directories above the one that both have are not there in the simulation.
+    let above = seen.iter().filter(|op| *op == "SyncDir ").count();
+    assert!(above > 0, "the directory above a new store must be synced");
+    unsynced(&mut seen);
+    unsynced(&mut wanted);
+    assert!(wanted.len() > 100, "{}", wanted.len());
+    for (number, (seen, wanted)) in seen.iter().zip(&wanted).enumerate() {
+        assert_eq!(seen, wanted, "operation {number}: seen from outside, and in the simulation");
+    }
+    assert_eq!(seen.len(), wanted.len());
+}
+
+#[test]
+fn interrupted_calls_are_made_again() {
+    for call in ["pwrite64", "fdatasync", "pread64"] {
+        let home = tempfile::tempdir().expect("a place for temporary files");
+        // The first ones are those of the loader, which gives up.
+        let inject = format!("inject={call}:error=EINTR:when=13+3");
+        let trace = format!("trace={call}");
+        let Some(report) = strace(home.path(), &["-e", &trace, "-e", &inject]) else {
+            println!("skipped: there is no strace here that may trace");
+            return;
+        };
+        let interrupted = report.lines().filter(|line| line.contains("(INJECTED)")).count();
+        assert!(interrupted > 0 || call == "pread64", "{call} was never interrupted");
+    }
+}

@@ -1,0 +1,175 @@
+//! A full disk: nothing that was acknowledged is lost, what is refused is refused in words, and once
+//! there is room the store goes on.
+//!
+//! 1. A workload runs on disks of every size from nothing to what it takes, in small steps; and a
+//!    store that was killed is opened on disks with any room left that this takes, byte by byte.
+//! 2. Where only a table did not fit, the same handle goes on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel::vfs::{Failure, Fault, OpKind, Policy, SimDisk, Vfs};
+use trommel::{Db, Error, WriteOptions};
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::{first_seed, scale};
+
+use crate::faults::{crashed, profile, run};
+use crate::inspect::{failed, same, scan};
+use crate::oracle::State;
+use crate::settings::only;
+use crate::watchdog;
+use crate::workload::DIR;
+
+/// Sizes of the disk that a workload is run with.
+const SIZES: u64 = 300;
+
+/// The most bytes that the disk holds while the workload runs.
+fn most_bytes(seed: u64) -> u64 {
+    let mut counters = Counters::new("healthy");
+    let disk = run(seed, 0, None, None, &mut counters).expect("a healthy disk");
+    let mut replay = disk.replay();
+    let mut most = 0;
+    while replay.step().is_some() {
+        if replay.position().is_multiple_of(8) {
+            most = most.max(replay.image(Policy::EVERYTHING, 0).disk().used_bytes());
+        }
+    }
+    most
+}
+
+#[test]
+fn a_disk_full_at_every_level() {
+    let mut counters = Counters::new("crash/a_disk_full_at_every_level");
+    let one = |[seed, capacity]: [u64; 2], counters: &mut Counters| {
+        watchdog::note([seed, capacity, 0, 0, 0]);
+        run(seed, 0, None, Some(capacity), counters).unwrap_or_else(|what| {
+            panic!(
+                "{what}\n  run it again: TROMMEL_CRASH_ONLY={seed},{capacity} cargo test -p \
+                 trommel-tests --test crash a_disk_full_at_every_level -- --nocapture"
+            )
+        })
+    };
+    if let Some(case) = only() {
+        one(case, &mut counters);
+        return;
+    }
+    for seed in first_seed()..first_seed() + 6 {
+        let (most, sizes) = (most_bytes(seed), SIZES * scale());
+        for number in 0..sizes {
+            one([seed, number * most / sizes], &mut counters);
+        }
+    }
+    assert!(counters.get("errors_told") > counters.get("runs") / 2, "most disks were large enough");
+    counters.finish();
+}
+
+#[test]
+fn a_disk_full_while_the_store_opens() {
+    let mut counters = Counters::new("crash/a_disk_full_while_the_store_opens");
+    for seed in first_seed()..first_seed() + 4 * scale() {
+        let (profile, image, wanted) = crashed(seed).expect("a healthy disk");
+        for room in 0.. {
+            watchdog::note([seed, room, 0, 0, 0]);
+            let disk = image.disk();
+            disk.set_capacity(Some(disk.used_bytes() + room));
+            let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())));
+            counters.add("opens", 1);
+            let opened = open();
+            if let Err(error) = &opened {
+                assert!(matches!(error, Error::Io { .. }), "seed {seed}, room {room}: {error}");
+                counters.add("refused", 1);
+            }
+            let enough = opened.is_ok();
+            drop(opened);
+            disk.set_capacity(None);
+            let cut = disk.crash(Policy::ALL[room as usize % Policy::ALL.len()], room).disk();
+            for disk in [disk, cut] {
+                Db::open(DIR, profile.options(Arc::new(disk)))
+                    .map_err(failed("opening with room again"))
+                    .and_then(|db| same(&db, wanted))
+                    .unwrap_or_else(|what| panic!("seed {seed}, room {room}: {what}"));
+            }
+            if enough {
+                break;
+            }
+        }
+    }
+    assert!(counters.get("refused") > 500, "openings need more room than that");
+    counters.finish();
+}
+
+fn files(disk: &SimDisk) -> Vec<String> {
+    let listing = disk.list(Path::new(DIR)).expect("the directory is there");
+    listing.into_iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
+}
+
+/// The disk fills up while a table is written that nothing refers to yet: the table is removed, the
+/// flush says so, and once there is room the same handle goes on.
+#[test]
+fn a_full_disk_under_a_table_poisons_nothing() {
+    for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
+        for threads in [0, 2] {
+            let profile = profile(3, threads);
+            let disk = SimDisk::new();
+            let db = Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("opening");
+            db.put("before", "1").expect("writing");
+            disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
+            let error = db.flush().expect_err("the disk is full");
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+            db.put_with("meanwhile", "2", WriteOptions::sync()).expect("the log has room");
+            assert_eq!(db.get("before").expect("reading").as_deref(), Some(&b"1"[..]));
+            disk.clear_faults();
+            let start = std::time::Instant::now();
+            while let Err(error) = db.flush() {
+                assert!(matches!(error, Error::Io { .. }), "{error}");
+                assert!(start.elapsed().as_secs() < 30, "it never recovers: {error}");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            db.put("after", "3").expect("writing goes on");
+            db.wait_idle().expect("idle");
+            let tables = files(&disk).iter().filter(|name| name.ends_with(".sst")).count();
+            let known: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+            assert_eq!(tables as u64, known, "a half-written table lies about");
+            drop(db);
+            let db = Db::open(DIR, profile.options(Arc::new(disk))).expect("opening");
+            assert_eq!(scan(&db).expect("scan").len(), 3);
+        }
+    }
+}
+
+/// A disk of a fixed size is filled until writes fail, again and again; after every refusal the
+/// store still holds all that it acknowledged, and opens again.
+#[test]
+fn a_disk_of_a_fixed_size() {
+    for seed in 0..20 {
+        let profile = profile(seed, 0);
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(20_000 + 3_000 * seed));
+        let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())).log(true));
+        let mut state = State::new();
+        let mut db = open().expect("opening");
+        for number in 0..400 {
+            let (key, value) = (format!("key{number:04}"), "v".repeat(200));
+            match db.put(&key, &value) {
+                Ok(()) => {
+                    state.insert(key.into_bytes(), value.into_bytes());
+                }
+                Err(error @ (Error::Io { .. } | Error::Poisoned { .. })) => {
+                    assert_eq!(scan(&db).expect("reads go on"), state, "{error}");
+                    drop(db);
+                    disk.set_capacity(None);
+                    db = open().expect("opening with room again");
+                    let found = scan(&db).expect("scan");
+                    state.insert(key.into_bytes(), value.into_bytes());
+                    let doubtful = state.pop_last().expect("just inserted");
+                    if found.len() > state.len() {
+                        state.insert(doubtful.0, doubtful.1);
+                    }
+                    assert_eq!(found, state);
+                    disk.set_capacity(Some(disk.used_bytes() + 4_000));
+                }
+                Err(error) => panic!("a full disk is reported as: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Every place at which a store calls its disk, and every way in which such a call can fail there.
+//!
+//! A *site* is a kind of call on a kind of file: the sync of a log, the removal of a table. A
+//! healthy run shows which there are. Each is then made to fail with each error that can occur
+//! there, at several of its calls, once and for good, and counted; in the end none must have been
+//! hit less than three times.
+
+use std::collections::BTreeMap;
+
+use trommel::vfs::{Failure, Fault, OpKind};
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::{first_seed, scale};
+
+use crate::faults::{file_kind, run};
+use crate::settings::only;
+use crate::watchdog;
+
+/// Workloads that are looked at, and made to fail.
+const WORKLOADS: u64 = 8;
+
+type Site = (OpKind, &'static str);
+
+const FAILURES: [Failure; 3] = [Failure::Io, Failure::NoSpace, Failure::TooManyOpenFiles];
+
+/// Whether a call of this kind can fail so: what opens a file needs a handle, and what changes
+/// something needs room.
+fn can_occur(kind: OpKind, failure: Failure) -> bool {
+    let opens = [OpKind::Create, OpKind::Open, OpKind::List, OpKind::SyncDir, OpKind::Lock];
+    match failure {
+        Failure::NoSpace => kind.is_write(),
+        Failure::TooManyOpenFiles => opens.contains(&kind),
+        _ => true,
+    }
+}
+
+/// What the names of such files have in common and no others' have.
+fn part_of_name(file: &str) -> &'static str {
+    match file {
+        "lock" => "LOCK",
+        "current" => "CURRENT",
+        "manifest" => "MANIFEST-",
+        "log" => ".log",
+        "table" => ".sst",
+        _ => "",
+    }
+}
+
+/// The sites of a healthy run of this seed's workload, and how often each is called.
+fn sites(seed: u64) -> BTreeMap<Site, u64> {
+    let mut counters = Counters::new("healthy");
+    let disk = run(seed, 0, None, None, &mut counters).expect("a healthy disk");
+    let mut sites = BTreeMap::new();
+    for ((kind, path), calls) in disk.calls_by_path() {
+        *sites.entry((kind, file_kind(&path))).or_default() += calls;
+    }
+    sites
+}
+
+/// The fault of this number at a site.
+fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault {
+    let fault = Fault::new(failure).on(kind).named(part_of_name(file));
+    // The first call, the last, and some between; every other time for good.
+    let call = match number / 2 {
+        0 => 0,
+        1 => calls - 1,
+        more => (more * 7919) % calls,
+    };
+    let fault = fault.after(call);
+    if number.is_multiple_of(2) { fault } else { fault.lasting() }
+}
+
+#[test]
+fn every_site_fails_in_every_way() {
+    let mut counters = Counters::new("crash/every_site_fails_in_every_way");
+    let chosen = only::<3>();
+    let mut all = BTreeMap::new();
+    for seed in first_seed()..first_seed() + WORKLOADS {
+        let sites = sites(seed);
+        all.extend(sites.iter().map(|(site, calls)| (*site, *calls)));
+        for (place, (&site, &calls)) in sites.iter().enumerate() {
+            for failure in FAILURES.into_iter().filter(|failure| can_occur(site.0, *failure)) {
+                for number in 0..4 * scale() {
+                    let case = [seed, place as u64, number];
+                    if chosen.is_some_and(|chosen| chosen != case) {
+                        continue;
+                    }
+                    watchdog::note([seed, place as u64, number, 0, 0]);
+                    let fault = fault(site, failure, calls, number);
+                    run(seed, 0, Some(fault), None, &mut counters).map(drop).unwrap_or_else(
+                        |what| {
+                            panic!(
+                                "{what}\n  at {site:?}, {failure}\n  run it again: \
+                             TROMMEL_CRASH_ONLY={seed},{place},{number} cargo test -p \
+                             trommel-tests --test crash every_site -- --nocapture"
+                            )
+                        },
+                    );
+                }
+            }
+        }
+    }
+    if chosen.is_some() {
+        return;
+    }
+    counters.add("sites", all.len() as u64);
+    for (kind, file) in all.into_keys() {
+        for failure in FAILURES.into_iter().filter(|failure| can_occur(kind, *failure)) {
+            let kind = format!("{kind:?}").to_lowercase();
+            let name = format!("faults.{kind}.{file}.{failure}");
+            assert!(counters.get(&name) >= 3, "{name}: hit {} times", counters.get(&name));
+        }
+    }
+    assert!(counters.get("sites") >= 20, "a workload that does so little shows nothing");
+    counters.finish();
+}

@@ -230,7 +230,7 @@ fn as_json(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<
         line
     };
     let caught = all.iter().filter(|(_, caught)| caught.is_some()).count();
-    let mut record = record::head("lanes planted")?;
+    let mut record = record::head("planted")?;
     record["planted"] = json!(all.len());
     record["caught"] = json!(caught);
     let control = control.iter().map(|(id, time)| (id.clone(), record::rounded(*time)));

@@ -51,7 +51,7 @@ pub(crate) fn head(command: &str) -> Outcome<Value> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let changed = !said_by("git", &["status", "--porcelain", "--", "crates", "tests"]).is_empty();
     Ok(json!({
-        "command": format!("cargo run -p trommel-tests --bin {command}"),
+        "command": format!("cargo run -p trommel-tests --bin lanes -- {command}"),
         "commit": commit(),
         "uncommitted_changes": changed,
         "date": said_by("date", &["-u", "+%F"]),

@@ -119,7 +119,7 @@ fn tasks(only: Option<&str>) -> Outcome<Vec<Task>> {
 pub(crate) fn ci(args: &CiArgs) -> Outcome<bool> {
     let rounds = Rounds::new("ci", tasks(args.only.as_deref())?, 1, None)?;
     rounds.run(args.jobs);
-    rounds.keep("lanes ci", args.only.is_none().then_some("docs/measurements/lanes-ci.json"))
+    rounds.keep("ci", args.only.is_none().then_some("docs/measurements/lanes-ci.json"))
 }
 
 /// Runs the lanes until the time is over.
@@ -129,7 +129,7 @@ pub(crate) fn soak(args: &SoakArgs) -> Outcome<bool> {
     let time = time.map_err(|error| format!("--minutes {}: {error}", args.minutes))?;
     let rounds = Rounds::new("soak", tasks, args.first_seed, Some(time))?;
     rounds.run(args.jobs);
-    let command = format!("lanes soak --minutes {}", args.minutes);
+    let command = format!("soak --minutes {}", args.minutes);
     rounds.keep(&command, args.only.is_none().then_some("docs/measurements/lanes-soak.json"))
 }
 

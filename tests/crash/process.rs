@@ -16,7 +16,10 @@ use std::thread::{self, ThreadId};
 
 use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-/// Holds up all threads but the one that made it, while it is closed.
+/// Holds up all threads but the one that made it when they create a table, while it is closed.
+///
+/// Before that a flush syncs logs under a lock that writers need, and is not held up; the writer
+/// waits for it instead ([`Gate::meet`]), so that even so everything happens in one order.
 #[derive(Debug)]
 pub(crate) struct Gate {
     foreground: ThreadId,
@@ -59,14 +62,23 @@ impl Gate {
 
     /// Whoever creates a log has frozen a memtable, which another thread will write out.
     fn notice_creation(&self, path: &Path) {
-        let is_log = path.extension().is_some_and(|kind| kind == "log");
-        if is_log && thread::current().id() == self.foreground {
+        if is(path, "log") && self.is_foreground() {
             self.state().expects_one = true;
         }
     }
 
+    /// Nobody comes any more: the process is dead.
+    fn give_up(&self) {
+        self.state().expects_one = false;
+        self.changed.notify_all();
+    }
+
+    fn is_foreground(&self) -> bool {
+        thread::current().id() == self.foreground
+    }
+
     fn pass(&self) {
-        if thread::current().id() == self.foreground {
+        if self.is_foreground() {
             return;
         }
         let mut state = self.state();
@@ -82,6 +94,9 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A log that is so long holds no batch yet.
+const LOG_HEAD_BYTES: u64 = 64;
 
 /// A file system as one process sees it. Clones are handles of the same process.
 #[derive(Debug, Clone)]
@@ -121,9 +136,6 @@ impl Process {
     }
 
     fn call<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if let Some(gate) = &self.gate {
-            gate.pass();
-        }
         let one_less = |left: u64| left.checked_sub(1);
         match self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
             Ok(_) => call(),
@@ -135,7 +147,10 @@ impl Process {
                     thread::park();
                 }
             }
-            Err(_) => Err(io::Error::other("the process is dead")),
+            Err(_) => {
+                self.gate.iter().for_each(|gate| gate.give_up());
+                Err(io::Error::other("the process is dead"))
+            }
         }
     }
 }
@@ -144,10 +159,24 @@ impl Process {
 struct ProcessFile {
     process: Process,
     file: Box<dyn WriteFile>,
+    is_log: bool,
+}
+
+fn is(path: &Path, kind: &str) -> bool {
+    path.extension().is_some_and(|found| found == kind)
 }
 
 impl WriteFile for ProcessFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // What comes behind its head is written after the log before it was given to a flush.
+        if let Some(gate) = &self.process.gate
+            && self.is_log
+            && self.file.bytes() == LOG_HEAD_BYTES
+            && gate.is_foreground()
+            && !self.process.is_dead()
+        {
+            gate.meet();
+        }
         self.process.call(|| self.file.append(bytes))
     }
 
@@ -162,9 +191,12 @@ impl WriteFile for ProcessFile {
 
 impl Vfs for Process {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst")) {
+            gate.pass();
+        }
         let file = self.call(|| self.disk.create(path))?;
         self.gate.iter().for_each(|gate| gate.notice_creation(path));
-        Ok(Box::new(ProcessFile { process: self.clone(), file }))
+        Ok(Box::new(ProcessFile { process: self.clone(), file, is_log: is(path, "log") }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {

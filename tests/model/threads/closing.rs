@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trommel::{Db, Error, Result};
-use trommel_tests::settings::scale;
+use trommel_tests::settings::{first_seed, scale};
 
-use super::{in_time, memory, number, tiny, value};
+use super::{in_time, memory, number, seeded, tiny, value};
 use crate::rng::Rng;
 
 /// Runs `act` until the store is closed; returns how often it came back well.
@@ -103,9 +103,8 @@ fn close_under_load(seed: u64) {
 
 #[test]
 fn closing_under_load_loses_nothing_and_hangs_nobody() {
-    for seed in 0..120 * scale() {
-        let run = std::panic::catch_unwind(|| in_time(move || close_under_load(seed)));
-        assert!(run.is_ok(), "failed with seed {seed}");
+    for seed in first_seed()..first_seed() + 120 * scale() {
+        seeded(seed, move || close_under_load(seed));
     }
 }
 

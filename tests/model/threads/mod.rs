@@ -1,10 +1,23 @@
 //! What writers and readers on real threads may see of each other, while tiny buffers keep flushes
 //! and compactions running under them.
+//!
+//! * [`moments`]: every read sees one moment, and none goes back in time.
+//! * [`commits`]: writers that meet at one key, and writers that share a sync.
+//! * [`linearizable`], judged by [`generations`]: keys with one writer each, read by all.
+//! * [`contended`], judged by [`orders`]: keys that all write, with conditions.
+//! * [`bank`]: money moved in batches; its sum, however, whenever and wherever it is taken.
+//! * [`closing`]: closing a store that others use.
+//! * [`open_tables`]: far more tables than may be open at once.
 
+mod bank;
 mod closing;
 mod commits;
+mod contended;
+mod generations;
+mod linearizable;
 mod moments;
 mod open_tables;
+mod orders;
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,20 +30,26 @@ use trommel::vfs::{MemoryVfs, Vfs};
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Runs `test` in a thread of its own; fails where it does not come back.
-fn in_time(test: impl FnOnce() + Send + 'static) {
+fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
-        test();
+        let result = test();
         let _ = done.send(());
+        result
     });
     match outcome.recv_timeout(PATIENCE) {
         Err(RecvTimeoutError::Timeout) => panic!("still running after {PATIENCE:?}: it hangs"),
-        _ => {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
+}
+
+/// Runs a test of this seed in time; a failure names the seed. It chooses what threads do, not who
+/// comes first, so that a failure may need several runs to be seen again.
+fn seeded<T: Send + 'static>(seed: u64, test: impl FnOnce() -> T + Send + 'static) -> T {
+    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| in_time(test)));
+    run.unwrap_or_else(|_| {
+        panic!("failed with seed {seed}: TROMMEL_FIRST_SEED={seed} begins there")
+    })
 }
 
 fn memory() -> Arc<dyn Vfs> {

@@ -19,11 +19,14 @@ fn account(writer: usize, account: usize) -> String {
     format!("account/{account:04}/{writer}")
 }
 
-fn entries(range: impl Iterator<Item = trommel::Result<(Slice, Slice)>>) -> Vec<(Slice, Slice)> {
+pub(super) fn entries(
+    range: impl Iterator<Item = trommel::Result<(Slice, Slice)>>,
+) -> Vec<(Slice, Slice)> {
     range.map(|entry| entry.expect("a scan reads on")).collect()
 }
 
-fn by_cursor(mut cursor: DbCursor) -> Vec<(Slice, Slice)> {
+/// All entries of a cursor, read from its end.
+pub(super) fn by_cursor(mut cursor: DbCursor) -> Vec<(Slice, Slice)> {
     let mut found = Vec::new();
     cursor.seek_to_last().unwrap();
     while let Some(key) = cursor.key() {
@@ -101,30 +104,35 @@ fn audit(db: &Db, done: &AtomicBool) -> u64 {
     looks
 }
 
+/// Some work beside reads and writes, or a change of how such work is done.
+pub(super) fn upkeep(db: &Db, rng: &mut Rng) {
+    match rng.below(8) {
+        0 => db.flush().unwrap(),
+        1 => db.compact_range(account(0, 10)..account(2, rng.below(ACCOUNTS))).unwrap(),
+        2 => db.compact_all().unwrap(),
+        3 => {
+            db.pause_compaction().unwrap();
+            db.flush().unwrap();
+            db.resume_compaction();
+        }
+        4 => drop(db.verify().unwrap()),
+        5 => {
+            let filters = *rng.pick(&["none", "paired:10", "blocked:6", "standard:4"]);
+            db.set_filters(filters.parse().unwrap()).unwrap();
+        }
+        6 => {
+            let bytes = rng.within(6, 20) << 10;
+            db.set_options(|options| options.write_buffer_bytes(bytes)).unwrap();
+        }
+        _ => drop((db.stats().to_string(), db.filter_report().to_string())),
+    }
+}
+
 /// Keeps all kinds of background work going.
 fn maintain(db: &Db, done: &AtomicBool) {
     let rng = &mut Rng::new(99);
     while !done.load(Ordering::Relaxed) {
-        match rng.below(8) {
-            0 => db.flush().unwrap(),
-            1 => db.compact_range(account(0, 10)..account(2, rng.below(ACCOUNTS))).unwrap(),
-            2 => db.compact_all().unwrap(),
-            3 => {
-                db.pause_compaction().unwrap();
-                db.flush().unwrap();
-                db.resume_compaction();
-            }
-            4 => drop(db.verify().unwrap()),
-            5 => {
-                let filters = *rng.pick(&["none", "paired:10", "blocked:6", "standard:4"]);
-                db.set_filters(filters.parse().unwrap()).unwrap();
-            }
-            6 => {
-                let bytes = rng.within(6, 20) << 10;
-                db.set_options(|options| options.write_buffer_bytes(bytes)).unwrap();
-            }
-            _ => drop((db.stats().to_string(), db.filter_report().to_string())),
-        }
+        upkeep(db, rng);
     }
 }
 

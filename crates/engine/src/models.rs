@@ -14,7 +14,9 @@ use crate::write::{Group, Queue, Turn};
 /// Two members insert, the last one publishes: whoever sees the moment sees both entries.
 #[test]
 fn who_sees_a_moment_sees_its_group() {
-    check("who_sees_a_moment_sees_its_group", || {
+    let looks = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = Arc::clone(&looks);
+    check("who_sees_a_moment_sees_its_group", move || {
         let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
         let group = Group::new(memtable, 2, 2);
         let snapshots = Arc::new(Snapshots::default());
@@ -29,16 +31,21 @@ fn who_sees_a_moment_sees_its_group() {
                 }
             }
         };
-        let first = thread::spawn(member(0));
-        let second = thread::spawn(member(1));
-        if snapshots.visible() == 2 {
-            let seen = [0, 1].map(|n: usize| entries[n].load(Relaxed));
-            assert_eq!(seen, [1, 1], "visible, and not inserted");
+        let members = [0, 1].map(|own| thread::spawn(member(own)));
+        let looks = Arc::clone(&counted);
+        let reader = thread::spawn(move || {
+            if snapshots.visible() == 2 {
+                let seen = [0, 1].map(|n: usize| entries[n].load(Relaxed));
+                assert_eq!(seen, [1, 1], "visible, and not inserted");
+                looks.fetch_add(1, Relaxed);
+            }
+        });
+        for member in members {
+            member.join().unwrap();
         }
-        first.join().unwrap();
-        second.join().unwrap();
-        assert_eq!(snapshots.visible(), 2, "somebody was the last");
+        reader.join().unwrap();
     });
+    assert!(looks.load(Relaxed) > 0, "the reader always came too early");
 }
 
 /// A compaction whose input holds moment 2 drops what only moment 1 sees, unless that is taken. It

@@ -109,10 +109,13 @@ line that plays it again.
 ";
 
 /// What is told of each noun that has details.
-const DETAILED: [(&str, &str); 3] = [
+const DETAILED: [(&str, &str); 6] = [
+    ("images", "Crash images, by what the power cut left"),
     ("faults", "Injected faults, by the call that failed and the error"),
-    ("flips", "Flipped bytes, by the kind of file"),
-    ("damage", "Damage of other kinds, by kind and file"),
+    ("flips", "Bytes of which one bit was flipped, by the kind of file"),
+    ("cuts", "Files cut short, by the kind of file"),
+    ("hostile", "Contents that nobody wrote, behind right checksums, by the kind of file"),
+    ("outcomes", "What came of damage of all kinds, by the kind of file"),
 ];
 
 fn write_record(text: &mut String, title: &str, path: &str, record: &Value) {
@@ -151,20 +154,11 @@ fn write_record(text: &mut String, title: &str, path: &str, record: &Value) {
     let _ =
         write!(text, "\nBy lane:\n\n| lane | runs | seconds | counted |\n|---|---:|---:|---|\n");
     for (name, lane) in &sums.lanes {
-        let counted = nouns(&lane.counters);
+        let counted = lane.nouns();
         let counted = counted.iter().map(|(noun, count)| format!("{noun} {}", grouped(*count)));
         let counted = counted.collect::<Vec<_>>().join(", ");
         let _ = writeln!(text, "| {name} | {} | {:.1} | {counted} |", lane.runs, lane.seconds);
     }
-}
-
-/// Counters without their details.
-fn nouns(counters: &BTreeMap<String, u64>) -> BTreeMap<&str, u64> {
-    let mut nouns = BTreeMap::new();
-    for (name, count) in counters {
-        *nouns.entry(name.split('.').next().unwrap_or(name)).or_default() += count;
-    }
-    nouns
 }
 
 fn write_table(text: &mut String, noun: &str, counts: &BTreeMap<String, u64>) {

@@ -16,6 +16,21 @@ pub(crate) struct Lane {
     pub(crate) counters: BTreeMap<String, u64>,
 }
 
+impl Lane {
+    /// The counters without their details. Where the plain name is counted (`images`), its details
+    /// (`images.P01`) count the same things once more; where it is not, their sum stands for it.
+    pub(crate) fn nouns(&self) -> BTreeMap<&str, u64> {
+        let mut nouns = BTreeMap::new();
+        for (name, count) in &self.counters {
+            let noun = name.split('.').next().unwrap_or(name);
+            if noun == name || !self.counters.contains_key(noun) {
+                *nouns.entry(noun).or_default() += count;
+            }
+        }
+        nouns
+    }
+}
+
 /// The sums of all lanes, by name.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Sums {
@@ -44,11 +59,10 @@ impl Sums {
         }
     }
 
-    /// What all lanes counted under one name, details included: `faults` sums `faults.sync.EIO`.
+    /// What all lanes counted, by noun: see [`Lane::nouns`].
     pub(crate) fn totals(&self) -> BTreeMap<String, u64> {
         let mut totals = BTreeMap::new();
-        for (name, count) in self.lanes.values().flat_map(|lane| &lane.counters) {
-            let noun = name.split('.').next().unwrap_or(name);
+        for (noun, count) in self.lanes.values().flat_map(Lane::nouns) {
             *totals.entry(noun.to_owned()).or_default() += count;
         }
         totals
@@ -90,5 +104,29 @@ impl Sums {
             }
         }
         sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_plainly_and_in_detail_is_summed_once() {
+        let mut sums = Sums::default();
+        for line in [
+            json!({"lane": "a", "seconds": 1, "counters": {
+                "images": 30, "images.P01": 10, "images.exhaustive": 20, "skipped": 1}}),
+            json!({"lane": "a", "seconds": 2, "counters": {"images": 5, "images.P01": 5}}),
+            json!({"lane": "b", "counters": {"faults.sync.EIO": 3, "faults.read.EIO": 4}}),
+        ] {
+            sums.add_line(&line);
+        }
+        let named = |pairs: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        };
+        assert_eq!(sums.totals(), named(&[("faults", 7), ("images", 35), ("skipped", 1)]));
+        assert_eq!(sums.details("images"), named(&[("P01", 15), ("exhaustive", 20)]));
+        assert_eq!(sums.lanes["a"].nouns(), BTreeMap::from([("images", 35), ("skipped", 1)]));
     }
 }

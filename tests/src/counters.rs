@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::time::Instant;
 
+use crate::settings::demanded;
+
 /// The counters of one run of a lane.
 ///
 /// [`Counters::finish`] prints them and, where `TROMMEL_LANES_JSON` names a file, adds one line of
@@ -39,6 +41,21 @@ impl Counters {
     pub fn under(&self, prefix: &str) -> impl Iterator<Item = (&str, u64)> {
         let all = self.counts.iter().map(|(name, count)| (name.as_str(), *count));
         all.filter(move |(name, _)| name.starts_with(prefix))
+    }
+
+    /// Says on stderr, past the harness of tests, that the lane cannot run here, and counts it as
+    /// skipped. `needs` is what it needs of the system: `limits`, `strace`.
+    ///
+    /// # Panics
+    ///
+    /// Where `TROMMEL_DEMAND` names what it needs, and as [`Counters::finish`] does.
+    pub fn skip(mut self, needs: &str, why: &str) {
+        let line = format!("SKIPPED: {}: {why}\n", self.lane);
+        assert!(!demanded(needs), "{line}which TROMMEL_DEMAND demands");
+        // Not `eprintln`, which the harness shows for tests that fail only.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        self.add("skipped", 1);
+        self.finish();
     }
 
     /// Prints the counters and keeps them.

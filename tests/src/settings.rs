@@ -16,8 +16,22 @@ pub fn scale() -> u64 {
     number("TROMMEL_SCALE").unwrap_or(1)
 }
 
+/// How many rounds of a soak went before, whose first seeds are 2^24 apart: lanes that enumerate take
+/// up there where those left off. Seeds that are chosen by hand count as rounds, too.
+pub fn rounds_before() -> u64 {
+    let seed = first_seed();
+    (seed >> 24).wrapping_add(seed.wrapping_sub(1) & 0xff_ffff)
+}
+
 /// Where the lanes' seeds begin: `TROMMEL_FIRST_SEED`, 1 if it is not set. A soak that goes on
 /// begins elsewhere each time.
 pub fn first_seed() -> u64 {
     number("TROMMEL_FIRST_SEED").unwrap_or(1)
+}
+
+/// Whether what needs this of the system must not be skipped where it is missing: `TROMMEL_DEMAND`
+/// lists such needs, with commas between.
+pub fn demanded(needs: &str) -> bool {
+    let list = std::env::var("TROMMEL_DEMAND").unwrap_or_default();
+    list.split(',').any(|demand| demand.trim() == needs)
 }

@@ -6,7 +6,7 @@
 use trommel::Compression;
 
 use crate::exam::{Found, How};
-use crate::flips::whole;
+use crate::flips::{turns, whole};
 use crate::injury::{Injury, kind_of};
 use crate::lane::Lane;
 use crate::stores::{Ending, Store, build};
@@ -17,10 +17,12 @@ fn cut_everything(filters: &str, compression: Compression, ending: Ending) {
     for (file, bytes) in &store.image {
         for left in 0..bytes.len() {
             let injury = Injury::Cut { bytes: left };
+            // Other lengths are opened in these ways in each round of a soak.
+            let turn = left + turns(1).start;
             let how = How {
-                read_only: left % 16 == 7,
-                on_disk: left % 64 == 9,
-                go_on: left % 8 == 3,
+                read_only: turn % 16 == 7,
+                on_disk: turn % 64 == 9,
+                go_on: turn % 8 == 3,
                 ..How::default()
             };
             let how = How { go_on: how.go_on && !how.read_only, ..how };

@@ -13,15 +13,20 @@ use std::sync::Arc;
 
 use trommel::{Compression, Db, Options, Slice};
 
+use crate::allocator::most_held;
 use crate::fix;
+use crate::flips::turns;
 use crate::injury::kind_of;
 use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
 use crate::watchdog::note;
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::scale;
 
 /// How it ends what is said of answers that do not agree.
 const DIFFER: &str = "differ";
+
+/// Memory that a store of a few KiB may take, beyond its files: much less than a length that a file
+/// only claims, of 32 bits or more.
+const MOST_BYTES: u64 = 64 << 20;
 
 fn make_right(image: &mut Image) {
     for (file, bytes) in image {
@@ -59,7 +64,12 @@ fn open(image: &Image) -> Result<&'static str, String> {
             Err(error) => Err(format!("a compaction wrote what does not verify: {error}")),
         }
     };
-    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|panic| {
+    let (done, bytes) = most_held(|| catch_unwind(AssertUnwindSafe(attempt)));
+    let files: usize = image.values().map(Vec::len).sum();
+    if bytes > MOST_BYTES + files as u64 {
+        return Err(format!("it held {bytes} bytes for a store of {files}"));
+    }
+    done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Err(format!("panic: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
     })
@@ -88,18 +98,22 @@ fn change_everything(filters: &str, compression: Compression, ending: Ending) {
     let mut failures = Vec::new();
     for (file, bytes) in &store.image {
         for (at, byte) in bytes.iter().enumerate() {
-            let all = [byte ^ 1, byte ^ 0x80, 0xff, 0];
-            let values = all.iter().cycle().skip(at).take(scale().min(4) as usize);
-            for value in values.filter(|value| *value != byte) {
+            // After four rounds of a soak each had these, and others follow.
+            let value = |turn: usize| match turn {
+                0..4 => [byte ^ 1, byte ^ 0x80, 0xff, 0][(at + turn) % 4],
+                _ => byte.wrapping_add((turn - 3).wrapping_mul(37) as u8),
+            };
+            for value in turns(4).map(value).filter(|value| value != byte) {
                 let mut image = store.image.clone();
-                image.get_mut(file).expect("it is there")[at] = *value;
+                image.get_mut(file).expect("it is there")[at] = value;
                 make_right(&mut image);
                 let (kind, case) = (kind_of(file), format!("{file}, byte {at} is {value}"));
                 note(format!("{}: {case}", store.name));
+                counters.add(format!("hostile.{kind}"), 1);
                 match open(&image) {
-                    Ok(verdict) => counters.add(format!("{kind}.{verdict}"), 1),
+                    Ok(verdict) => counters.add(format!("outcomes.{kind}.{verdict}"), 1),
                     Err(what) if kind == "manifest" && what.ends_with(DIFFER) => {
-                        counters.add("manifest.levels believed", 1);
+                        counters.add("outcomes.manifest.levels believed", 1);
                     }
                     Err(what) => failures.push(format!("{case}: {what}")),
                 }

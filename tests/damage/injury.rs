@@ -31,6 +31,21 @@ pub(crate) enum Injury {
 }
 
 impl Injury {
+    /// What such injuries are counted as.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self {
+            Self::Flip { .. } => "flips",
+            Self::Set { .. } => "bytes_set",
+            Self::Cut { .. } => "cuts",
+            Self::Delete => "deletions",
+            Self::Extend(more) if more.is_empty() => "unharmed",
+            Self::Extend(_) => "extensions",
+            Self::Replace(_) => "replacements",
+            Self::Swap { .. } => "swaps",
+            Self::Zero { .. } => "zeroings",
+        }
+    }
+
     /// Does it to `file` of `image`.
     pub(crate) fn inflict(&self, image: &mut Image, file: &str) {
         if let Self::Delete = self {

@@ -17,16 +17,19 @@ pub(crate) struct Lane<'a> {
     name: &'static str,
     store: &'a Store,
     counters: Counters,
+    /// What the last case did: tried in another way it is no other injury.
+    last: String,
     failures: Vec<String>,
 }
 
 impl<'a> Lane<'a> {
     pub(crate) fn new(name: &'static str, store: &'a Store) -> Self {
         let counters = Counters::new(format!("damage/{name}/{}", store.name));
-        Self { name, store, counters, failures: Vec::new() }
+        Self { name, store, counters, last: String::new(), failures: Vec::new() }
     }
 
-    /// Injures `file` and examines the store. `judge` names what came of it, or says which promise
+    /// Injures `file` and examines the store. Counts the injury once, however many ways of opening
+    /// are tried in a row, and what came of each: `flips.table`, `outcomes.table.refused`. `judge` names what came of it, or says which promise
     /// was broken.
     pub(crate) fn case(
         &mut self,
@@ -46,7 +49,7 @@ impl<'a> Lane<'a> {
         how: How,
         judge: impl Fn(&Found) -> Result<&'static str, String>,
     ) {
-        let Some((first, _)) = injuries.first() else { return };
+        let Some((first, first_injury)) = injuries.first() else { return };
         if self.failures.len() >= ENOUGH {
             return;
         }
@@ -56,11 +59,16 @@ impl<'a> Lane<'a> {
         let case = format!("{name} {store}: {what}; {how:?}");
         note(case.clone());
         let mut image = self.store.image.clone();
+        if self.last != what {
+            let noun = if injuries.len() == 1 { first_injury.noun() } else { "injured_twice" };
+            self.counters.add(format!("{noun}.{}", kind_of(first)), 1);
+            self.last = what;
+        }
         for (file, injury) in injuries {
             injury.inflict(&mut image, file);
         }
         match examine(self.store, &image, how).and_then(|found| judge(&found)) {
-            Ok(verdict) => self.counters.add(format!("{}.{verdict}", kind_of(first)), 1),
+            Ok(verdict) => self.counters.add(format!("outcomes.{}.{verdict}", kind_of(first)), 1),
             Err(what) => {
                 let name =
                     format!("damage-{}-{}-{}", self.name, self.store.name, self.failures.len());
@@ -73,7 +81,7 @@ impl<'a> Lane<'a> {
 
     /// How often `verdict` was given on files of this kind.
     pub(crate) fn count(&self, kind: &str, verdict: &str) -> u64 {
-        self.counters.get(&format!("{kind}.{verdict}"))
+        self.counters.get(&format!("outcomes.{kind}.{verdict}"))
     }
 
     /// Keeps the counts. Panics if a promise was broken.

@@ -24,6 +24,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the lanes print their counts")]
 
 #[cfg(test)]
+#[path = "../../crates/filter/tests/bounds/allocator.rs"]
+mod allocator;
+#[cfg(test)]
 mod blocks;
 #[cfg(test)]
 mod cuts;

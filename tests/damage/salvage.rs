@@ -4,6 +4,7 @@ use trommel::Compression;
 
 use crate::cuts::batches_before;
 use crate::exam::How;
+use crate::flips::turns;
 use crate::injury::{Injury, kind_of};
 use crate::lane::Lane;
 use crate::stores::{Ending, build};
@@ -14,8 +15,9 @@ fn salvage_everything(ending: Ending) {
     let logs = store.image.iter().filter(|(file, _)| kind_of(file) == "log");
     for (file, bytes) in logs {
         for at in 0..bytes.len() {
-            let how = How { salvage: true, go_on: at % 4 == 1, ..How::default() };
-            let injury = Injury::Flip { at, bit: (at % 8) as u8 };
+            let turn = at + turns(1).start;
+            let how = How { salvage: true, go_on: turn % 4 == 1, ..How::default() };
+            let injury = Injury::Flip { at, bit: (turn % 8) as u8 };
             lane.case(file, &injury, how, |found| {
                 if let Some(error) = &found.refused {
                     return Err(format!("refused: {error}"));

@@ -3,6 +3,7 @@
 //! * [`source`]: the files, and Rust source without its comments and texts.
 //! * [`arrows`]: which crate may know which.
 //! * [`sizes`]: long functions and long files.
+//! * [`unsafe_list`]: docs/unsafe.md beside the sources.
 //! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
 //! * [`contract`]: promises without a test, and tests that are not there.
 //!
@@ -18,3 +19,5 @@ mod leavings;
 mod sizes;
 #[cfg(test)]
 mod source;
+#[cfg(test)]
+mod unsafe_list;

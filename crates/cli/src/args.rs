@@ -70,6 +70,9 @@ pub(crate) enum Command {
     /// Run commands on one store, at a prompt or from a script
     #[command(long_about = shell::LONG_ABOUT, after_help = shell::AFTER_HELP)]
     Shell(shell::ShellArgs),
+    /// Make a new store of what is left of a damaged one
+    #[command(long_about = repair::LONG_ABOUT, after_help = repair::AFTER_HELP)]
+    Repair(repair::RepairArgs),
     /// Remove the store and all its data
     Destroy(admin::DestroyArgs),
     /// Print completions for a shell

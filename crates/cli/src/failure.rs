@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     NothingThere(String),
     /// A check found what it looks for; the text says what.
     Check(String),
+    /// Damage was found, and told of in full; the text sums it up.
+    Damaged(String),
     /// The user has ended it.
     Interrupted,
     /// A failure, and what else there is to say about it.
@@ -60,6 +62,7 @@ impl Failure {
             Self::Backup(error) => backup_code(error),
             Self::NotFound | Self::NothingThere(_) => NOT_FOUND,
             Self::Check(_) => CHECK_FAILED,
+            Self::Damaged(_) => CORRUPTION,
             Self::And(failure, _) | Self::Told(failure) => failure.code(),
             Self::Run(_) | Self::Other(_) => FAILED,
         }
@@ -147,6 +150,7 @@ impl fmt::Display for Failure {
             Self::Usage(what)
             | Self::NothingThere(what)
             | Self::Check(what)
+            | Self::Damaged(what)
             | Self::Other(what) => f.write_str(what),
         }
     }
@@ -207,7 +211,8 @@ mod tests {
             (Failure::NothingThere(what.clone()), 3),
             (Failure::Interrupted, 130),
             (Failure::Interrupted.with("3 were done"), 130),
-            (Failure::Check(what), 7),
+            (Failure::Check(what.clone()), 7),
+            (Failure::Damaged(what), 4),
         ] {
             assert_eq!(failure.code(), expected, "{failure:?}");
             assert_eq!(failure.message().is_none(), expected == 0, "{failure:?}");

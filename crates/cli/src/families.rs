@@ -25,7 +25,10 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "files",
         ],
     ),
-    ("Look after", &["flush", "compact", "verify", "checkpoint", "backup", "restore", "destroy"]),
+    (
+        "Look after",
+        &["flush", "compact", "verify", "repair", "checkpoint", "backup", "restore", "destroy"],
+    ),
     ("The program", &["completions", "man", "help"]),
 ];
 

@@ -54,6 +54,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::StressWorker(args) => stress::run_worker(&args),
         Command::Store(command) => command.run(session, out),
         Command::Shell(args) => shell::run(&args, session, out),
+        Command::Repair(args) => repair::run(&args, session, out),
         Command::Destroy(args) => admin::run_destroy(&args, out),
         Command::Completions(args) => generated::run_completions(&args, out),
         Command::Man(args) => generated::run_man(&args, out),

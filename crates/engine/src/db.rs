@@ -16,11 +16,12 @@ use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
+use crate::rescue::repair::{RepairOptions, RepairReport, repair};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Mutex, lock};
-use crate::verify::VerifyReport;
+use crate::verify::{VerifyReport, verify_dir};
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
 /// clone is dropped.
@@ -313,6 +314,51 @@ impl Db {
     /// The first damage found: [`Error::Corruption`] names file and offset.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine().verify()
+    }
+
+    /// As [`Db::verify`], and goes on behind damage: all of it is listed in
+    /// [`VerifyReport::damage`].
+    pub fn verify_all(&self) -> Result<VerifyReport> {
+        self.engine().verify_all()
+    }
+
+    /// Reads every byte of every file of the store in `dir`, which nobody may be writing, and lists
+    /// all that is damaged, whether or not it could be opened. Writes nothing. Of `options` the file
+    /// system and the prefix extractor count.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where somebody writes it; [`Error::NotAStore`]; [`Error::Io`] where the
+    /// directory cannot be read. Damage is no error, but listed.
+    pub fn verify_dir(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
+        verify_dir(dir.as_ref(), options)
+    }
+
+    /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in
+    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not be
+    /// saved, by file and key, and the keys in which an older version, or one that was deleted, may
+    /// show because what was newer is lost. `options` are those of the new store.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
+    /// holds no file of a store, or `to` is not empty; errors of the file system. A directory in which
+    /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
+    ///
+    /// ```
+    /// # use trommel::{Db, Options, RepairOptions};
+    /// # let home = tempfile::tempdir().unwrap();
+    /// # let (old, new) = (home.path().join("old"), home.path().join("new"));
+    /// # Db::open(&old, Options::default())?.put("a", "1")?;
+    /// let report = Db::repair(&old, &new, Options::default(), RepairOptions::default())?;
+    /// assert!(report.is_complete() && report.entries == 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn repair(
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: Options,
+        how: RepairOptions,
+    ) -> Result<RepairReport> {
+        repair(from.as_ref(), to.as_ref(), options, how)
     }
 
     /// Makes `dir`, which must not exist, a store of its own that holds what this one holds now.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use trommel_vfs::{DirEntry, Vfs};
 
 use crate::error::{Error, Result};
-use crate::files::LOCK;
+use crate::files::{LOCK, UNFINISHED};
 use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
 use crate::options::Options;
 use crate::recovery::parent;
@@ -97,7 +97,7 @@ fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 /// Whether nothing but a store would leave such an entry; a lock alone is none.
 fn is_of_store(entry: &DirEntry) -> bool {
-    let is_named = entry.name == CURRENT || entry.name == CURRENT_TMP;
+    let is_named = [CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
     entry.is_file && (is_named || Numbered::parse(&entry.name).is_some())
 }
 

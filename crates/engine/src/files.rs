@@ -11,6 +11,9 @@ use trommel_vfs::Vfs;
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
+/// Name of the file that says that a repair into the directory is not finished.
+pub(crate) const UNFINISHED: &str = "UNFINISHED";
+
 /// Path of log `number` in `dir`.
 pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::log(number))

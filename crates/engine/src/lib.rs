@@ -63,6 +63,7 @@ mod reach;
 mod read;
 mod recovery;
 mod report;
+mod rescue;
 mod snapshot;
 mod snapshots;
 mod stats;
@@ -85,6 +86,7 @@ pub use options::{
 pub use prefix::Prefix;
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
+pub use rescue::{Damage, KeySpan, RecordBeyond, Remedy, RepairOptions, RepairReport};
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, Slice};

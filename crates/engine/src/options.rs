@@ -112,6 +112,8 @@ pub struct Options {
     pub(crate) error_if_exists: bool,
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
+    /// Whether a directory is opened that a repair is just filling.
+    pub(crate) unfinished: bool,
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) filters: FilterPolicy,
@@ -152,6 +154,7 @@ impl Default for Options {
             error_if_exists: false,
             read_only: false,
             salvage: false,
+            unfinished: false,
             log: true,
             durability: Durability::Os,
             filters: FilterPolicy::default(),

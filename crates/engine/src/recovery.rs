@@ -31,7 +31,7 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::files::{Graveyard, LOCK, log_path};
+use crate::files::{Graveyard, LOCK, UNFINISHED, log_path};
 use crate::install::Manifest;
 use crate::log::Dropped;
 use crate::log::reader::Record;
@@ -289,6 +289,10 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 /// Sees to it that `dir` exists, and takes the lock.
 fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Box<dyn FileLock>>> {
     match vfs.list(dir) {
+        Ok(listing) if !options.unfinished && listing.iter().any(|e| e.name == UNFINISHED) => {
+            let what = "a repair into it was cut short; remove the directory and repair again";
+            return Err(not_a_store(dir, what));
+        }
         // Not even a lock is left in a directory that is none of ours.
         Ok(listing) if !listing.iter().any(is_ours) => may_become_store(dir, &listing, options)?,
         Ok(_) => {}
@@ -370,7 +374,7 @@ fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 /// Whether a store leaves such an entry.
 fn is_ours(entry: &DirEntry) -> bool {
-    let is_named = [LOCK, CURRENT, CURRENT_TMP].iter().any(|name| entry.name == *name);
+    let is_named = [LOCK, CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
     is_named || Numbered::parse(&entry.name).is_some()
 }
 

@@ -7,11 +7,19 @@
 //!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
 //!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
 //!    writes have failed, an incomplete end is what opening it reports, and no error here.
+//!
+//! [`Engine::verify`] stops at the first damage, [`Engine::verify_all`] lists all of it, and
+//! [`directory`] does so for a store that cannot be opened.
 
+mod directory;
+
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trommel_base::Corruption;
+use trommel_sstable::Verified;
+use trommel_vfs::Access;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -21,12 +29,17 @@ use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, read_whole};
 use crate::manifest::current::{self, Current};
 use crate::manifest::names::{self, Numbered};
+use crate::recovery::DroppedBytes;
+use crate::rescue::damage::KeySpan;
+use crate::rescue::{Damage, Remedy, table};
 use crate::sync::lock;
 use crate::version::TableFile;
 use crate::write::Leader;
 
-/// What [`Db::verify`](crate::Db::verify) read and found in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) use directory::{hold, verify_dir};
+
+/// What [`Db::verify`](crate::Db::verify) and its sisters read and found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Tables read.
@@ -43,6 +56,39 @@ pub struct VerifyReport {
     /// by a user's policy that is not here or will not take it: their keys were not asked of it.
     /// [`Stats::unusable_filters`](crate::Stats) says which.
     pub foreign_filters: u64,
+    /// What is damaged, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as an
+    /// error instead.
+    pub damage: Vec<Damage>,
+    /// Ends of files that a crash explains, and that opening the store leaves out.
+    pub incomplete: Vec<DroppedBytes>,
+    /// Files of a store that this one does not need: left by a crash, removed when it is next opened.
+    pub orphans: Vec<PathBuf>,
+    /// What is not the store's. It is never read, and never removed.
+    pub foreign: Vec<PathBuf>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is damaged.
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty()
+    }
+
+    /// Counts a table that was read.
+    fn add(&mut self, verified: &Verified) {
+        self.tables += 1;
+        self.bytes += verified.bytes;
+        self.entries += verified.entries;
+        self.keys += verified.keys;
+        self.foreign_filters += u64::from(verified.foreign_filter);
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tables, logs, bytes, keys, damage, .. } = self;
+        write!(f, "{tables} tables, {logs} logs and manifests, {bytes} bytes, {keys} keys")?;
+        damage.iter().try_for_each(|damage| write!(f, "\n{damage}"))
+    }
 }
 
 /// How a log or manifest may end.
@@ -64,55 +110,80 @@ struct Needed {
     end: End,
 }
 
+/// What is done with an error, of which all damage behind it can be had: another ends the reading.
+type Tell<'a> = dyn FnMut(&mut VerifyReport, Error, &dyn Fn() -> Vec<Damage>) -> Result<()> + 'a;
+
 impl Engine {
     /// Reads every byte of every file, checks every checksum, every order, and every key against
-    /// its table's filter.
+    /// its table's filter. The first damage is an error.
     pub(crate) fn verify(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        self.verify_files(&mut report, &mut |_, error, _| Err(error))?;
+        Ok(report)
+    }
+
+    /// As [`Engine::verify`], and goes on behind damage.
+    pub(crate) fn verify_all(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        self.verify_files(&mut report, &mut |report, _, damage| {
+            report.damage.extend(damage());
+            Ok(())
+        })?;
+        Ok(report)
+    }
+
+    fn verify_files(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
         self.check_open()?;
         let version = self.version();
-        let mut report = VerifyReport::default();
         for (_, file) in version.tables() {
-            self.verify_table(file, &mut report)?;
+            if let Err(error) = self.verify_table(file, report) {
+                tell(report, error.clone(), &|| self.damage_of(file, &error))?;
+            }
         }
         if self.options.load().read_only || self.poisoned().is_some() {
-            self.verify_logs(self.logs_at_rest()?, &mut report)?;
-        } else {
-            // Nothing is appended meanwhile.
-            self.exclusively(|leader| {
-                let manifest = lock(&self.manifest);
-                let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
-                self.verify_logs(self.logs_in_use(leader, bytes)?, &mut report)
-            })?;
+            return match self.logs_at_rest() {
+                Ok(needed) => self.verify_logs(needed, report, tell),
+                Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
+            };
         }
-        Ok(report)
+        // Nothing is appended meanwhile.
+        self.exclusively(|leader| {
+            let manifest = lock(&self.manifest);
+            let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
+            match self.logs_in_use(leader, bytes) {
+                Ok(needed) => self.verify_logs(needed, report, tell),
+                Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
+            }
+        })
+    }
+
+    fn in_logs(&self, error: &Error) -> Vec<Damage> {
+        vec![Damage::of(error, &self.dir, Remedy::RestoreOrSalvage)]
+    }
+
+    /// What is wrong with a table of which `first` was found.
+    fn damage_of(&self, file: &TableFile, first: &Error) -> Vec<Damage> {
+        let path = table_path(&self.dir, file.number);
+        let all = KeySpan::new(&file.smallest, &file.largest);
+        match self.vfs.open(&path, Access::Buffered) {
+            Ok(handle) => table::damages(&handle, &path, first, &all),
+            Err(_) => vec![Damage::of(first, &path, Remedy::RestoreOrRepair).costing(all)],
+        }
     }
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
         let path = table_path(&self.dir, file.number);
-        let (table, stored) = {
+        let (opened, stored) = {
             let reader = self.tables.reader(file)?;
             (Arc::clone(&*reader), reader.stored_prefix().cloned())
         };
         // The one that is set may be a closure of the name that the table bears.
-        let maker = table.filters().prefixes_part().map(|part| part.extractor.as_str());
+        let maker = opened.filters().prefixes_part().map(|part| part.extractor.as_str());
         let set = self.options.load().prefix_extractor.clone();
         let set = set.filter(|prefix| maker == Some(prefix.name()));
-        let verified = table.verify_with(set.or(stored).map(|prefix| prefix.extractor()))?;
-        let said = table.properties();
-        let agrees = said.entries == file.entries
-            && said.keys == file.keys
-            && *said.smallest == *file.smallest
-            && *said.largest == *file.largest
-            && said.max_seqno == file.max_seqno;
-        if !agrees {
-            let what = "its properties are not those that the manifest states";
-            return Err(Corruption::new(&path, 0, what).into());
-        }
-        report.tables += 1;
-        report.bytes += verified.bytes;
-        report.entries += verified.entries;
-        report.keys += verified.keys;
-        report.foreign_filters += u64::from(verified.foreign_filter);
+        let verified = opened.verify_with(set.or(stored).map(|prefix| prefix.extractor()))?;
+        table::agrees(&opened, file, &path)?;
+        report.add(&verified);
         Ok(())
     }
 
@@ -160,25 +231,37 @@ impl Engine {
         Ok(needed)
     }
 
-    fn verify_logs(&self, needed: Vec<Needed>, report: &mut VerifyReport) -> Result<()> {
-        for Needed { path, kind, number, end } in needed {
-            let bytes = read_whole(&*self.vfs, &path)?;
-            let length = bytes.len() as u64;
-            report.bytes += length;
-            report.logs += 1;
-            let image = LogImage::decode(bytes, &path, kind, number)?;
-            let what = match (&image.summary().verdict, end) {
-                (Verdict::Damaged(damage), _) => return Err(damage.clone().into()),
-                (_, End::Any) | (Verdict::Ended { .. }, End::Marker) => continue,
-                (Verdict::Clean, End::At(written)) if written == length => continue,
-                (_, End::Marker) => "it has lost its end marker".to_owned(),
-                (_, End::At(written)) => {
-                    format!("{written} bytes were written, and it does not end there")
-                }
-            };
-            return Err(Corruption::new(&path, length, what).into());
+    fn verify_logs(
+        &self,
+        needed: Vec<Needed>,
+        report: &mut VerifyReport,
+        tell: &mut Tell<'_>,
+    ) -> Result<()> {
+        for needed in needed {
+            if let Err(error) = self.verify_log(&needed, report) {
+                tell(report, error.clone(), &|| self.in_logs(&error))?;
+            }
         }
         Ok(())
+    }
+
+    fn verify_log(&self, needed: &Needed, report: &mut VerifyReport) -> Result<()> {
+        let Needed { path, kind, number, end } = needed;
+        let bytes = read_whole(&*self.vfs, path)?;
+        let length = bytes.len() as u64;
+        report.bytes += length;
+        report.logs += 1;
+        let image = LogImage::decode(bytes, path, *kind, *number)?;
+        let what = match (&image.summary().verdict, end) {
+            (Verdict::Damaged(damage), _) => return Err(damage.clone().into()),
+            (_, End::Any) | (Verdict::Ended { .. }, End::Marker) => return Ok(()),
+            (Verdict::Clean, End::At(written)) if *written == length => return Ok(()),
+            (_, End::Marker) => "it has lost its end marker".to_owned(),
+            (_, End::At(written)) => {
+                format!("{written} bytes were written, and it does not end there")
+            }
+        };
+        Err(Corruption::new(path, length, what).into())
     }
 }
 

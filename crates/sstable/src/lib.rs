@@ -25,6 +25,7 @@ pub mod format;
 mod index;
 mod layout;
 mod properties;
+mod salvage;
 mod source;
 mod table;
 mod verify;
@@ -41,6 +42,7 @@ pub use filters::{
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;
+pub use salvage::Salvage;
 pub use source::ReadStats;
 pub use table::{Expected, Found, Request, Table, TableConfig, TableMemory};
 pub use verify::Verified;

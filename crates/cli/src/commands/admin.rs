@@ -1,5 +1,5 @@
-//! What an operator does to a store as a whole: `options`, `flush`, `compact`, `verify`,
-//! `checkpoint` and `destroy`.
+//! What an operator does to a store as a whole: `options`, `flush`, `compact`,
+//! `checkpoint` and `destroy`. (`verify` and `repair` have modules of their own.)
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -93,46 +93,6 @@ pub(crate) fn run_compact(
         session.call("compacting", db, move |db| db.compact_range(ends))?;
         let mut output = args.output.begin("compact", out);
         write_levels(db, &mut output)?;
-        Ok(output.finish()?)
-    })
-}
-
-pub(crate) const VERIFY_ABOUT: &str = "\
-Reads every byte of every file of the store, checks every checksum and every order, and asks every \
-table's filter for every key of the table. Ends with exit code 4 at the first damage, and says which \
-file, where in it, and what to do. To find all damaged files, give the store's directory to sst check, \
-log check and manifest check, which go on through all files.
-
-Foreign filters are those that are intact and were not asked, as this program does not know who made \
-them: a policy of the program that wrote the store, or a later version.";
-
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-pub(crate) fn run_verify(
-    args: &VerifyArgs,
-    session: Session<'_>,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    args.store.read(session, |db| {
-        let report = session.call("verifying", db, Db::verify)?;
-        let mut output = args.output.begin("verify", out);
-        output.record(
-            "",
-            &[
-                ("tables", Value::Count(report.tables)),
-                ("logs", Value::Count(report.logs)),
-                ("bytes", Value::Size(report.bytes)),
-                ("entries", Value::Count(report.entries)),
-                ("keys", Value::Count(report.keys)),
-                ("foreign_filters", Value::Count(report.foreign_filters)),
-            ],
-        )?;
         Ok(output.finish()?)
     })
 }

@@ -338,8 +338,8 @@ pub(crate) fn restore(
             failure.with(what)
         })?
     };
-    let verified = |count: fn(VerifyReport) -> u64| -> Value {
-        restored.verified.map(count).map(Value::Count).into()
+    let verified = |count: fn(&VerifyReport) -> u64| -> Value {
+        restored.verified.as_ref().map(count).map(Value::Count).into()
     };
     let mut output = args.output.begin("backup-restore", out);
     output.record(

@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
-use super::{admin, backup, dump, filters, get, levels, load, put, scan};
+use super::{admin, backup, dump, filters, get, levels, load, put, scan, verify};
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -48,8 +48,8 @@ pub(crate) enum StoreCommand {
     #[command(long_about = admin::COMPACT_ABOUT)]
     Compact(admin::CompactArgs),
     /// Read and check every byte of every file
-    #[command(long_about = admin::VERIFY_ABOUT)]
-    Verify(admin::VerifyArgs),
+    #[command(long_about = verify::LONG_ABOUT)]
+    Verify(verify::VerifyArgs),
     /// Make a second store that holds what the store holds now (hard links where possible)
     Checkpoint(admin::CheckpointArgs),
     /// Make, list, verify, restore and delete backups
@@ -94,7 +94,7 @@ impl StoreCommand {
             Self::Options(args) => admin::run_options(&args, session, out),
             Self::Flush(args) => admin::run_flush(&args, session),
             Self::Compact(args) => admin::run_compact(&args, session, out),
-            Self::Verify(args) => admin::run_verify(&args, session, out),
+            Self::Verify(args) => verify::run(&args, session, out),
             Self::Checkpoint(args) => admin::run_checkpoint(&args, session),
             Self::Backup(args) => backup::run(&args, session, out),
             Self::Restore(args) => backup::restore(&args, session, out),

@@ -54,8 +54,17 @@ impl Session<'_> {
         act: impl FnOnce(&Db) -> trommel::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
         let db = db.clone();
+        self.wait(what, move || act(&db))
+    }
+
+    /// As [`Session::call`], of what needs no open store.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        what: &str,
+        act: impl FnOnce() -> trommel::Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
         self.step(what, 0, || {
-            let result = self.control.stop.unless_set(move || act(&db));
+            let result = self.control.stop.unless_set(act);
             Ok(result.ok_or(Failure::Interrupted)??)
         })
     }
@@ -93,7 +102,7 @@ impl StoreArgs {
     }
 
     /// In the shell there is one store.
-    fn refuse_db(&self) -> Result<(), Failure> {
+    pub(crate) fn refuse_db(&self) -> Result<(), Failure> {
         match &self.db {
             None => Ok(()),
             Some(_) => Err(Failure::Usage(

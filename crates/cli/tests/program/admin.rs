@@ -92,10 +92,15 @@ fn damage_is_found_and_named() {
     bytes[middle] ^= 0x20;
     fs::write(&table, bytes).unwrap();
     let ran = program.run_on("verify");
-    assert_eq!((ran.code, &*ran.out), (Some(4), ""), "{}", ran.err);
-    let start = format!("error: {} is damaged at byte ", table.display());
-    assert!(ran.err.starts_with(&start), "{}", ran.err);
-    assert!(ran.err.contains("restore the store from a backup"), "{}", ran.err);
+    assert_eq!((ran.code, &*ran.err), (Some(4), "error: 1 file damaged, in one place\n"));
+    for said in [&*table.display().to_string(), "fails its checksum", "restore the store from a"] {
+        assert!(ran.out.contains(said), "{said}: {}", ran.out);
+    }
+    let json = program.run_on("verify --format=json");
+    let report: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json.code, Some(4));
+    assert_eq!(report["damage"][0]["remedy"], "restore_or_repair");
+    assert_eq!(report["damage"][0]["file"], table.display().to_string());
     // Scans come to it too.
     assert_eq!(program.run_on("scan --count").code, Some(4));
 }
@@ -255,7 +260,7 @@ fn filters_that_nobody_here_can_ask_are_counted_and_are_no_damage() {
     let table = files(&program.path("db"), "sst").remove(0).display().to_string();
     for (line, told) in [
         ("verify".to_owned(), "foreign filters  1"),
-        ("verify --format=jsonl".into(), "\"foreign_filters\":1}"),
+        ("verify --format=jsonl".into(), "\"foreign_filters\":1,"),
         ("bench --benchmarks=verify --use_existing_db".into(), ", 1 filters that nobody here can"),
     ] {
         let ran = program.run_on(&line);

@@ -5,11 +5,13 @@
 //! * [`framing`]: one file header, one record; [`mask`]: the sector rule.
 //! * [`writer`]: appends groups of records, keeps the book of what is durable.
 //! * [`reader`]: the bytes of one file into records and a verdict.
+//! * [`behind`]: records that can still be verified behind damage.
 //! * [`recover`]: all logs that the manifest needs into what is replayed and what is dropped.
 //!
 //! The manifest is framed the same way and uses the writer and the reader of this module. Nothing
 //! here knows what a batch holds.
 
+pub(crate) mod behind;
 pub(crate) mod format;
 pub(crate) mod framing;
 mod mask;

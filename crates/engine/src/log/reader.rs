@@ -158,6 +158,12 @@ impl LogImage {
         &self.summary
     }
 
+    /// The bytes behind the last good record, as they are stored, and where they begin.
+    pub(super) fn rest(&self) -> (u64, &[u8]) {
+        let rest = usize::try_from(self.summary.end).ok().and_then(|end| self.bytes.get(end..));
+        (self.summary.end, rest.unwrap_or_default())
+    }
+
     /// The good records, in order.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut offset = FILE_HEADER_BYTES;

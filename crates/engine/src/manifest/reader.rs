@@ -163,7 +163,7 @@ fn check_files(
     .into())
 }
 
-fn first_missing(
+pub(crate) fn first_missing(
     state: &ManifestState,
     dir: &Path,
     listing: &[DirEntry],

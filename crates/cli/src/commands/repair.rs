@@ -1,0 +1,116 @@
+//! `trommel repair`: a new store of what is left of a damaged one.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use trommel::{Damage, Db, KeySpan, Options, RecordBeyond, RepairOptions, RepairReport};
+
+use crate::commands::store_args::Session;
+use crate::commands::verify::{fields_of, write_dropped};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::text::KeyForm;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Makes a new store, in a new directory, of what is left of a damaged one. The old store is never \
+changed. Every intact block of every table and every log up to its first damage is read, and the newest \
+version of each key that is left is written.
+
+Lists all that could not be saved: files, bytes and keys. In a range in doubt keys may be missing, may \
+have an older value than they had, or may show though they were deleted, because what was newer is lost. \
+Ends with exit code 4 if anything was lost; the new store is complete and sound all the same.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel repair shop mended --dry-run        what could be saved, and what is lost; writes nothing
+  trommel repair shop mended                  make the new store
+  trommel repair shop mended --only-certain   leave out what may be older than it was
+  trommel repair shop mended --beyond-damage  keep writes of a log behind what is lost of it, too";
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The damaged store
+    from: PathBuf,
+    /// The directory to make
+    to: PathBuf,
+    /// Write nothing; say what would be saved, and what is lost
+    #[arg(long)]
+    dry_run: bool,
+    /// Keep what a log holds behind damage: the result may have holes before it
+    #[arg(long)]
+    beyond_damage: bool,
+    /// Leave out keys of which a newer version, or their deletion, may be lost
+    #[arg(long)]
+    only_certain: bool,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(
+    args: &RepairArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let how = RepairOptions::default()
+        .dry_run(args.dry_run)
+        .beyond_damage(args.beyond_damage)
+        .only_certain(args.only_certain);
+    let (from, to) = (args.from.clone(), args.to.clone());
+    let report =
+        session.wait("repairing", move || Db::repair(from, to, Options::default(), how))?;
+    let mut output = args.output.begin("repair", out);
+    output.record("", &sums(&report))?;
+    let fields = |damage: &Damage| fields_of(damage, args.key_form);
+    output.items("damage", report.damage.iter().map(fields).collect())?;
+    let key = |key: &[u8]| Value::from(args.key_form.print(key));
+    if !report.in_doubt.is_empty() {
+        output.list("in_doubt", &["first_key_in_doubt", "last_key_in_doubt"])?;
+        for KeySpan { first, last } in &report.in_doubt {
+            output.row(vec![key(first), key(last)])?;
+        }
+    }
+    if !report.beyond_damage.is_empty() {
+        output.list("beyond_damage", &["log", "offset", "writes", "first_key", "last_key"])?;
+        for RecordBeyond { file, offset, operations, keys, .. } in &report.beyond_damage {
+            output.row(vec![
+                file.display().to_string().into(),
+                Value::Integer(*offset),
+                Value::Count(*operations),
+                key(&keys.first),
+                key(&keys.last),
+            ])?;
+        }
+    }
+    write_dropped(&mut output, "incomplete", &report.incomplete)?;
+    output.finish()?;
+    if report.is_complete() {
+        return Ok(());
+    }
+    let (made, kept) = if args.dry_run { ("would be", "would be") } else { ("was", "were") };
+    let what = if args.only_certain { "left out" } else { "kept" };
+    Err(Failure::Damaged(format!(
+        "not all could be saved: {} of {} entries that are left may be older than what is lost, and \
+         {kept} {what}; the new store {made} written to {}",
+        report.doubtful,
+        report.entries + if args.only_certain { report.doubtful } else { 0 },
+        args.to.display()
+    )))
+}
+
+fn sums(report: &RepairReport) -> Vec<(&'static str, Value)> {
+    let manifest = report.manifest.as_ref().map(|path| path.display().to_string());
+    vec![
+        ("manifest", manifest.into()),
+        ("tables", Value::Count(report.tables)),
+        ("log_records", Value::Count(report.log_records)),
+        ("entries", Value::Count(report.entries)),
+        ("bytes", Value::Size(report.bytes)),
+        ("doubtful", Value::Count(report.doubtful)),
+        ("damaged_places", Value::Count(report.damage.len() as u64)),
+        ("all_in_doubt", report.all_in_doubt.clone().into()),
+        ("complete", report.is_complete().into()),
+    ]
+}

@@ -1,0 +1,129 @@
+//! One thing that is wrong with a store, and what to do about it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// What a [`Damage`] costs, and so what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Entries cannot be read, or cannot be believed: restore the store from a backup, or repair it
+    /// into a new directory.
+    RestoreOrRepair,
+    /// Opening is refused until it is decided what to do with the writes behind the damage: restore
+    /// the store, or salvage or repair it, which keeps what stands before.
+    RestoreOrSalvage,
+    /// Nothing is lost: a compaction writes it anew.
+    Compact,
+    /// Nothing is lost: remove what stands in the way.
+    Remove,
+    /// It was written by a newer version: use that one.
+    Upgrade,
+}
+
+impl Remedy {
+    /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RestoreOrRepair => "restore_or_repair",
+            Self::RestoreOrSalvage => "restore_or_salvage",
+            Self::Compact => "compact",
+            Self::Remove => "remove",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RestoreOrRepair => "restore the store from a backup, or trommel repair it",
+            Self::RestoreOrSalvage => {
+                "restore the store from a backup, or trommel repair it, which keeps what stands \
+                 before the damage"
+            }
+            Self::Compact => "nothing is lost; trommel compact writes it anew",
+            Self::Remove => "nothing is lost; remove what stands in its place",
+            Self::Upgrade => "use the newer version of trommel that wrote it",
+        })
+    }
+}
+
+/// A run of keys, both ends included.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct KeySpan {
+    /// The smallest.
+    pub first: Vec<u8>,
+    /// The largest.
+    pub last: Vec<u8>,
+}
+
+impl KeySpan {
+    pub(crate) fn new(first: &[u8], last: &[u8]) -> Self {
+        Self { first: first.to_vec(), last: last.to_vec() }
+    }
+
+    /// Whether `key` lies in it.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        *self.first <= *key && *key <= *self.last
+    }
+}
+
+/// One thing that is wrong with a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in the file it begins; 0 where the whole file is meant.
+    pub offset: u64,
+    /// Bytes that cannot be used because of it; 0 where that is not known.
+    pub bytes: u64,
+    /// What was expected there and is not, in words.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: Remedy,
+    /// The keys that it may cost, where that is known; none where nothing is lost, and where nobody
+    /// can know.
+    pub keys: Option<KeySpan>,
+}
+
+impl Damage {
+    /// What `error`, met in `file`, is about.
+    pub(crate) fn of(error: &Error, file: &Path, remedy: Remedy) -> Self {
+        let remedy =
+            if matches!(error, Error::Unsupported { .. }) { Remedy::Upgrade } else { remedy };
+        let (file, offset, what) = match error {
+            Error::Corruption(damage) => {
+                (damage.file.clone(), damage.offset, damage.what.to_string())
+            }
+            Error::Unsupported { file, what } => (file.clone(), 0, what.clone()),
+            Error::Io { file, source, .. } => (file.clone(), 0, source.to_string()),
+            other => (file.to_path_buf(), 0, other.to_string()),
+        };
+        Self { file, offset, bytes: 0, what, remedy, keys: None }
+    }
+
+    pub(crate) fn at(file: &Path, offset: u64, what: impl Into<String>, remedy: Remedy) -> Self {
+        Self { file: file.to_path_buf(), offset, bytes: 0, what: what.into(), remedy, keys: None }
+    }
+
+    pub(crate) fn of_bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    pub(crate) fn costing(mut self, keys: KeySpan) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, what, remedy, .. } = self;
+        write!(f, "{} is damaged at byte {offset}: {what} ({remedy})", file.display())
+    }
+}

@@ -1,0 +1,202 @@
+//! What is left of the logs: what an opening would replay, and what stands behind damage.
+
+use std::path::Path;
+
+use trommel_base::{EntryKind, SeqNo};
+use trommel_vfs::{DirEntry, Vfs};
+
+use super::damage::{Damage, KeySpan, Remedy};
+use super::manifest::Chosen;
+use crate::batch::Operations;
+use crate::error::{Error, Result};
+use crate::files::log_path;
+use crate::log::reader::LogImage;
+use crate::log::recover::{self, Needed, Plan};
+use crate::log::{DropReason, Dropped, FileKind, read_whole};
+use crate::manifest::names::Numbered;
+
+/// One version of one key, from a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoggedEntry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) seqno: SeqNo,
+    pub(crate) kind: EntryKind,
+    pub(crate) value: Vec<u8>,
+}
+
+/// What the logs that are needed still give.
+#[derive(Debug)]
+pub(crate) struct LogsLeft {
+    /// What can be replayed: all that stands before the first damage.
+    pub(crate) plan: Plan,
+    /// The logs that were looked at.
+    pub(crate) present: Vec<u64>,
+    /// What is damaged or missing.
+    pub(crate) damage: Vec<Damage>,
+    /// What a crash explains.
+    pub(crate) torn: Vec<Dropped>,
+}
+
+impl LogsLeft {
+    /// Why writes may be missing of which nobody can know the keys, if they may.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let first = self.damage.first()?;
+        Some(format!(
+            "{}: {}, and which keys were written behind that is unknown",
+            first.file.display(),
+            first.what
+        ))
+    }
+}
+
+/// The logs of `dir` from `oldest` on (0: none is needed).
+pub(crate) fn left(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    chosen: &Chosen,
+    oldest: u64,
+) -> Result<LogsLeft> {
+    let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
+        Numbered::Log(number) if oldest != 0 && number >= oldest => Some(number),
+        _ => None,
+    };
+    let mut present: Vec<u64> = listing.iter().filter_map(log).collect();
+    present.sort_unstable();
+    let mut damage = Vec::new();
+    let id = || {
+        present.iter().find_map(|number| {
+            let path = log_path(dir, *number);
+            let bytes = read_whole(vfs, &path).ok()?;
+            let image = LogImage::decode(bytes, &path, FileKind::Log, *number).ok()?;
+            Some(image.summary().header?.store_id)
+        })
+    };
+    let store_id = chosen.store_id.or_else(id).unwrap_or_default();
+    loop {
+        let needed = Needed {
+            dir,
+            store_id,
+            oldest,
+            present: &present,
+            closed: chosen.closed,
+            salvage: true,
+        };
+        let plan = match recover::plan(vfs, &needed) {
+            Ok(plan) => plan,
+            Err(error) => {
+                let found = Damage::of(&error, dir, Remedy::RestoreOrSalvage);
+                let Some(at) = present.iter().position(|log| log_path(dir, *log) == found.file)
+                else {
+                    return Err(error);
+                };
+                // As good as missing.
+                present.remove(at);
+                damage.push(found);
+                continue;
+            }
+        };
+        let mut torn = Vec::new();
+        for dropped in plan.dropped() {
+            match &dropped.reason {
+                DropReason::Damaged(corruption) => {
+                    let error = Error::from(corruption.clone());
+                    let found = Damage::of(&error, &dropped.file, Remedy::RestoreOrSalvage);
+                    damage.push(found.of_bytes(dropped.bytes));
+                }
+                DropReason::BehindTear if !damage.is_empty() => {
+                    let what = "it was written after what is lost of an earlier log";
+                    let remedy = Remedy::RestoreOrSalvage;
+                    let found = Damage::at(&dropped.file, dropped.offset, what, remedy);
+                    damage.push(found.of_bytes(dropped.bytes));
+                }
+                _ => torn.push(dropped.clone()),
+            }
+        }
+        return Ok(LogsLeft { plan, present, damage, torn });
+    }
+}
+
+/// A record that can be verified, behind what is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordBeyond {
+    /// The log.
+    pub file: std::path::PathBuf,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Writes in it.
+    pub operations: u64,
+    /// The smallest and the largest key that it writes.
+    pub keys: KeySpan,
+}
+
+/// What the logs hold.
+#[derive(Debug, Default)]
+pub(crate) struct LogEntries {
+    /// What is replayed.
+    pub(crate) entries: Vec<LoggedEntry>,
+    /// Records that are.
+    pub(crate) records: u64,
+    /// Records behind what is lost, with what they hold.
+    pub(crate) beyond: Vec<(RecordBeyond, Vec<LoggedEntry>)>,
+    /// Records that hold no batch.
+    pub(crate) damage: Vec<Damage>,
+}
+
+/// Reads all records of the logs.
+pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEntries> {
+    let LogsLeft { plan, present, .. } = left;
+    let mut found = LogEntries::default();
+    let mut replayed = std::collections::HashSet::new();
+    plan.replay(vfs, |number, record| {
+        replayed.insert((number, record.offset));
+        match operations(record.first_seqno, record.payload) {
+            Some(entries) => {
+                found.records += 1;
+                found.entries.extend(entries);
+            }
+            None => {
+                let what = "a record of the log is intact but does not hold a batch";
+                let path = log_path(dir, number);
+                let damage = Damage::at(&path, record.offset, what, Remedy::RestoreOrSalvage);
+                found.damage.push(damage.of_bytes(record.payload.len() as u64));
+            }
+        }
+        Ok(())
+    })?;
+    for number in present {
+        let path = log_path(dir, number);
+        let image = LogImage::decode(read_whole(vfs, &path)?, &path, FileKind::Log, number)?;
+        let good = image.records().map(|r| (r.offset, r.first_seqno, r.payload.to_vec()));
+        let behind = image.records_behind();
+        let behind = behind.into_iter().map(|r| (r.offset, r.first_seqno, r.payload));
+        for (offset, first_seqno, payload) in good.chain(behind) {
+            if replayed.contains(&(number, offset)) {
+                continue;
+            }
+            let Some(entries) = operations(first_seqno, &payload) else { continue };
+            let keys = entries.iter().map(|entry| &entry.key);
+            let Some((first, last)) = keys.clone().min().zip(keys.max()) else { continue };
+            let (keys, operations) = (KeySpan::new(first, last), entries.len() as u64);
+            let record = RecordBeyond { file: path.clone(), offset, operations, keys };
+            found.beyond.push((record, entries));
+        }
+    }
+    Ok(found)
+}
+
+/// The writes of a batch; none where the bytes are no batch.
+fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<Vec<LoggedEntry>> {
+    let mut entries = Vec::new();
+    for (nth, operation) in Operations::decode(payload)?.enumerate() {
+        let operation = operation?;
+        entries.push(LoggedEntry {
+            key: operation.key.to_vec(),
+            seqno: first_seqno.checked_add(nth as u64)?,
+            kind: operation.kind,
+            value: operation.value.to_vec(),
+        });
+    }
+    Some(entries)
+}

@@ -1,0 +1,230 @@
+//! Which manifest to go by where `CURRENT`, or the manifest that it names, is not what it was.
+//!
+//! 1. The manifest that `CURRENT` names, if it is intact and all that it names is there. But if a
+//!    newer one is intact and was in force (it holds more than its first record, or was closed),
+//!    `CURRENT` is the stale one.
+//! 2. Otherwise the newest intact one whose files are all there. One that was written by a recovery
+//!    which did not get to put it in force says the same as the one before it.
+//! 3. Otherwise the newest of which anything can be read, up to its damage.
+//! 4. Otherwise there is none.
+//!
+//! Whether what it says may be older than what the store last was is told in [`Chosen::doubt`]: some
+//! writes may be in tables that it does not name, and nobody can say of which keys.
+
+use std::path::Path;
+
+use trommel_vfs::{DirEntry, Vfs};
+
+use super::damage::{Damage, Remedy};
+use crate::error::Error;
+use crate::log::reader::{LogImage, Verdict};
+use crate::log::{DropReason, Dropped, FileKind, read_whole};
+use crate::manifest::current::{self, Current};
+use crate::manifest::names::{self, CURRENT, Numbered};
+use crate::manifest::reader::{apply, decode_edit, first_missing};
+use crate::manifest::state::ManifestState;
+
+/// What is known of a store's tables and logs.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    /// The state, empty where no manifest can be read.
+    pub(crate) state: ManifestState,
+    /// The manifest's number; none where none can be read.
+    pub(crate) number: Option<u64>,
+    /// The store's id, where a manifest says it.
+    pub(crate) store_id: Option<u64>,
+    /// Whether it says that the store was closed.
+    pub(crate) closed: bool,
+    /// A torn end, which a crash explains.
+    pub(crate) torn: Option<Dropped>,
+    /// Why the state may be older than the store's last one; none where it is not.
+    pub(crate) doubt: Option<String>,
+    /// What is wrong with `CURRENT` and the manifests that matter.
+    pub(crate) damage: Vec<Damage>,
+    /// Bytes of the manifest.
+    pub(crate) bytes: u64,
+}
+
+/// A manifest, as far as it can be read.
+struct Reading {
+    number: u64,
+    state: Option<ManifestState>,
+    store_id: Option<u64>,
+    records: u64,
+    closed: bool,
+    torn: Option<Dropped>,
+    damage: Option<Damage>,
+    is_complete: bool,
+    bytes: u64,
+}
+
+impl Reading {
+    fn is_intact(&self) -> bool {
+        self.state.is_some() && self.damage.is_none()
+    }
+
+    /// Whether a recovery that was cut short while it wrote the manifest explains it.
+    fn was_never_finished(&self) -> bool {
+        self.state.is_none() && self.torn.is_some()
+    }
+}
+
+/// The manifest of `dir`, whose entries are `listing`, that says most of what can be believed.
+pub(crate) fn choose(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Chosen {
+    let mut damage = Vec::new();
+    let path = dir.join(CURRENT);
+    let named = match current::find(vfs, dir, listing) {
+        Ok(Current::Manifest(number)) => Some(number),
+        Ok(Current::Never) => None,
+        Err(error) => {
+            damage.push(Damage::of(&error, &path, Remedy::RestoreOrRepair));
+            None
+        }
+    };
+    let number = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
+        Numbered::Manifest(number) if entry.is_file => Some(number),
+        _ => None,
+    };
+    let mut numbers: Vec<u64> = listing.iter().filter_map(number).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    if let Some(named) = named.filter(|named| !numbers.contains(named)) {
+        let path = dir.join(names::manifest(named));
+        let what = "the manifest that CURRENT names is missing";
+        damage.push(Damage::at(&path, 0, what, Remedy::RestoreOrRepair));
+    }
+    let readings: Vec<Reading> =
+        numbers.into_iter().map(|number| read(vfs, dir, number, listing)).collect();
+    let in_force = readings.iter().find(|reading| Some(reading.number) == named);
+    if let Some(reading) = in_force.filter(|reading| reading.was_never_finished()) {
+        let path = dir.join(names::manifest(reading.number));
+        let what = "the first record, which was synced before CURRENT named this file, is gone";
+        damage.push(Damage::at(&path, 0, what, Remedy::RestoreOrRepair));
+    }
+    let newer = readings.iter().find(|reading| {
+        Some(reading.number) > named
+            && reading.is_intact()
+            && reading.is_complete
+            && (reading.records > 1 || reading.closed)
+    });
+    let chosen = match (in_force, newer) {
+        (Some(_), Some(newer)) => {
+            let what = format!("it names an older manifest than {}", names::manifest(newer.number));
+            damage.push(Damage::at(&path, 0, what, Remedy::RestoreOrRepair));
+            Some(newer)
+        }
+        (Some(reading), None) if reading.is_intact() && reading.is_complete => Some(reading),
+        _ => {
+            let whole = readings.iter().find(|other| other.is_intact() && other.is_complete);
+            whole.or_else(|| readings.iter().find(|other| other.state.is_some()))
+        }
+    };
+    let chosen_number = chosen.map(|reading| reading.number);
+    for reading in &readings {
+        let matters = Some(reading.number) >= chosen_number || Some(reading.number) == named;
+        damage.extend(reading.damage.clone().filter(|_| matters));
+    }
+    let doubt = doubt(&readings, chosen, named);
+    let Some(number) = chosen_number else { return Chosen { doubt, damage, ..Chosen::default() } };
+    let chosen = readings.into_iter().find(|reading| reading.number == number);
+    chosen.map_or_else(Chosen::default, |reading| Chosen {
+        state: reading.state.unwrap_or_default(),
+        number: Some(number),
+        store_id: reading.store_id,
+        closed: reading.closed,
+        torn: reading.torn,
+        doubt,
+        damage,
+        bytes: reading.bytes,
+    })
+}
+
+/// Why the chosen manifest may not say all, if it may not.
+fn doubt(readings: &[Reading], chosen: Option<&Reading>, named: Option<u64>) -> Option<String> {
+    let Some(chosen) = chosen else { return Some("no manifest can be read".to_owned()) };
+    let name = names::manifest(chosen.number);
+    if chosen.damage.is_some() {
+        return Some(format!("{name} is damaged, and what it says behind the damage is unknown"));
+    }
+    if let Some(named) = named.filter(|named| *named > chosen.number) {
+        let named = names::manifest(named);
+        return Some(format!("{named}, which was in force, cannot be used, and {name} is older"));
+    }
+    let lost = readings.iter().find(|other| {
+        other.number > chosen.number && !other.is_intact() && !other.was_never_finished()
+    });
+    lost.map(|other| {
+        let lost = names::manifest(other.number);
+        format!("{lost} cannot be read, and {name} is older")
+    })
+}
+
+fn read(vfs: &dyn Vfs, dir: &Path, number: u64, listing: &[DirEntry]) -> Reading {
+    let path = dir.join(names::manifest(number));
+    let mut reading = Reading {
+        number,
+        state: None,
+        store_id: None,
+        records: 0,
+        closed: false,
+        torn: None,
+        damage: None,
+        is_complete: false,
+        bytes: 0,
+    };
+    if let Err(error) = take(vfs, &path, &mut reading) {
+        reading.damage = Some(Damage::of(&error, &path, Remedy::RestoreOrRepair));
+    }
+    let state = reading.state.as_ref();
+    let missing = state.and_then(|state| first_missing(state, dir, listing));
+    reading.is_complete = state.is_some() && missing.is_none();
+    if let (Some((file, problem)), Some(torn)) = (missing, &reading.torn) {
+        let what = format!(
+            "it ends in a damaged record that was in force, for a file that the records before it \
+             need is not as they say: {}: {problem}",
+            file.display()
+        );
+        reading.damage = Some(Damage::at(&path, torn.offset, what, Remedy::RestoreOrRepair));
+        reading.torn = None;
+    }
+    reading
+}
+
+/// Reads what can be read; an error is the damage behind it.
+fn take(vfs: &dyn Vfs, path: &Path, reading: &mut Reading) -> Result<(), Error> {
+    let image = LogImage::decode(read_whole(vfs, path)?, path, FileKind::Manifest, reading.number)?;
+    let summary = image.summary();
+    reading.bytes = summary.file_bytes;
+    reading.store_id = summary.header.map(|header| header.store_id);
+    let mut state = ManifestState::default();
+    for (index, record) in image.records().enumerate() {
+        let edit = decode_edit(record, path)?;
+        state = apply(&state, index as u64 + 1, record, &edit, path)?;
+        reading.records = index as u64 + 1;
+        reading.state = Some(state.clone());
+    }
+    match &summary.verdict {
+        Verdict::Ended { .. } => reading.closed = true,
+        Verdict::Clean => {}
+        Verdict::Torn(reason) => {
+            reading.torn = Some(Dropped {
+                file: path.to_path_buf(),
+                offset: summary.end,
+                bytes: summary.file_bytes - summary.end,
+                records: summary.records_behind,
+                reason: DropReason::Torn(*reason),
+            });
+        }
+        Verdict::Damaged(damage) => return Err(damage.clone().into()),
+    }
+    if reading.state.is_none() && reading.torn.is_none() {
+        // Created, and nothing written: as torn as can be.
+        reading.torn = Some(Dropped {
+            file: path.to_path_buf(),
+            offset: summary.end,
+            bytes: 0,
+            records: 0,
+            reason: DropReason::NoEndMarker,
+        });
+    }
+    Ok(())
+}

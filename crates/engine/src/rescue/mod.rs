@@ -1,0 +1,25 @@
+//! What is left of a damaged store: which manifest can be believed, which parts of which tables can
+//! be read, and what nobody can know any more.
+//!
+//! * [`damage`]: one thing that is wrong, and what to do about it.
+//! * [`manifest`]: the manifest to go by where `CURRENT`, or what it names, is not what it was.
+//! * [`table`]: everything that is wrong with one table, with the keys that it costs.
+//! * [`logs`]: what the logs still give, and what stands behind their damage.
+//! * [`doubt`]: of which keys a newer version may be lost.
+//! * [`sources`]: everything that is left, as one walk in order.
+//! * [`repair`]: a new store made of that.
+//!
+//! Nothing here writes. `verify` lists what is found, a degraded open reads around it, and `repair`
+//! copies what is left to a new store.
+
+pub(crate) mod damage;
+mod doubt;
+pub(crate) mod logs;
+pub(crate) mod manifest;
+pub(crate) mod repair;
+mod sources;
+pub(crate) mod table;
+
+pub use damage::{Damage, KeySpan, Remedy};
+pub use logs::RecordBeyond;
+pub use repair::{RepairOptions, RepairReport};

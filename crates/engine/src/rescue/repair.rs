@@ -1,0 +1,424 @@
+//! Making a new store of what is left of a damaged one.
+//!
+//! 1. The old store is locked for reading, so that nobody writes it; nothing in it is ever changed.
+//! 2. A manifest is chosen ([`manifest`](super::manifest)). Where it says all, the tables are those that
+//!    it names. Where it may not, or where there is none, they are all tables that lie there.
+//! 3. Each table is read whole. Of a damaged one every intact block is kept; the keys that a damaged
+//!    block or a missing table may have held are noted, with the newest sequence number it can have had.
+//! 4. The logs are read up to the first damage, or beyond it if that is asked for.
+//! 5. All entries that are left are walked in order ([`sources`](super::sources)), and the newest version
+//!    of each key is written to the new store, unless it is a deletion. Nothing of the old order of
+//!    levels is needed for that, and nothing of it is carried over.
+//! 6. A version that a lost piece may have overridden is *doubtful* ([`doubt`](super::doubt)): it is
+//!    counted, its keys are named, and it is left out if only what is certain is wanted.
+//!
+//! Until the new store is whole its directory holds a file `UNFINISHED`, and cannot be opened.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel_base::{EntryKind, MAX_SEQNO};
+use trommel_sstable::format::BlockKind;
+use trommel_sstable::{BlockInfo, layout};
+use trommel_vfs::{Access, DirEntry, Vfs};
+
+use super::damage::{Damage, KeySpan, Remedy};
+use super::doubt::{Doubt, Lost, spans};
+use super::logs::{self, LoggedEntry, RecordBeyond};
+use super::manifest::{Chosen, choose};
+use super::sources::{Everything, TableLeft};
+use super::table;
+use crate::batch::WriteBatch;
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::files::{UNFINISHED, table_path};
+use crate::inspect;
+use crate::manifest::names::{self, Numbered};
+use crate::options::Options;
+use crate::recovery::DroppedBytes;
+use crate::verify::{VerifyReport, hold, verify_dir};
+use crate::version::TableMeta;
+
+/// Bytes that are written to the new store at once.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// How [`Db::repair`](crate::Db::repair) goes about it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RepairOptions {
+    dry_run: bool,
+    beyond_damage: bool,
+    only_certain: bool,
+}
+
+impl RepairOptions {
+    /// Whether only to report what would be saved, and to write nothing. Default: false.
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Whether to keep records of a log that stand behind what is lost of it. They may depend on
+    /// writes that are lost: the result is then no state that the store was ever in. Default: false,
+    /// the log ends where the damage begins.
+    #[must_use]
+    pub fn beyond_damage(mut self, beyond_damage: bool) -> Self {
+        self.beyond_damage = beyond_damage;
+        self
+    }
+
+    /// Whether to leave out what is doubtful: of keys of which a newer version, or their deletion, may
+    /// be lost. Default: false, the newest version that is left is kept.
+    #[must_use]
+    pub fn only_certain(mut self, only_certain: bool) -> Self {
+        self.only_certain = only_certain;
+        self
+    }
+}
+
+/// What [`Db::repair`](crate::Db::repair) found, saved, and could not save.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// The manifest that it went by; none where none could be read, and the tables were found by
+    /// themselves.
+    pub manifest: Option<PathBuf>,
+    /// Tables of which something was read.
+    pub tables: u64,
+    /// Records of logs that were kept.
+    pub log_records: u64,
+    /// Entries written to the new store (or that would be, in a dry run).
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Keys whose newest version that is left is a deletion.
+    pub deleted: u64,
+    /// Of the entries, those of which a newer version or a deletion may be lost; if only what is
+    /// certain was wanted, they were left out, and `entries` does not count them.
+    pub doubtful: u64,
+    /// All that is damaged or missing, and what it costs.
+    pub damage: Vec<Damage>,
+    /// The keys in which something may be missing, may be older than it was, or may show though it was
+    /// deleted: disjoint, in order.
+    pub in_doubt: Vec<KeySpan>,
+    /// Why that holds for all keys, if it does.
+    pub all_in_doubt: Option<String>,
+    /// Records of logs behind what is lost, that can be verified by themselves: kept only where that
+    /// was asked for.
+    pub beyond_damage: Vec<RecordBeyond>,
+    /// Ends of files that a crash explains, and that opening the store would leave out too.
+    pub incomplete: Vec<DroppedBytes>,
+}
+
+impl RepairReport {
+    /// Whether everything was saved.
+    pub fn is_complete(&self) -> bool {
+        let costs = |damage: &&Damage| damage.remedy != Remedy::Compact;
+        self.in_doubt.is_empty()
+            && self.all_in_doubt.is_none()
+            && self.damage.iter().find(costs).is_none_or(|damage| damage.remedy == Remedy::Remove)
+    }
+}
+
+/// Makes the store `to` of what is left of the store `from`.
+pub(crate) fn repair(
+    from: &Path,
+    to: &Path,
+    options: Options,
+    how: RepairOptions,
+) -> Result<RepairReport> {
+    let vfs = Arc::clone(&options.vfs);
+    if to.starts_with(from) {
+        let to = to.display();
+        return Err(Error::option(format!(
+            "{to} lies in the store that is repaired, which is left as it is: name another directory"
+        )));
+    }
+    let mut locked = VerifyReport::default();
+    let (_held, listing) = hold(&*vfs, from, &mut locked)?;
+    let mut work = Work::begin(Arc::clone(&vfs), from, listing)?;
+    work.report.damage.append(&mut locked.damage);
+    let tables = work.tables();
+    let logged = work.logs(how)?;
+    let everything = Everything::new(&vfs, tables, logged)?;
+    if how.dry_run {
+        return work.copy(everything, how, |_, _| Ok(()));
+    }
+    let mut target = Target::create(&vfs, to, options)?;
+    let report = work.copy(everything, how, |key, value| target.put(key, value))?;
+    target.finish()?;
+    Ok(report)
+}
+
+/// What is gathered of the old store.
+struct Work<'a> {
+    vfs: Arc<dyn Vfs>,
+    dir: &'a Path,
+    listing: Vec<DirEntry>,
+    chosen: Chosen,
+    lost: Vec<Lost>,
+    report: RepairReport,
+}
+
+impl<'a> Work<'a> {
+    fn begin(vfs: Arc<dyn Vfs>, dir: &'a Path, listing: Vec<DirEntry>) -> Result<Self> {
+        let mut chosen = choose(&*vfs, dir, &listing);
+        let is_ours = |entry: &DirEntry| Numbered::parse(&entry.name).is_some();
+        if chosen.number.is_none() && !listing.iter().any(is_ours) {
+            let what = "it holds no file of a store".to_owned();
+            return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
+        }
+        let report = RepairReport {
+            manifest: chosen.number.map(|number| dir.join(names::manifest(number))),
+            damage: std::mem::take(&mut chosen.damage),
+            incomplete: chosen.torn.iter().map(Into::into).collect(),
+            all_in_doubt: chosen.doubt.clone(),
+            ..RepairReport::default()
+        };
+        Ok(Self { vfs, dir, listing, chosen, lost: Vec::new(), report })
+    }
+
+    /// Reads all tables; those of which something is left.
+    fn tables(&mut self) -> Vec<TableLeft> {
+        let mut known: Vec<(u64, Option<TableMeta>)> = Vec::new();
+        for (_, file) in self.chosen.state.version.tables() {
+            known.push((file.number, Some(file.meta().clone())));
+        }
+        if self.chosen.doubt.is_some() {
+            let others =
+                self.listing.iter().filter_map(|entry| match Numbered::parse(&entry.name)? {
+                    Numbered::Table(number) => Some(number),
+                    _ => None,
+                });
+            for number in others {
+                if known.iter().all(|(other, _)| *other != number) {
+                    known.push((number, None));
+                }
+            }
+        }
+        let left: Vec<TableLeft> = known
+            .into_iter()
+            .filter_map(|(number, meta)| match meta {
+                Some(meta) => self.listed_table(&meta),
+                None => self.found_table(number),
+            })
+            .collect();
+        self.report.tables = left.len() as u64;
+        left
+    }
+
+    fn lose(&mut self, damage: Damage, max_seqno: u64) {
+        self.report.damage.push(damage.clone());
+        if damage.remedy == Remedy::RestoreOrRepair {
+            self.lost.push(Lost { damage, max_seqno });
+        }
+    }
+
+    /// What is left of a table that the manifest describes.
+    fn listed_table(&mut self, meta: &TableMeta) -> Option<TableLeft> {
+        let path = table_path(self.dir, meta.number);
+        let name = names::table(meta.number);
+        let entry = self.listing.iter().find(|entry| entry.name == *name);
+        let (damage, _) = table::survey(&*self.vfs, self.dir, meta, entry, None);
+        // A leaf of the index costs the blocks that it lists, each of which is told by itself.
+        let (costly, other): (Vec<Damage>, Vec<Damage>) =
+            damage.into_iter().partition(|damage| damage.keys.is_some());
+        for damage in costly {
+            self.lose(damage, meta.max_seqno);
+        }
+        self.report.damage.extend(other);
+        let blocks = self.blocks(&path, Some(meta.table_id)).ok()?;
+        left(path, blocks)
+    }
+
+    /// What is left of a table that no manifest describes.
+    fn found_table(&mut self, number: u64) -> Option<TableLeft> {
+        let path = table_path(self.dir, number);
+        let blocks = match self.blocks(&path, None) {
+            Ok(blocks) => blocks,
+            Err(error) => {
+                self.lose(Damage::of(&error, &path, Remedy::RestoreOrRepair), MAX_SEQNO);
+                return None;
+            }
+        };
+        let info = inspect::Table::open(&*self.vfs, &path).and_then(|table| {
+            table.check()?;
+            table.info()
+        });
+        if let Err(error) = info {
+            let file = self.vfs.open(&path, Access::Buffered).ok()?;
+            // Where it begins and ends is not known: a block at an end of it may hold any key.
+            let all = KeySpan::default();
+            for mut damage in table::damages(&file, &path, &error, &all) {
+                let is_open = damage
+                    .keys
+                    .as_ref()
+                    .is_some_and(|keys| keys.first.is_empty() || keys.last.is_empty());
+                if is_open {
+                    damage.keys = None;
+                }
+                self.lose(damage, MAX_SEQNO);
+            }
+        }
+        left(path, blocks)
+    }
+
+    /// The blocks of a table, good and bad; an error where it is not the one of this id.
+    fn blocks(&self, path: &Path, table_id: Option<u64>) -> Result<Vec<BlockInfo>> {
+        let file = self.vfs.open(path, Access::Buffered);
+        let file = file.map_err(|error| Error::io(path, "opening", error))?;
+        let found = trommel_sstable::Expected::of_file(&*file, path)?;
+        if table_id.is_some_and(|id| id != found.table_id) {
+            return Err(Error::internal("the table is another one"));
+        }
+        Ok(layout(&file, path)?)
+    }
+
+    /// The writes of the logs that are kept.
+    fn logs(&mut self, how: RepairOptions) -> Result<Vec<LoggedEntry>> {
+        let oldest = match self.chosen.doubt {
+            None => self.chosen.state.log_number,
+            // Some that is needed may be older than the manifest at hand knows, or newer.
+            Some(_) => {
+                let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
+                    Numbered::Log(number) => Some(number),
+                    _ => None,
+                };
+                self.listing.iter().filter_map(log).min().unwrap_or(0)
+            }
+        };
+        let left = logs::left(&*self.vfs, self.dir, &self.listing, &self.chosen, oldest)?;
+        let doubt = left.doubt();
+        self.report.damage.extend(left.damage.iter().cloned());
+        self.report.incomplete.extend(left.torn.iter().map(Into::into));
+        let found = logs::entries(&*self.vfs, self.dir, left)?;
+        self.report.log_records = found.records;
+        let doubt = doubt.or_else(|| Some(found.damage.first()?.to_string()));
+        self.report.damage.extend(found.damage);
+        self.report.all_in_doubt = self.report.all_in_doubt.take().or(doubt);
+        let mut entries = found.entries;
+        for (record, more) in found.beyond {
+            self.report.beyond_damage.push(record);
+            if how.beyond_damage {
+                self.report.log_records += 1;
+                entries.extend(more);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Hands the newest version of each key to `put`.
+    fn copy(
+        mut self,
+        mut everything: Everything,
+        how: RepairOptions,
+        mut put: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<RepairReport> {
+        let mut doubt = Doubt::new(&self.lost);
+        let is_all_doubtful = self.report.all_in_doubt.is_some();
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(entry) = everything.entry()? {
+            if last.as_deref() != Some(entry.key) {
+                let key = last.get_or_insert_default();
+                key.clear();
+                key.extend_from_slice(entry.key);
+                let is_doubtful = doubt.is_doubtful(entry.key, entry.seqno) || is_all_doubtful;
+                let report = &mut self.report;
+                match entry.kind {
+                    EntryKind::Delete => report.deleted += 1,
+                    EntryKind::Put => {
+                        report.doubtful += u64::from(is_doubtful);
+                        if !(is_doubtful && how.only_certain) {
+                            report.entries += 1;
+                            report.bytes += (entry.key.len() + entry.value.len()) as u64;
+                            put(entry.key, entry.value)?;
+                        }
+                    }
+                }
+            }
+            everything.advance()?;
+        }
+        if !everything.damage.is_empty() {
+            let first = everything.damage[0].to_string();
+            self.report.all_in_doubt = self.report.all_in_doubt.take().or(Some(first));
+        }
+        self.report.damage.append(&mut everything.damage);
+        let unknown = self.lost.iter().find(|lost| lost.damage.keys.is_none());
+        if let Some(lost) = unknown {
+            let text = lost.damage.to_string();
+            self.report.all_in_doubt = self.report.all_in_doubt.take().or(Some(text));
+        }
+        self.report.in_doubt = spans(self.lost.iter().filter_map(|lost| lost.damage.keys.as_ref()));
+        self.report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+        Ok(self.report)
+    }
+}
+
+/// The table, if any of its blocks is good.
+fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
+    let mut good = blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::Data)
+        .filter_map(|block| block.content.as_ref().ok());
+    let first = good.next()?;
+    let last = good.next_back().unwrap_or(first);
+    let keys = KeySpan::new(&first.first_key, &last.last_key);
+    Some(TableLeft { path, blocks, keys })
+}
+
+/// The new store.
+struct Target {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    db: Db,
+    batch: WriteBatch,
+}
+
+impl Target {
+    fn create(vfs: &Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Self> {
+        match vfs.list(dir) {
+            Ok(listing) if listing.is_empty() => {}
+            Ok(_) => {
+                let what = "it is not empty; name a new directory".to_owned();
+                return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
+            }
+            Err(error) => return Err(Error::io(dir, "listing", error)),
+        }
+        let marker = dir.join(UNFINISHED);
+        let mut file = vfs.create(&marker).map_err(Error::on(&marker))?;
+        file.sync().map_err(Error::on(&marker))?;
+        vfs.sync_dir(dir).map_err(Error::on(dir))?;
+        let options = Options { unfinished: true, log: false, ..options };
+        let options = options.read_only(false).salvage(false).create_if_missing(true);
+        let db = Db::open(dir, options)?;
+        Ok(Self { vfs: Arc::clone(vfs), dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.put(key, value);
+        if self.batch.encoded_bytes() < BATCH_BYTES {
+            return Ok(());
+        }
+        self.db.write(std::mem::take(&mut self.batch))
+    }
+
+    /// Writes the rest, reads all of it again, and lets it be opened.
+    fn finish(self) -> Result<()> {
+        let Self { vfs, dir, db, batch } = self;
+        db.write(batch)?;
+        let options = db.options();
+        db.close()?;
+        let report = verify_dir(&dir, &options)?;
+        if let Some(first) = report.damage.first() {
+            let text = format!("the new store is damaged already, by the disk it lies on: {first}");
+            return Err(trommel_base::Corruption::new(&first.file, first.offset, text).into());
+        }
+        let marker = dir.join(UNFINISHED);
+        vfs.remove(&marker).map_err(Error::on(&marker))?;
+        vfs.sync_dir(&dir).map_err(Error::on(&dir))
+    }
+}

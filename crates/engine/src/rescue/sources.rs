@@ -1,0 +1,171 @@
+//! Everything that is left of a store, as one walk: keys ascending, versions of one key newest first.
+//!
+//! Each version carries its sequence number, so it does not matter which level a table was in, or
+//! whether anybody knows: the newest version that is left of a key is the one with the highest number.
+//!
+//! 1. The tables are laid into as few runs as their key ranges allow, each of tables that do not
+//!    overlap; a run has one table open at a time.
+//! 2. The writes of the logs are one more source.
+//! 3. The walk takes the first of what the sources stand on.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trommel_base::{EntryRef, compare_internal};
+use trommel_sstable::{BlockInfo, Salvage};
+use trommel_vfs::{Access, Vfs};
+
+use super::damage::{Damage, KeySpan, Remedy};
+use super::logs::LoggedEntry;
+use crate::error::{Error, Result};
+
+/// A table of which good blocks are left.
+#[derive(Debug)]
+pub(crate) struct TableLeft {
+    pub(crate) path: PathBuf,
+    pub(crate) blocks: Vec<BlockInfo>,
+    /// The keys of its good blocks.
+    pub(crate) keys: KeySpan,
+}
+
+/// Tables one behind the other.
+#[derive(Debug)]
+struct Run {
+    vfs: Arc<dyn Vfs>,
+    tables: VecDeque<TableLeft>,
+    open: Option<(PathBuf, Salvage)>,
+    last: Option<(Vec<u8>, u64)>,
+}
+
+impl Run {
+    /// Moves to the next entry. A table whose entries are out of order, which no writer wrote, ends
+    /// there, and is told of.
+    fn advance(&mut self, damage: &mut Vec<Damage>) -> Result<()> {
+        loop {
+            let Some((path, table)) = &mut self.open else {
+                let Some(next) = self.tables.pop_front() else { return Ok(()) };
+                let file = self.vfs.open(&next.path, Access::Buffered);
+                let file = file.map_err(|error| Error::io(&next.path, "opening", error))?;
+                let table = Salvage::new(file, &next.path, &next.blocks)?;
+                self.open = Some((next.path, table));
+                self.last = None;
+                continue;
+            };
+            if !table.advance()? {
+                self.open = None;
+                continue;
+            }
+            let Some(entry) = table.entry()? else { continue };
+            let is_next = self.last.as_ref().is_none_or(|(key, seqno)| {
+                compare_internal(key, *seqno, entry.key, entry.seqno) == Ordering::Less
+            });
+            if is_next {
+                self.last = Some((entry.key.to_vec(), entry.seqno));
+                return Ok(());
+            }
+            let what = "its entries are out of order; what lies behind that is left out";
+            damage.push(Damage::at(path, 0, what, Remedy::RestoreOrRepair));
+            self.open = None;
+        }
+    }
+
+    fn entry(&self) -> Result<Option<EntryRef<'_>>> {
+        match &self.open {
+            Some((_, table)) => Ok(table.entry()?),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The walk.
+#[derive(Debug)]
+pub(crate) struct Everything {
+    runs: Vec<Run>,
+    /// Ordered, the next one first.
+    logged: VecDeque<LoggedEntry>,
+    /// What was found out of order on the way.
+    pub(crate) damage: Vec<Damage>,
+    /// Which source the current entry is of; the logs are behind all runs.
+    at: Option<usize>,
+}
+
+impl Everything {
+    /// A walk over `tables` and `logged`, before the first entry.
+    pub(crate) fn new(
+        vfs: &Arc<dyn Vfs>,
+        mut tables: Vec<TableLeft>,
+        mut logged: Vec<LoggedEntry>,
+    ) -> Result<Self> {
+        tables.sort_by(|a, b| a.keys.cmp(&b.keys));
+        let mut runs: Vec<VecDeque<TableLeft>> = Vec::new();
+        for table in tables {
+            let fits = |run: &&mut VecDeque<TableLeft>| {
+                run.back().is_none_or(|last| last.keys.last < table.keys.first)
+            };
+            match runs.iter_mut().find(fits) {
+                Some(run) => run.push_back(table),
+                None => runs.push(VecDeque::from([table])),
+            }
+        }
+        logged.sort_by(|a, b| compare_internal(&a.key, a.seqno, &b.key, b.seqno));
+        let run = |tables| Run { vfs: Arc::clone(vfs), tables, open: None, last: None };
+        let mut walk = Self {
+            runs: runs.into_iter().map(run).collect(),
+            logged: logged.into(),
+            damage: Vec::new(),
+            at: None,
+        };
+        for run in &mut walk.runs {
+            run.advance(&mut walk.damage)?;
+        }
+        walk.at = walk.first()?;
+        Ok(walk)
+    }
+
+    /// The source that stands on the first entry.
+    fn first(&self) -> Result<Option<usize>> {
+        let mut best: Option<(usize, EntryRef<'_>)> = None;
+        for source in 0..=self.runs.len() {
+            let Some(entry) = self.entry_of(source)? else { continue };
+            let is_first = best.as_ref().is_none_or(|(_, first)| {
+                compare_internal(entry.key, entry.seqno, first.key, first.seqno) == Ordering::Less
+            });
+            if is_first {
+                best = Some((source, entry));
+            }
+        }
+        Ok(best.map(|(source, _)| source))
+    }
+
+    fn entry_of(&self, source: usize) -> Result<Option<EntryRef<'_>>> {
+        match self.runs.get(source) {
+            Some(run) => run.entry(),
+            None => Ok(self.logged.front().map(|entry| EntryRef {
+                key: &entry.key,
+                seqno: entry.seqno,
+                kind: entry.kind,
+                value: &entry.value,
+            })),
+        }
+    }
+
+    /// The entry that the walk stands on.
+    pub(crate) fn entry(&self) -> Result<Option<EntryRef<'_>>> {
+        self.at.map_or(Ok(None), |source| self.entry_of(source))
+    }
+
+    /// Moves to the next entry.
+    pub(crate) fn advance(&mut self) -> Result<()> {
+        match self.at {
+            Some(source) if source < self.runs.len() => {
+                self.runs[source].advance(&mut self.damage)?;
+            }
+            Some(_) => drop(self.logged.pop_front()),
+            None => {}
+        }
+        self.at = self.first()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Everything that is wrong with one table, with the keys that it costs.
+//!
+//! 1. The file must be there, of the length that the manifest states, and be the table it names.
+//! 2. It is read and checked as a whole. If that finds nothing, nothing is wrong.
+//! 3. Otherwise every block is looked at by itself, and each that cannot be used is one damage. What
+//!    lies in a data block that cannot be read lies between the keys of its good neighbours, these
+//!    included: older versions of them may be in it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_sstable::format::BlockKind;
+use trommel_sstable::{
+    BlockCache, BlockInfo, Error as TableError, Expected, Table, TableConfig, Verified, layout,
+};
+use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
+
+use super::damage::{Damage, KeySpan, Remedy};
+use crate::error::{Error, Result};
+use crate::files::table_path;
+use crate::prefix::Prefix;
+use crate::version::TableMeta;
+
+/// Bytes of blocks that one table keeps while it is looked at: each is read once.
+const CACHE_BYTES: u64 = 1 << 20;
+
+/// All that is wrong with the table that `meta` describes, whose directory entry is `entry`; and what
+/// was read of it where nothing is.
+pub(crate) fn survey(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    meta: &TableMeta,
+    entry: Option<&DirEntry>,
+    extractor: Option<&Prefix>,
+) -> (Vec<Damage>, Option<Verified>) {
+    let path = table_path(dir, meta.number);
+    let all = KeySpan::new(&meta.smallest, &meta.largest);
+    let file = match open(vfs, &path, meta, entry) {
+        Ok(file) => file,
+        Err(damage) => return (vec![damage.costing(all).of_bytes(meta.file_bytes)], None),
+    };
+    match check(&file, &path, meta, extractor) {
+        Ok(verified) => (Vec::new(), Some(verified)),
+        Err(error) => (damages(&file, &path, &error, &all), None),
+    }
+}
+
+/// Opens the file, if it can be the table.
+pub(crate) fn open(
+    vfs: &dyn Vfs,
+    path: &Path,
+    meta: &TableMeta,
+    entry: Option<&DirEntry>,
+) -> Result<Arc<dyn ReadFile>, Box<Damage>> {
+    let damaged = |what: String| Box::new(Damage::at(path, 0, what, Remedy::RestoreOrRepair));
+    match entry {
+        None => return Err(damaged("the table is missing".to_owned())),
+        Some(entry) if !entry.is_file => return Err(damaged("it is no regular file".to_owned())),
+        Some(entry) if entry.bytes != meta.file_bytes => {
+            let (bytes, stated) = (entry.bytes, meta.file_bytes);
+            return Err(damaged(format!("it has {bytes} bytes, and the manifest says {stated}")));
+        }
+        Some(_) => {}
+    }
+    vfs.open(path, Access::Buffered).map_err(|source| {
+        let error = Error::io(path, "opening", source);
+        Box::new(Damage::of(&error, path, Remedy::RestoreOrRepair))
+    })
+}
+
+/// Reads the table as a whole, and compares it with what the manifest states.
+fn check(
+    file: &Arc<dyn ReadFile>,
+    path: &Path,
+    meta: &TableMeta,
+    extractor: Option<&Prefix>,
+) -> Result<Verified> {
+    let expected = Expected { file_bytes: meta.file_bytes, table_id: meta.table_id };
+    let cache = BlockCache::new(CACHE_BYTES);
+    let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
+    let table = Table::open(Arc::clone(file), path, expected, &config)?;
+    let maker = table.filters().prefixes_part().map(|part| part.extractor.clone());
+    let set = extractor.filter(|prefix| maker.as_deref() == Some(prefix.name())).cloned();
+    let prefix = set.or_else(|| maker.and_then(|maker| Prefix::stored(&maker)));
+    let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
+    agrees(&table, meta, path)?;
+    Ok(verified)
+}
+
+/// An error unless the table's properties are those that the manifest states.
+pub(crate) fn agrees(table: &Table, meta: &TableMeta, path: &Path) -> Result<()> {
+    let said = table.properties();
+    let agrees = said.entries == meta.entries
+        && said.keys == meta.keys
+        && *said.smallest == *meta.smallest
+        && *said.largest == *meta.largest
+        && said.min_seqno == meta.min_seqno
+        && said.max_seqno == meta.max_seqno;
+    if agrees {
+        return Ok(());
+    }
+    let what = "its properties are not those that the manifest states";
+    Err(trommel_base::Corruption::new(path, 0, what).into())
+}
+
+/// What is wrong with the table's blocks, one by one; `first` where that finds nothing.
+pub(crate) fn damages(
+    file: &Arc<dyn ReadFile>,
+    path: &Path,
+    first: &Error,
+    all: &KeySpan,
+) -> Vec<Damage> {
+    let whole = |error: &Error| {
+        let is_filter =
+            matches!(error, Error::Corruption(damage) if damage.what.contains("filter"));
+        let remedy = if is_filter { Remedy::Compact } else { Remedy::RestoreOrRepair };
+        let damage = Damage::of(error, path, remedy);
+        vec![if is_filter { damage } else { damage.costing(all.clone()) }]
+    };
+    let blocks = match layout(file, path) {
+        Ok(blocks) => blocks,
+        // What was found first is what a read would be told; where there is no footer, both say so.
+        Err(TableError::Corruption(_)) => return whole(first),
+        Err(error) => return whole(&error.into()),
+    };
+    let found = of_blocks(path, &blocks, all);
+    if found.is_empty() { whole(first) } else { found }
+}
+
+/// A damage for each block that cannot be used.
+fn of_blocks(path: &Path, blocks: &[BlockInfo], all: &KeySpan) -> Vec<Damage> {
+    let damaged = |block: &BlockInfo, what: &str| {
+        let kind = block.kind;
+        let remedy = match kind {
+            BlockKind::Filter | BlockKind::FilterTop => Remedy::Compact,
+            _ => Remedy::RestoreOrRepair,
+        };
+        let part = match kind {
+            BlockKind::Data => "a data block",
+            BlockKind::Filter | BlockKind::FilterTop => "the filter",
+            BlockKind::IndexLeaf | BlockKind::IndexTop => "the index",
+            BlockKind::Properties => "the properties",
+            BlockKind::Footer => "the footer",
+        };
+        Damage::at(path, block.offset, format!("{part}: {what}"), remedy).of_bytes(block.bytes)
+    };
+    let mut found = Vec::new();
+    for (at, block) in blocks.iter().enumerate() {
+        let Err(what) = &block.content else { continue };
+        let damage = damaged(block, what);
+        found.push(match block.kind {
+            BlockKind::Data => damage.costing(lost_span(blocks, at, all)),
+            // A table without a top index or properties is not opened at all.
+            BlockKind::IndexTop | BlockKind::Properties | BlockKind::Footer => {
+                damage.costing(all.clone())
+            }
+            // What a leaf lists stands as data blocks that nobody lists.
+            _ => damage,
+        });
+    }
+    found
+}
+
+/// Between which keys the entries of data block `at`, which cannot be read, lie.
+pub(crate) fn lost_span(blocks: &[BlockInfo], at: usize, all: &KeySpan) -> KeySpan {
+    let good = |block: &BlockInfo| match (&block.kind, &block.content) {
+        (BlockKind::Data, Ok(content)) => Some(content.clone()),
+        _ => None,
+    };
+    let (before, behind) = (blocks.get(..at), blocks.get(at + 1..));
+    let first = before.unwrap_or_default().iter().rev().find_map(good);
+    let last = behind.unwrap_or_default().iter().find_map(good);
+    KeySpan {
+        first: first.map_or_else(|| all.first.clone(), |content| content.last_key),
+        last: last.map_or_else(|| all.last.clone(), |content| content.first_key),
+    }
+}

@@ -1,0 +1,206 @@
+//! Everything that is wrong with the store in a directory, whether it can be opened or not.
+//!
+//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile.
+//! 2. `CURRENT` and all manifests are read; one is chosen to go by (see `rescue::manifest`).
+//! 3. Each table that it names is read whole. No two may be the same table, none may hold a sequence
+//!    number above the manifest's; that their key ranges are disjoint is checked as the manifest is.
+//! 4. Each log that may be needed is read whole, and all of them together as an opening would.
+//! 5. What else lies there is listed: files of a store that this one does not need, and others.
+//!
+//! Writes nothing.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use trommel_vfs::{DirEntry, FileLock, Vfs};
+
+use super::VerifyReport;
+use crate::error::{Error, Result};
+use crate::files::{LOCK, UNFINISHED, log_path};
+use crate::log::reader::{LogImage, Verdict};
+use crate::log::recover::{self, Needed};
+use crate::log::{FileKind, read_whole};
+use crate::manifest::names::{self, CURRENT, CURRENT_TMP, Numbered};
+use crate::options::Options;
+use crate::rescue::manifest::{Chosen, choose};
+use crate::rescue::{Damage, Remedy, table};
+
+/// Reads every byte of every file of the store in `dir` and lists all damage.
+pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> {
+    let vfs = &*options.vfs;
+    let mut report = VerifyReport::default();
+    let (_held, listing) = hold(vfs, dir, &mut report)?;
+    let mut chosen = choose(vfs, dir, &listing);
+    if chosen.number.is_none() && chosen.damage.is_empty() && !listing.iter().any(is_numbered) {
+        let what = "it holds no file of a store".to_owned();
+        return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
+    }
+    report.damage.append(&mut chosen.damage);
+    report.logs += u64::from(chosen.number.is_some());
+    report.bytes += chosen.bytes;
+    report.incomplete.extend(chosen.torn.iter().map(Into::into));
+    let tables = Tables { vfs, dir, listing: &listing, options };
+    tables.verify(&chosen, &mut report);
+    verify_logs(vfs, dir, &listing, &chosen, &mut report);
+    list_others(dir, &listing, &chosen, &mut report);
+    report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+    Ok(report)
+}
+
+fn is_numbered(entry: &DirEntry) -> bool {
+    entry.name == CURRENT || Numbered::parse(&entry.name).is_some()
+}
+
+/// The lock, if there is one to be had, and what lies in `dir` while it is held.
+type Held = (Option<Box<dyn FileLock>>, Vec<DirEntry>);
+
+/// Takes the lock, so that nobody writes, and lists what is there. A lock file that cannot be locked
+/// as it is no file is damage, and no reason to stop.
+pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Result<Held> {
+    let not_a_store =
+        |what: &str| Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() };
+    let list = || {
+        vfs.list(dir).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => not_a_store("there is no such directory"),
+            io::ErrorKind::NotADirectory => not_a_store("it is a file, not a directory"),
+            _ => Error::io(dir, "listing", source),
+        })
+    };
+    list()?;
+    let path = dir.join(LOCK);
+    let held = match vfs.lock_shared(&path) {
+        Ok(held) => Some(held),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(Error::Locked { dir: dir.to_path_buf() });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let error = Error::io(&path, "locking", error);
+            report.damage.push(Damage::of(&error, &path, Remedy::Remove));
+            None
+        }
+    };
+    Ok((held, list()?))
+}
+
+/// What is needed to look at the tables.
+struct Tables<'a> {
+    vfs: &'a dyn Vfs,
+    dir: &'a Path,
+    listing: &'a [DirEntry],
+    options: &'a Options,
+}
+
+impl Tables<'_> {
+    fn verify(&self, chosen: &Chosen, report: &mut VerifyReport) {
+        let extractor = self.options.prefix_extractor.as_ref();
+        let entries: HashMap<_, _> =
+            self.listing.iter().map(|entry| (entry.name.to_os_string(), entry)).collect();
+        let mut ids: HashMap<u64, u64> = HashMap::new();
+        for (_, file) in chosen.state.version.tables() {
+            let name = names::table(file.number);
+            let entry = entries.get(std::ffi::OsStr::new(&name)).copied();
+            let (damage, verified) =
+                table::survey(self.vfs, self.dir, file.meta(), entry, extractor);
+            report.damage.extend(damage);
+            if let Some(verified) = verified {
+                report.add(&verified);
+            }
+            let damaged =
+                |what: String| Damage::at(&self.dir.join(&name), 0, what, Remedy::RestoreOrRepair);
+            if let Some(other) = ids.insert(file.table_id, file.number) {
+                let what = format!("it is the same table as {}", names::table(other));
+                report.damage.push(damaged(what));
+            }
+            if chosen.state.last_seqno < file.max_seqno {
+                let (max, last) = (file.max_seqno, chosen.state.last_seqno);
+                let what =
+                    format!("it holds sequence number {max}, and the manifest ends at {last}");
+                report.damage.push(damaged(what));
+            }
+        }
+    }
+}
+
+/// Reads the logs that may be needed, one by one and as an opening would.
+fn verify_logs(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    chosen: &Chosen,
+    report: &mut VerifyReport,
+) {
+    let mut present = Vec::new();
+    for entry in listing {
+        let Some(Numbered::Log(number)) = Numbered::parse(&entry.name) else { continue };
+        let has_manifest = chosen.number.is_some();
+        if has_manifest && (chosen.state.log_number == 0 || number < chosen.state.log_number) {
+            continue;
+        }
+        present.push(number);
+        report.logs += 1;
+        let path = log_path(dir, number);
+        let image = read_whole(vfs, &path)
+            .and_then(|bytes| LogImage::decode(bytes, &path, FileKind::Log, number));
+        let error = match image {
+            Err(error) => error,
+            Ok(image) => {
+                report.bytes += image.summary().file_bytes;
+                match &image.summary().verdict {
+                    Verdict::Damaged(damage) => damage.clone().into(),
+                    _ => continue,
+                }
+            }
+        };
+        report.damage.push(Damage::of(&error, &path, Remedy::RestoreOrSalvage));
+    }
+    let Some(store_id) = chosen.store_id.filter(|_| chosen.number.is_some()) else { return };
+    let needed = Needed {
+        dir,
+        store_id,
+        oldest: chosen.state.log_number,
+        present: &present,
+        closed: chosen.closed,
+        salvage: false,
+    };
+    match recover::plan(vfs, &needed) {
+        Ok(plan) => report.incomplete.extend(plan.dropped().iter().map(Into::into)),
+        Err(error) => {
+            let damage = Damage::of(&error, dir, Remedy::RestoreOrSalvage);
+            let is_new =
+                |known: &Damage| (&known.file, known.offset) != (&damage.file, damage.offset);
+            if report.damage.iter().all(is_new) {
+                report.damage.push(damage);
+            }
+        }
+    }
+}
+
+/// Lists what the store does not need.
+fn list_others(dir: &Path, listing: &[DirEntry], chosen: &Chosen, report: &mut VerifyReport) {
+    let state = &chosen.state;
+    for entry in listing {
+        let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
+        let is_needed = match numbered {
+            None => [LOCK, CURRENT, UNFINISHED].iter().any(|name| entry.name == *name),
+            Some(Numbered::Manifest(number)) => chosen.number == Some(number),
+            // Without a manifest nobody knows.
+            Some(_) if chosen.number.is_none() => true,
+            Some(Numbered::Log(number)) => state.log_number != 0 && number >= state.log_number,
+            Some(Numbered::Table(number)) => {
+                state.version.tables().any(|(_, table)| table.number == number)
+            }
+            Some(Numbered::FilterSidecar(number)) => {
+                state.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+            }
+        };
+        let path = dir.join(&entry.name);
+        match numbered {
+            _ if is_needed => {}
+            Some(_) => report.orphans.push(path),
+            None if entry.name == CURRENT_TMP => report.orphans.push(path),
+            None => report.foreign.push(path),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is left of a table: the entries of its good data blocks, in order, whatever else is wrong.
+//!
+//! [`layout`](crate::layout()) says which blocks are good; they are read again here, one at a time,
+//! past every cache. For repairs: a reader that must know whether it has seen all takes a cursor.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_base::EntryRef;
+use trommel_vfs::ReadFile;
+
+use crate::block::SharedBlock;
+use crate::compression::zeroed;
+use crate::format::{BlockKind, Handle};
+use crate::source::Source;
+use crate::table::read_footer;
+use crate::{BlockCache, BlockInfo, Error};
+
+/// A walk over the entries of a table's good data blocks.
+#[derive(Debug)]
+pub struct Salvage {
+    source: Source,
+    /// The good blocks to come, the next one last.
+    blocks: Vec<Handle>,
+    block: Option<(Handle, SharedBlock)>,
+    /// The entry that the walk stands on, in `block`.
+    at: usize,
+    key: Vec<u8>,
+}
+
+impl Salvage {
+    /// A walk over the good ones of `blocks`, which [`layout`](crate::layout()) gave for `file`;
+    /// before the first entry.
+    ///
+    /// # Errors
+    /// As [`layout`](crate::layout()).
+    pub fn new(file: Arc<dyn ReadFile>, path: &Path, blocks: &[BlockInfo]) -> Result<Self, Error> {
+        let footer = read_footer(&*file, path)?;
+        let source = Source {
+            file,
+            path: path.to_path_buf(),
+            table_id: footer.table_id,
+            data_bytes: footer.data_bytes,
+            cache: BlockCache::new(0),
+            number: 0,
+            mapped: false,
+        };
+        let is_good = |block: &&BlockInfo| block.kind == BlockKind::Data && block.content.is_ok();
+        let handle =
+            |block: &BlockInfo| Handle { offset: block.offset, bytes: block.bytes as usize };
+        let blocks = blocks.iter().filter(is_good).map(handle).rev().collect();
+        Ok(Self { source, blocks, block: None, at: 0, key: Vec::new() })
+    }
+
+    /// Moves to the next entry; whether there is one.
+    ///
+    /// # Errors
+    /// Where a block that was good a moment ago cannot be read.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        self.at += 1;
+        while self.block.as_ref().is_none_or(|(_, block)| self.at >= block.view().count()) {
+            let Some(handle) = self.blocks.pop() else {
+                self.block = None;
+                return Ok(false);
+            };
+            let mut stored = zeroed(handle.bytes);
+            if let Some(room) = Arc::get_mut(&mut stored) {
+                self.source.read_into(handle.offset, room)?;
+            }
+            self.block = Some((handle, self.source.open_block(&stored, 0, handle)?));
+            self.at = 0;
+        }
+        let Some((handle, block)) = &self.block else { return Ok(false) };
+        let (prefix, suffix) = block
+            .view()
+            .key(self.at)
+            .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
+        self.key.clear();
+        self.key.extend_from_slice(prefix);
+        self.key.extend_from_slice(suffix);
+        Ok(true)
+    }
+
+    /// The entry that the walk stands on.
+    ///
+    /// # Errors
+    /// Where it is none that a writer wrote.
+    pub fn entry(&self) -> Result<Option<EntryRef<'_>>, Error> {
+        let Some((handle, block)) = &self.block else { return Ok(None) };
+        let view = block.view();
+        let read = || {
+            let (seqno, kind) = view.trailer(self.at)?;
+            Ok((seqno, kind, view.value(self.at)?))
+        };
+        let (seqno, kind, value) = read()
+            .map_err(|fault: crate::format::Fault| fault.at(&self.source.path, handle.offset))?;
+        let value = view.payload.get(value).unwrap_or_default();
+        Ok(Some(EntryRef { key: &self.key, seqno, kind, value }))
+    }
+}

@@ -1,0 +1,196 @@
+//! `Db::repair` saves what can be saved, makes nothing up, and names every key whose newest value it
+//! may have lost.
+
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{Db, Error, RepairOptions, RepairReport};
+use trommel_tests::counters::Counters;
+
+use crate::stores::{DIR, Injury, Left, Store, contents, disk_of, path, small, write};
+
+const NEW: &str = "new";
+
+fn repaired(vfs: &Arc<MemoryVfs>, how: RepairOptions) -> RepairReport {
+    Db::repair(DIR, NEW, small(vfs), how).expect("repairing")
+}
+
+/// Whether the report names `key` as one that may be missing, old, or back.
+fn is_named(report: &RepairReport, key: &[u8]) -> bool {
+    report.all_in_doubt.is_some() || report.in_doubt.iter().any(|keys| keys.holds(key))
+}
+
+/// What became of all keys.
+#[derive(Default)]
+struct Kept {
+    right: u64,
+    older: u64,
+    back: u64,
+    missing: u64,
+}
+
+fn examine(store: &Store, vfs: &Arc<MemoryVfs>, report: &RepairReport, case: &str) -> Kept {
+    let db = Db::open(NEW, small(vfs)).expect("a repaired store opens");
+    db.verify().expect("a repaired store is sound");
+    let mut kept = Kept::default();
+    for key in store.keys() {
+        let got = db.get(&key).expect("reading");
+        let truth = store.truth(&key);
+        if got.as_deref() == truth.map(|value| &**value) {
+            kept.right += 1;
+            continue;
+        }
+        let name = String::from_utf8_lossy(&key).into_owned();
+        assert!(store.was_ever(&key, got.as_deref()), "{case}: {name} is made up");
+        assert!(
+            is_named(report, &key) || !report.incomplete.is_empty(),
+            "{case}: {name} is {got:?}, and was {truth:?}: {report:?}"
+        );
+        assert!(!report.is_complete() || !report.incomplete.is_empty(), "{case}");
+        match (truth, got) {
+            (None, Some(_)) => kept.back += 1,
+            (Some(_), Some(_)) => kept.older += 1,
+            _ => kept.missing += 1,
+        }
+    }
+    kept
+}
+
+/// Every single file, hurt in every way: each key is right or named.
+#[test]
+fn whatever_is_hurt_each_key_is_right_or_named() {
+    let mut counters = Counters::new("rescue/repair");
+    for left in [Left::Closed, Left::Killed] {
+        let store = Store::filled(left);
+        store.each_injury(121, |name, injury, vfs| {
+            let case = format!("{left:?} {name:?} {injury:?}");
+            let before = contents(&vfs, DIR);
+            let report = repaired(&vfs, RepairOptions::default());
+            assert_eq!(contents(&vfs, DIR), before, "{case}: the old store was written");
+            let kept = examine(&store, &vfs, &report, &case);
+            counters.add("stores", 1);
+            counters.add("keys.right", kept.right);
+            counters.add("keys.older", kept.older);
+            counters.add("keys.back", kept.back);
+            counters.add("keys.missing", kept.missing);
+        });
+    }
+    for seen in ["keys.older", "keys.back", "keys.missing"] {
+        assert!(counters.get(seen) > 0, "no {seen}: nothing was lost, so nothing was shown");
+    }
+    counters.finish();
+}
+
+/// With only what is certain nothing is old or back, but for what a torn end took.
+#[test]
+fn what_is_certain_is_right() {
+    for left in [Left::Closed, Left::Killed] {
+        let store = Store::filled(left);
+        let mut saved = 0;
+        store.each_injury(301, |name, injury, vfs| {
+            let case = format!("{left:?} {name:?} {injury:?}");
+            let report = repaired(&vfs, RepairOptions::default().only_certain(true));
+            let kept = examine(&store, &vfs, &report, &case);
+            assert!(
+                kept.older + kept.back == 0 || !report.incomplete.is_empty(),
+                "{case}: {report:?}"
+            );
+            saved += report.entries;
+        });
+        assert!(saved > 1000, "{saved}");
+    }
+}
+
+/// Without `CURRENT`, or with it naming what is gone, the newest manifest says all.
+#[test]
+fn without_current_nothing_is_lost() {
+    let store = Store::filled(Left::Closed);
+    for injury in [Injury::Deleted, Injury::Emptied, Injury::Flipped(5), Injury::Directory] {
+        let vfs = store.hurt(&"CURRENT".into(), injury).expect("it changed");
+        let report = repaired(&vfs, RepairOptions::default());
+        assert!(report.all_in_doubt.is_none() && report.in_doubt.is_empty(), "{report:?}");
+        assert!(!report.damage.is_empty() && report.manifest.is_some());
+        let kept = examine(&store, &vfs, &report, "no CURRENT");
+        assert_eq!(kept.right, store.keys().len() as u64);
+    }
+}
+
+/// Without any manifest the tables are found by themselves: all that is there is saved, and all is in
+/// doubt, as nobody knows which tables were obsolete, or are gone.
+#[test]
+fn without_a_manifest_the_tables_are_found() {
+    let store = Store::filled(Left::Closed);
+    let files =
+        store.files.iter().filter(|(name, _)| !name.to_string_lossy().starts_with("MANIFEST"));
+    let vfs = disk_of(&files.cloned().collect());
+    let report = repaired(&vfs, RepairOptions::default());
+    assert!(report.all_in_doubt.is_some() && report.manifest.is_none(), "{report:?}");
+    let kept = examine(&store, &vfs, &report, "no manifest");
+    assert_eq!(kept.right, store.keys().len() as u64, "the store had no obsolete files");
+}
+
+/// The records behind the damage of a log are counted, and kept only if that is asked for.
+#[test]
+fn records_beyond_damage_are_reported_and_kept_on_request() {
+    let store = Store::filled(Left::Killed);
+    let logs = store.files.iter().filter(|(name, _)| name.to_string_lossy().ends_with(".log"));
+    let (name, _) = logs.max_by_key(|(_, bytes)| bytes.len()).expect("a log");
+    let vfs = store.hurt(name, Injury::Flipped(100)).expect("it changed");
+    let report = repaired(&vfs, RepairOptions::default());
+    assert!(report.beyond_damage.len() > 3, "{report:?}");
+    assert!(report.all_in_doubt.as_ref().is_some_and(|why| why.contains(".log")), "{report:?}");
+    let beyond = &report.beyond_damage[0];
+    assert!(beyond.file == path(name) && beyond.offset > 100 && beyond.operations > 0);
+    let few = examine(&store, &vfs, &report, "prefix").right;
+    let vfs = store.hurt(name, Injury::Flipped(100)).expect("it changed");
+    let report = repaired(&vfs, RepairOptions::default().beyond_damage(true));
+    let more = examine(&store, &vfs, &report, "beyond").right;
+    assert!(more > few, "{more} {few}");
+}
+
+#[test]
+fn a_dry_run_says_the_same_and_writes_nothing() {
+    let store = Store::filled(Left::Closed);
+    let name = store.files.iter().find(|(name, _)| name.to_string_lossy().ends_with(".sst"));
+    let vfs = store.hurt(&name.expect("a table").0, Injury::Flipped(10)).expect("it changed");
+    let dry = repaired(&vfs, RepairOptions::default().dry_run(true));
+    assert!(vfs_has_no_new(&vfs));
+    let real = repaired(&vfs, RepairOptions::default());
+    assert_eq!(format!("{dry:?}"), format!("{real:?}"));
+    assert!(!real.in_doubt.is_empty() && !real.is_complete());
+}
+
+fn vfs_has_no_new(vfs: &MemoryVfs) -> bool {
+    use trommel::vfs::Vfs as _;
+    vfs.list(std::path::Path::new(NEW)).is_err()
+}
+
+/// A sound store is copied whole.
+#[test]
+fn nothing_is_lost_of_a_sound_store() {
+    for left in [Left::Closed, Left::Killed] {
+        let store = Store::filled(left);
+        let vfs = store.disk();
+        let report = repaired(&vfs, RepairOptions::default());
+        assert!(report.is_complete() && report.damage.is_empty(), "{report:?}");
+        let kept = examine(&store, &vfs, &report, "sound");
+        assert_eq!(kept.right, store.keys().len() as u64);
+    }
+}
+
+#[test]
+fn a_place_that_is_taken_is_refused_and_an_unfinished_one_cannot_be_opened() {
+    let store = Store::filled(Left::Closed);
+    let vfs = store.disk();
+    for taken in [DIR, "db/inside"] {
+        let refused = Db::repair(DIR, taken, small(&vfs), RepairOptions::default());
+        assert!(refused.is_err(), "{taken}");
+    }
+    assert_eq!(contents(&vfs, DIR), store.files);
+    write(&vfs, "UNFINISHED", b"");
+    let refused = Db::open(DIR, small(&vfs));
+    let told = refused.as_ref().is_err_and(|error| error.to_string().contains("cut short"));
+    assert!(told, "{:?}", refused.map(drop));
+    assert!(matches!(Db::open_read_only(DIR, small(&vfs)), Err(Error::NotAStore { .. })));
+    Db::destroy(DIR, &small(&vfs)).expect("it is a store's");
+}

@@ -1,0 +1,200 @@
+//! Small stores of every shape, what was ever written to them, and ways to hurt them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel::vfs::{MemoryVfs, Vfs as _};
+use trommel::{Db, Options};
+
+/// A key's values, oldest first; none for a deletion.
+pub(crate) type History = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
+
+/// Files by name, with what they hold.
+pub(crate) type Files = Vec<(OsString, Vec<u8>)>;
+
+/// Where the store lies on its disk.
+pub(crate) const DIR: &str = "db";
+
+/// A store that nobody has open, and all that was written to it.
+pub(crate) struct Store {
+    pub(crate) files: Files,
+    pub(crate) history: History,
+}
+
+/// How a store was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Closed,
+    Killed,
+}
+
+/// Options of a store whose tables are small, on this disk.
+pub(crate) fn small(vfs: &Arc<MemoryVfs>) -> Options {
+    Options::default()
+        .vfs(Arc::<MemoryVfs>::clone(vfs))
+        .write_buffer_bytes(4 << 10)
+        .block_bytes(256)
+        .table_bytes(3 << 10)
+        .base_level_bytes(12 << 10)
+        .level_ratio(3)
+        .auto_compaction(false)
+        .background_threads(0)
+}
+
+impl Store {
+    /// A store with tables in several levels, and writes that only the logs hold.
+    pub(crate) fn filled(left: Left) -> Self {
+        let vfs = Arc::new(MemoryVfs::new());
+        let mut history = History::new();
+        let db = Db::open(DIR, small(&vfs)).expect("opening");
+        for round in 0..4u32 {
+            for number in (0..120u32).filter(|number| number % (round + 1) == 0) {
+                let key = format!("key{number:04}").into_bytes();
+                let value = (number % 7 != round)
+                    .then(|| format!("{round}-{number}-").repeat(3).into_bytes());
+                match &value {
+                    Some(value) => db.put(&key, value).expect("writing"),
+                    None => db.delete(&key).expect("deleting"),
+                }
+                history.entry(key).or_default().push(value);
+            }
+            if round == 1 {
+                db.compact_all().expect("compacting");
+            } else if round < 3 {
+                db.flush().expect("flushing");
+            }
+        }
+        let killed = contents(&vfs, DIR);
+        db.close().expect("closing");
+        let files = if left == Left::Killed { killed } else { contents(&vfs, DIR) };
+        Self { files, history }
+    }
+
+    /// The store on a disk of its own.
+    pub(crate) fn disk(&self) -> Arc<MemoryVfs> {
+        disk_of(&self.files)
+    }
+
+    /// The store on a disk of its own, with one file hurt; none if that changed nothing.
+    pub(crate) fn hurt(&self, name: &OsString, injury: Injury) -> Option<Arc<MemoryVfs>> {
+        let mut files = self.files.clone();
+        let at = files.iter().position(|(other, _)| other == name)?;
+        let before = files[at].1.clone();
+        match injury.inflict(&before) {
+            Some(after) if after == before => return None,
+            Some(after) => files[at].1 = after,
+            None => drop(files.remove(at)),
+        }
+        let vfs = disk_of(&files);
+        if matches!(injury, Injury::Directory) {
+            vfs.create_dir(&Path::new(DIR).join(name)).expect("making a directory");
+        }
+        Some(vfs)
+    }
+
+    /// Every file but the lock, hurt in every way, one after the other: files where only bytes at
+    /// every `step`th place are hurt are tables.
+    pub(crate) fn each_injury(
+        &self,
+        step: usize,
+        mut each: impl FnMut(&OsString, Injury, Arc<MemoryVfs>),
+    ) {
+        for (name, bytes) in self.files.iter().filter(|(name, _)| name != "LOCK") {
+            let is_table = name.to_string_lossy().ends_with(".sst");
+            for injury in Injury::all(bytes.len(), if is_table { step } else { step.div_ceil(3) }) {
+                if let Some(vfs) = self.hurt(name, injury) {
+                    each(name, injury, vfs);
+                }
+            }
+        }
+    }
+
+    /// The value that `key` has.
+    pub(crate) fn truth(&self, key: &[u8]) -> Option<&Vec<u8>> {
+        self.history.get(key)?.last()?.as_ref()
+    }
+
+    /// Whether `key` ever had this value, or none.
+    pub(crate) fn was_ever(&self, key: &[u8], value: Option<&[u8]>) -> bool {
+        let all = self.history.get(key);
+        value.is_none() || all.is_some_and(|all| all.iter().any(|v| v.as_deref() == value))
+    }
+
+    /// Keys that were written, and keys between them that never were.
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        let between = self.history.keys().step_by(9).map(|key| [key, &b"x"[..]].concat());
+        self.history.keys().cloned().chain(between).collect()
+    }
+}
+
+pub(crate) fn path(name: impl AsRef<Path>) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+pub(crate) fn disk_of(files: &Files) -> Arc<MemoryVfs> {
+    let vfs = Arc::new(MemoryVfs::new());
+    vfs.create_dir(Path::new(DIR)).expect("making a directory");
+    for (name, bytes) in files {
+        write(&vfs, name, bytes);
+    }
+    vfs
+}
+
+/// Writes a new file into the store's directory.
+pub(crate) fn write(vfs: &MemoryVfs, name: impl AsRef<Path>, bytes: &[u8]) {
+    vfs.create(&path(name)).expect("creating").append(bytes).expect("writing");
+}
+
+/// All files of `dir` with what they hold.
+pub(crate) fn contents(vfs: &MemoryVfs, dir: &str) -> Files {
+    let listing = vfs.list(Path::new(dir)).expect("listing");
+    let read = |name: &OsString| vfs.read(&Path::new(dir).join(name), u64::MAX).expect("reading");
+    let files = listing.into_iter().filter(|entry| entry.is_file);
+    files.map(|entry| (entry.name.clone(), read(&entry.name))).collect()
+}
+
+/// What happens to a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Injury {
+    Deleted,
+    Emptied,
+    /// So many bytes are left.
+    Cut(usize),
+    /// One bit of this byte is another.
+    Flipped(usize),
+    /// The 512 bytes from here on are zero.
+    Zeroed(usize),
+    Grown,
+    /// Something else of its name stands there.
+    Directory,
+}
+
+impl Injury {
+    /// Injuries of a file of `bytes` bytes: those at a place, every `step` bytes.
+    pub(crate) fn all(bytes: usize, step: usize) -> Vec<Self> {
+        let mut all = vec![Self::Deleted, Self::Emptied, Self::Grown, Self::Directory];
+        all.extend((1..bytes).step_by(step * 5).map(Self::Cut));
+        all.extend((0..bytes).step_by(step).map(Self::Flipped));
+        all.extend((0..bytes).step_by(512).map(Self::Zeroed));
+        all
+    }
+
+    /// What is left of the file's bytes, if it is a file.
+    fn inflict(self, before: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = before.to_vec();
+        match self {
+            Self::Deleted | Self::Directory => return None,
+            Self::Emptied => bytes.clear(),
+            Self::Cut(left) => bytes.truncate(left),
+            Self::Flipped(at) => bytes[at] ^= 1 << (at % 8),
+            Self::Zeroed(at) => {
+                let end = bytes.len().min(at + 512);
+                bytes[at..end].fill(0);
+            }
+            Self::Grown => bytes.extend_from_slice(b"garbage that nobody wrote there"),
+        }
+        Some(bytes)
+    }
+}

@@ -3,8 +3,11 @@
 //!
 //! * [`stores`]: small stores of every shape, what was ever written to them, and ways to hurt them.
 //! * [`verify`]: every damage is listed, by file, whether or not the store can be opened.
+//! * [`degraded`]: an open that serves what is healthy, and errs for the rest.
 //! * [`repair`]: whatever is hurt, each key of the new store is right or named.
 
+#[cfg(test)]
+mod degraded;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]

@@ -30,6 +30,18 @@ struct Kept {
 }
 
 fn examine(store: &Store, vfs: &Arc<MemoryVfs>, report: &RepairReport, case: &str) -> Kept {
+    examine_but(store, vfs, report, case, false)
+}
+
+/// As [`examine`]; a `silent` loss is one that nobody can see.
+fn examine_but(
+    store: &Store,
+    vfs: &Arc<MemoryVfs>,
+    report: &RepairReport,
+    case: &str,
+    silent: bool,
+) -> Kept {
+    let silent = silent || !report.incomplete.is_empty();
     let db = Db::open(NEW, small(vfs)).expect("a repaired store opens");
     db.verify().expect("a repaired store is sound");
     let mut kept = Kept::default();
@@ -43,10 +55,10 @@ fn examine(store: &Store, vfs: &Arc<MemoryVfs>, report: &RepairReport, case: &st
         let name = String::from_utf8_lossy(&key).into_owned();
         assert!(store.was_ever(&key, got.as_deref()), "{case}: {name} is made up");
         assert!(
-            is_named(report, &key) || !report.incomplete.is_empty(),
+            is_named(report, &key) || silent,
             "{case}: {name} is {got:?}, and was {truth:?}: {report:?}"
         );
-        assert!(!report.is_complete() || !report.incomplete.is_empty(), "{case}");
+        assert!(!report.is_complete() || silent, "{case}");
         match (truth, got) {
             (None, Some(_)) => kept.back += 1,
             (Some(_), Some(_)) => kept.older += 1,
@@ -67,7 +79,8 @@ fn whatever_is_hurt_each_key_is_right_or_named() {
             let before = contents(&vfs, DIR);
             let report = repaired(&vfs, RepairOptions::default());
             assert_eq!(contents(&vfs, DIR), before, "{case}: the old store was written");
-            let kept = examine(&store, &vfs, &report, &case);
+            let silent = Store::is_silent(left, name, injury);
+            let kept = examine_but(&store, &vfs, &report, &case, silent);
             counters.add("stores", 1);
             counters.add("keys.right", kept.right);
             counters.add("keys.older", kept.older);
@@ -90,9 +103,10 @@ fn what_is_certain_is_right() {
         store.each_injury(301, |name, injury, vfs| {
             let case = format!("{left:?} {name:?} {injury:?}");
             let report = repaired(&vfs, RepairOptions::default().only_certain(true));
-            let kept = examine(&store, &vfs, &report, &case);
+            let silent = Store::is_silent(left, name, injury);
+            let kept = examine_but(&store, &vfs, &report, &case, silent);
             assert!(
-                kept.older + kept.back == 0 || !report.incomplete.is_empty(),
+                kept.older + kept.back == 0 || silent || !report.incomplete.is_empty(),
                 "{case}: {report:?}"
             );
             saved += report.entries;

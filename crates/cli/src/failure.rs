@@ -109,7 +109,7 @@ fn output_code(source: &io::Error) -> u8 {
 
 fn store_code(error: &trommel::Error) -> u8 {
     match error {
-        trommel::Error::Corruption(_) => CORRUPTION,
+        trommel::Error::Corruption(_) | trommel::Error::InDoubt { .. } => CORRUPTION,
         trommel::Error::Locked { .. } => LOCKED,
         trommel::Error::NotAStore { .. }
         | trommel::Error::WrongFile { .. }

@@ -17,6 +17,7 @@ use crate::options::{Options, WriteOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
 use crate::rescue::repair::{RepairOptions, RepairReport, repair};
+use crate::rescue::{Degraded, Healthy};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -60,7 +61,16 @@ impl Db {
     /// holds other things; [`Error::Corruption`] where a file is damaged, which leaves the
     /// directory untouched; [`Error::Unsupported`] where it was written by a newer version.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let engine = Engine::open(dir.as_ref(), options)?;
+        Self::start(dir.as_ref(), options, false)
+    }
+
+    /// As [`Db::open`], of a directory that a repair is filling.
+    pub(crate) fn open_unfinished(dir: &Path, options: Options) -> Result<Self> {
+        Self::start(dir, options, true)
+    }
+
+    fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
+        let engine = Engine::open(dir, options, unfinished)?;
         let options = engine.options.load_full();
         let handle = Handle { engine, threads: Mutex::default() };
         let wanted = if options.read_only { 0 } else { options.background_threads };
@@ -69,7 +79,7 @@ impl Db {
             let thread = Builder::new()
                 .name(format!("trommel-{number}"))
                 .spawn(move || engine.work())
-                .map_err(|source| Error::io(dir.as_ref(), "starting a thread for", source))?;
+                .map_err(|source| Error::io(dir, "starting a thread for", source))?;
             lock(&handle.threads).push(thread);
         }
         Ok(Self { handle: Arc::new(handle) })
@@ -81,6 +91,38 @@ impl Db {
     /// into memory.
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open(dir, options.read_only(true))
+    }
+
+    /// Opens the store in `dir`, however damaged, to read what is healthy; see
+    /// [`Options::degraded`]. What is damaged stands in [`Db::recovery_report`].
+    ///
+    /// ```
+    /// # use trommel::{Db, Degraded, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # Db::open(dir.path(), Options::default())?.put("a", "1")?;
+    /// let db = Db::open_degraded(dir.path(), Options::default(), Degraded::Certain)?;
+    /// assert!(db.recovery_report().damage.is_empty());
+    /// let healthy = db.healthy(..)?;
+    /// assert_eq!(healthy.in_doubt(), []);
+    /// assert_eq!(healthy.count(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn open_degraded(
+        dir: impl AsRef<Path>,
+        options: Options,
+        degraded: Degraded,
+    ) -> Result<Self> {
+        Self::open(dir, options.degraded(degraded))
+    }
+
+    /// The entries whose keys lie in `range`, around all that is damaged: reads the tables of the range
+    /// once to find that, and then yields every entry that can be had. What is passed over is told by
+    /// [`Healthy::damage`] and [`Healthy::in_doubt`].
+    ///
+    /// # Errors
+    /// [`Error::InDoubt`] where nothing is certain; errors of the file system.
+    pub fn healthy(&self, range: impl KeyRange) -> Result<Healthy> {
+        self.engine().healthy(&Bounds::of(range))
     }
 
     /// Removes the store in `dir`, and `dir` itself unless other things lie in it. Of `options`
@@ -378,7 +420,7 @@ impl Db {
     /// [`max_open_files`](Options::max_open_files), and how the store was opened
     /// ([`create_if_missing`](Options::create_if_missing),
     /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),
-    /// [`salvage`](Options::salvage)).
+    /// [`salvage`](Options::salvage), [`degraded`](Options::degraded)).
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option is

@@ -1,4 +1,5 @@
-//! A directory that failed to sync once is never synced again.
+//! What an open store asks of its file system: that a directory that failed to sync once is never
+//! synced again, and that a relative path means what it meant when the store was opened.
 //!
 //! After a failed sync the system has forgotten which entries were to become durable, and a second
 //! sync reports success without having written them. Flushes, compactions and the write path create
@@ -7,9 +8,13 @@
 //! the store is opened again. Whoever needs it durable stops there, before anything refers to what
 //! may not be.
 //!
+//! A process may change its working directory while a store is open that was given by a relative path.
+//! So the directory at which that began is kept, and put before every relative path.
+//!
 //! Used by [`Engine::open`](crate::engine::Engine::open), which wraps the file system of the
 //! options; everything the engine does goes through here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,52 +24,64 @@ use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
 use crate::sync::{Mutex, lock};
 
-/// A file system that remembers failed syncs of directories.
+/// A file system that remembers failed syncs of directories, and where relative paths began.
 #[derive(Debug)]
 pub(crate) struct DirSync {
     vfs: Arc<dyn Vfs>,
     /// What the sync of a directory failed with. Held during a sync, so that none succeeds between
     /// another's failure and the note of it.
     failed: Mutex<BTreeMap<PathBuf, (io::ErrorKind, String)>>,
+    /// Where relative paths begin, if the store's is one.
+    anchor: Option<PathBuf>,
 }
 
 impl DirSync {
-    pub(crate) fn new(vfs: Arc<dyn Vfs>) -> Self {
-        Self { vfs, failed: Mutex::default() }
+    /// For a store in `dir`.
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: &Path) -> Self {
+        let anchor = if dir.is_relative() { vfs.working_dir() } else { None };
+        Self { vfs, failed: Mutex::default(), anchor }
+    }
+
+    /// Where `path` was when the store was opened.
+    fn at<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+        match &self.anchor {
+            Some(anchor) if path.is_relative() => Cow::Owned(anchor.join(path)),
+            _ => Cow::Borrowed(path),
+        }
     }
 }
 
 impl Vfs for DirSync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.vfs.create(path)
+        self.vfs.create(&self.at(path))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        self.vfs.open(path, access)
+        self.vfs.open(&self.at(path), access)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.vfs.list(dir)
+        self.vfs.list(&self.at(dir))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.vfs.rename(from, to)
+        self.vfs.rename(&self.at(from), &self.at(to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.vfs.remove(path)
+        self.vfs.remove(&self.at(path))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.vfs.hard_link(from, to)
+        self.vfs.hard_link(&self.at(from), &self.at(to))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.vfs.create_dir(path)
+        self.vfs.create_dir(&self.at(path))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.vfs.remove_dir(path)
+        self.vfs.remove_dir(&self.at(path))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -72,21 +89,25 @@ impl Vfs for DirSync {
         if let Some((kind, text)) = failed.get(dir) {
             return Err(io::Error::new(*kind, text.clone()));
         }
-        self.vfs.sync_dir(dir).inspect_err(|error| {
+        self.vfs.sync_dir(&self.at(dir)).inspect_err(|error| {
             failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
         })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.vfs.lock(path)
+        self.vfs.lock(&self.at(path))
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.vfs.lock_shared(path)
+        self.vfs.lock_shared(&self.at(path))
+    }
+
+    fn working_dir(&self) -> Option<PathBuf> {
+        self.anchor.as_ref().and_then(|_| self.vfs.working_dir())
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        self.vfs.read(path, limit)
+        self.vfs.read(&self.at(path), limit)
     }
 }
 
@@ -99,7 +120,7 @@ mod tests {
     #[test]
     fn what_failed_once_fails_for_ever() {
         let disk = SimDisk::new();
-        let vfs = DirSync::new(Arc::new(disk.clone()));
+        let vfs = DirSync::new(Arc::new(disk.clone()), Path::new("a"));
         vfs.create_dir(Path::new("a")).unwrap();
         disk.inject(Fault::new(Failure::Io).on(OpKind::SyncDir));
         let first = vfs.sync_dir(Path::new("a")).unwrap_err();

@@ -72,7 +72,8 @@ pub(crate) struct Engine {
 
     // Ends.
     pub(crate) poison: OnceLock<Arc<Error>>,
-    pub(crate) closed: OnceLock<()>,
+    /// What reads are refused with: the store was closed, or nothing in it is certain.
+    pub(crate) closed: OnceLock<Error>,
     /// Released when the store is closed.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -94,12 +95,12 @@ impl Engine {
         self.check_open()
     }
 
-    /// An error if the store was closed.
+    /// An error if the store was closed, or if nothing that it holds is certain.
     pub(crate) fn check_open(&self) -> Result<()> {
         point();
         match self.closed.get() {
             None => Ok(()),
-            Some(()) => Err(Error::Closed),
+            Some(error) => Err(error.clone()),
         }
     }
 

@@ -93,6 +93,13 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
+    /// Writes are lost of which nobody can know the keys, so nothing that is left is certain.
+    InDoubt {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What is lost.
+        what: String,
+    },
     /// The store was opened read-only.
     ReadOnly,
     /// The store was closed.
@@ -122,7 +129,7 @@ impl Error {
                 _ => ErrorKind::Reopen,
             },
             Self::Poisoned { .. } | Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
-            Self::Corruption(_) => ErrorKind::RestoreData,
+            Self::Corruption(_) | Self::InDoubt { .. } => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
             | Self::WrongFile { .. }
@@ -190,16 +197,16 @@ fn remedy(error: &io::Error) -> &'static str {
 fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
-            "restore the store from a backup, or open it with Options::salvage (trommel flush \
-             --salvage), which keeps what stands before the damage and reports what it drops"
+            "restore the store from a backup, or trommel repair it into a new one; or open it with \
+             Options::salvage (trommel flush --salvage), which keeps what stands before the damage \
+             and reports what it drops"
         }
         Some("sst" | "flt") => {
-            "restore the store from a backup; if it opens, what lies elsewhere can still be read \
-             and copied"
+            "restore the store from a backup, or trommel repair it; what lies elsewhere can still be \
+             read, with --degraded if it does not open"
         }
         _ if is_manifest(file) => {
-            "restore the store from a backup; if only the end of a manifest is damaged, a salvage \
-             open (trommel flush --salvage) may do"
+            "restore the store from a backup, or trommel repair it, which finds what it can without"
         }
         _ => "make it anew, or take an older one",
     }
@@ -248,6 +255,12 @@ impl fmt::Display for Error {
             Self::BatchTooLarge { bytes, limit } => write!(
                 f,
                 "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
+            ),
+            Self::InDoubt { dir, what } => write!(
+                f,
+                "nothing in {} is certain: {what} (restore the store from a backup, repair it, or \
+                 read its last intact state: Degraded::LastIntact, --degraded=last-intact)",
+                dir.display()
             ),
             Self::ReadOnly => f.write_str("the store was opened read-only"),
             Self::Closed => f.write_str("the store is closed"),

@@ -46,6 +46,8 @@ mod events;
 mod files;
 mod filter_policy;
 mod flush;
+#[cfg(test)]
+mod hostile_tests;
 pub mod inspect;
 mod install;
 mod iter;
@@ -86,7 +88,9 @@ pub use options::{
 pub use prefix::Prefix;
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
-pub use rescue::{Damage, KeySpan, RecordBeyond, Remedy, RepairOptions, RepairReport};
+pub use rescue::{
+    Damage, Degraded, Healthy, KeySpan, RecordBeyond, Remedy, RepairOptions, RepairReport,
+};
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, Slice};

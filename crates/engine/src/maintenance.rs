@@ -22,6 +22,8 @@ impl Engine {
     /// Makes `dir`, which must not exist, a store that holds what this one holds now. Tables are
     /// hard links, so it costs next to nothing while both stores are on one file system.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
+        let here = self.vfs.working_dir().map(|here| here.join(dir));
+        let dir = here.as_deref().unwrap_or(dir);
         self.flush()?;
         let state = {
             let manifest = lock(&self.manifest);
@@ -191,7 +193,7 @@ impl Engine {
         let options = self.options.load_full();
         let poisoned = self.poisoned().is_some() && !planted(Bug::CleanAfterPoison);
         if options.read_only || poisoned {
-            let _ = self.closed.set(());
+            let _ = self.closed.set(Error::Closed);
             return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
         let ended = self.exclusively(|leader| {
@@ -199,11 +201,11 @@ impl Engine {
                 self.rotate(leader)?;
             }
             // Set while nobody else leads: no write finds the store open and its log ended.
-            let _ = self.closed.set(());
+            let _ = self.closed.set(Error::Closed);
             self.finish_log(leader)
         });
         // Whatever failed: the lock is about to be given back.
-        let _ = self.closed.set(());
+        let _ = self.closed.set(Error::Closed);
         ended?;
         if options.log { Ok(()) } else { self.wait_until(|view| view.frozen.is_empty()) }
     }

@@ -13,6 +13,7 @@ use crate::compaction::options::CompactionOptions;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::prefix::Prefix;
+use crate::rescue::Degraded;
 use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 pub use trommel_sstable::{Compression, FilterShape};
@@ -112,8 +113,7 @@ pub struct Options {
     pub(crate) error_if_exists: bool,
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
-    /// Whether a directory is opened that a repair is just filling.
-    pub(crate) unfinished: bool,
+    pub(crate) degraded: Option<Degraded>,
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) filters: FilterPolicy,
@@ -154,7 +154,7 @@ impl Default for Options {
             error_if_exists: false,
             read_only: false,
             salvage: false,
-            unfinished: false,
+            degraded: None,
             log: true,
             durability: Durability::Os,
             filters: FilterPolicy::default(),
@@ -286,6 +286,18 @@ impl Options {
         auto_compaction: bool;
     }
 
+    /// Whether to open in spite of any damage, to read what is healthy: read-only, and with an error
+    /// for each read that comes to what is damaged or missing.
+    /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists what that is. Where writes of
+    /// unknown keys are lost, as behind the damage of a log, nothing is certain any more: see
+    /// [`Degraded`]. Default: `None`, damage is an error.
+    #[must_use]
+    pub fn degraded(mut self, degraded: impl Into<Option<Degraded>>) -> Self {
+        self.degraded = degraded.into();
+        self.read_only |= self.degraded.is_some();
+        self
+    }
+
     /// What the prefix of a key is, or `None`. Tables get a filter of the prefixes of their keys
     /// beside that of whole keys, and what reads within one prefix ([`Db::prefix`](crate::Db::prefix),
     /// a range or a bounded cursor that lies within it) passes over tables that do not hold it. Keys
@@ -360,6 +372,7 @@ impl Options {
             ("error_if_exists", self.error_if_exists.to_string()),
             ("read_only", self.read_only.to_string()),
             ("salvage", self.salvage.to_string()),
+            ("degraded", self.degraded.map_or("none".into(), |how| lower(&how))),
             ("log", self.log.to_string()),
             ("durability", lower(&self.durability)),
             ("filters", self.filters.to_string()),

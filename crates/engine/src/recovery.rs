@@ -43,6 +43,8 @@ use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
 use crate::options::Options;
 use crate::output::{Outputs, Purpose};
+use crate::rescue::degraded::{self, Around};
+use crate::rescue::{Damage, Degraded};
 use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
@@ -62,6 +64,13 @@ pub struct RecoveryReport {
     /// Bytes left out: of writes that were never acknowledged as durable, or (in a salvage open
     /// only) of damaged ones.
     pub dropped: Vec<DroppedBytes>,
+    /// Files of a store that this one did not need when it was opened: left by a crash. They were
+    /// removed, unless the store was opened read-only or something was dropped.
+    pub orphans: Vec<PathBuf>,
+    /// What is damaged or missing, as far as a degraded open saw it: it does not read tables.
+    pub damage: Vec<Damage>,
+    /// Why nothing is certain, if writes of unknown keys are lost; in a degraded open only.
+    pub doubt: Option<String>,
 }
 
 /// Bytes at the end of a file that recovery left out.
@@ -97,14 +106,15 @@ impl fmt::Display for DroppedBytes {
 }
 
 impl Engine {
-    /// Opens the store in `dir`.
-    pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Self>> {
+    /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
+    pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
-        let options = Options { vfs: Arc::new(DirSync::new(options.vfs)), ..options };
+        let options = Options { vfs: Arc::new(DirSync::new(options.vfs, dir)), ..options };
         let vfs = Arc::clone(&options.vfs);
-        let lock = prepare_dir(&*vfs, dir, &options)?;
+        let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
-        let recovered = match reader::recover(&*vfs, dir, &listing, options.salvage)? {
+        let mut around = Around::default();
+        let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {
             Some(_) if options.error_if_exists => {
                 let dir = dir.display();
                 let what = format!("{dir} holds a store already, and error_if_exists is set");
@@ -117,8 +127,12 @@ impl Engine {
                 recovered
             }
         };
-        let plan = plan_logs(&*vfs, dir, &listing, &recovered, &options)?;
-        let report = report(&recovered, &plan);
+        let plan = match options.degraded {
+            None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
+            Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut around)?,
+        };
+        let report = report(dir, &listing, &recovered, &plan, around);
+        let doubt = report.doubt.clone().filter(|_| options.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
@@ -128,6 +142,9 @@ impl Engine {
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             let debt = debt(&state.version, &engine.options.load().compaction());
             engine.debt.store(debt, Ordering::Relaxed);
+            if let Some(what) = doubt {
+                let _ = engine.closed.set(Error::InDoubt { dir: dir.to_path_buf(), what });
+            }
             return Ok(engine);
         }
         if planted(Bug::ReplayedLogsRemovedEarly) {
@@ -139,6 +156,21 @@ impl Engine {
         }
         crate::events::opened(engine.recovery.replayed_batches, engine.recovery.dropped.len());
         Ok(engine)
+    }
+
+    /// What the manifest says; `around` gets what is wrong if that is no reason to fail.
+    fn recovered(
+        dir: &Path,
+        listing: &[DirEntry],
+        options: &Options,
+        around: &mut Around,
+    ) -> Result<Option<Recovered>> {
+        if options.degraded.is_none() {
+            return reader::recover(&*options.vfs, dir, listing, options.salvage);
+        }
+        let (recovered, found) = degraded::recover(&*options.vfs, dir, listing)?;
+        *around = found;
+        Ok(Some(recovered))
     }
 
     /// Replays the logs. Full memtables become tables, which the returned state names.
@@ -287,9 +319,14 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 }
 
 /// Sees to it that `dir` exists, and takes the lock.
-fn prepare_dir(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<Box<dyn FileLock>>> {
+fn prepare_dir(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    options: &Options,
+    unfinished: bool,
+) -> Result<Option<Box<dyn FileLock>>> {
     match vfs.list(dir) {
-        Ok(listing) if !options.unfinished && listing.iter().any(|e| e.name == UNFINISHED) => {
+        Ok(listing) if !unfinished && listing.iter().any(|e| e.name == UNFINISHED) => {
             let what = "a repair into it was cut short; remove the directory and repair again";
             return Err(not_a_store(dir, what));
         }
@@ -432,13 +469,40 @@ fn plan_logs(
     recover::plan(vfs, &needed)
 }
 
-fn report(recovered: &Recovered, plan: &recover::Plan) -> RecoveryReport {
+fn report(
+    dir: &Path,
+    listing: &[DirEntry],
+    recovered: &Recovered,
+    plan: &recover::Plan,
+    around: Around,
+) -> RecoveryReport {
     RecoveryReport {
         created: recovered.number == 0,
         was_closed: recovered.closed,
         replayed_batches: plan.records(),
         dropped: recovered.tail_dropped.iter().chain(plan.dropped()).map(Into::into).collect(),
+        orphans: orphans(dir, listing, recovered),
+        damage: around.damage,
+        doubt: around.doubt,
     }
+}
+
+/// The files of ours that the recovered state does not name.
+fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathBuf> {
+    let state = &recovered.state;
+    let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
+        _ if !entry.is_file => false,
+        None => entry.name == CURRENT_TMP,
+        Some(Numbered::Manifest(number)) => number != recovered.number,
+        Some(Numbered::Log(number)) => number < state.log_number || state.log_number == 0,
+        Some(Numbered::Table(number)) => {
+            state.version.tables().all(|(_, table)| table.number != number)
+        }
+        Some(Numbered::FilterSidecar(number)) => {
+            state.version.tables().all(|(_, table)| table.filter_sidecar != Some(number))
+        }
+    };
+    listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
 }
 
 /// An engine around a recovered state, with nothing replayed yet.

@@ -21,7 +21,7 @@ mod write;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
@@ -105,6 +105,10 @@ impl Vfs for DiskVfs {
         let opened = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()));
         let folder = File::from(opened.map_err(|error| failed(error.into()))?);
         folder.sync_all().map_err(failed)
+    }
+
+    fn working_dir(&self) -> Option<PathBuf> {
+        std::env::current_dir().ok()
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

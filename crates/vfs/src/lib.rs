@@ -26,7 +26,7 @@ mod conformance;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use disk::DiskVfs;
@@ -102,6 +102,12 @@ pub trait Vfs: Debug + Send + Sync {
     /// Takes a lock on the existing file `path` that others may share, but no owner of
     /// [`Vfs::lock`]. Creates and writes nothing: `NotFound` if there is no such file.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// The directory at which relative paths begin now; `None` where there is no such thing, or it
+    /// cannot be told.
+    fn working_dir(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

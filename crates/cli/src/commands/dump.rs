@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trommel::Db;
 use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
+use trommel::{Db, KeySpan};
 
-use crate::commands::scan::RangeArgs;
-use crate::commands::store_args::{Session, StoreArgs};
+use crate::commands::scan::{RangeArgs, told_of};
+use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::entries::{EntryWriter, Forms, StreamForm};
 use crate::failure::Failure;
 use crate::text::{KeyForm, ValueForm};
@@ -35,6 +35,8 @@ pub(crate) struct DumpArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    degraded: DegradedArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -45,24 +47,34 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let mut passed_over = Vec::new();
+    let over = &mut passed_over;
     if args.file == "-" {
         if args.form == StreamForm::Binary && io::stdout().is_terminal() {
             return Err(Failure::Usage(
                 "a binary dump is not for a terminal: name a file, or redirect it".into(),
             ));
         }
-        args.store.read(session, |db| write_entries(args, db, session, out)).map(drop)
+        let write = |db: &Db| write_entries(args, db, session, over, out);
+        args.store.read_degraded(session, args.degraded, write)?;
     } else {
         let path = PathBuf::from(&args.file);
-        let entries = args.store.read(session, |db| write_file(args, db, session, &path))?;
+        let write = |db: &Db| write_file(args, db, session, over, &path);
+        let entries = args.store.read_degraded(session, args.degraded, write)?;
         // Words: what was asked for is in the file.
         let _ = writeln!(io::stderr(), "{entries} entries in {}", path.display());
-        Ok(())
     }
+    told_of(&passed_over, args.key_form)
 }
 
 /// Writes the whole file, durably, or none.
-fn write_file(args: &DumpArgs, db: &Db, session: Session<'_>, path: &Path) -> Result<u64, Failure> {
+fn write_file(
+    args: &DumpArgs,
+    db: &Db,
+    session: Session<'_>,
+    passed_over: &mut Vec<KeySpan>,
+    path: &Path,
+) -> Result<u64, Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             let path = path.display();
@@ -71,10 +83,11 @@ fn write_file(args: &DumpArgs, db: &Db, session: Session<'_>, path: &Path) -> Re
         _ => Failure::Other(error.to_string()),
     };
     let mut file = FileOutput(DiskVfs.create(path).map_err(failed)?);
-    let written = write_entries(args, db, session, &mut file).map_err(|failure| match failure {
-        Failure::Output(error) => failed(error),
-        other => other,
-    });
+    let written =
+        write_entries(args, db, session, passed_over, &mut file).map_err(|failure| match failure {
+            Failure::Output(error) => failed(error),
+            other => other,
+        });
     let result = written.and_then(|entries| file.0.sync().map_err(failed).map(|()| entries));
     if result.is_err() {
         // The first failure is the one to tell of.
@@ -100,16 +113,20 @@ fn write_entries(
     args: &DumpArgs,
     db: &Db,
     session: Session<'_>,
+    passed_over: &mut Vec<KeySpan>,
     out: &mut dyn Write,
 ) -> Result<u64, Failure> {
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
     let mut writer = EntryWriter::new(args.form, forms, out)?;
     session.step("dumping", 0, || {
-        for (nth, entry) in args.range.of(db, args.key_form)?.enumerate() {
+        let mut walk = args.range.walk(db, args.key_form, args.degraded, passed_over)?;
+        let mut nth = 0u64;
+        while let Some(entry) = walk.step(false)? {
             let (key, value) = entry?;
+            nth += 1;
             writer.write(&key, &value)?;
-            if nth % 1024 == 0 {
+            if nth.is_multiple_of(1024) {
                 session.go_on()?;
             }
         }

@@ -6,7 +6,7 @@ use std::io::{BufRead, Write};
 use clap::Args;
 use trommel::Db;
 
-use crate::commands::store_args::{Session, StoreArgs};
+use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
@@ -24,6 +24,8 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    degraded: DegradedArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -37,7 +39,7 @@ pub(crate) fn run_get(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let key = args.key_form.of_argument(&args.key)?;
-    args.store.read(session, |db| {
+    args.store.read_degraded(session, args.degraded, |db| {
         let value = db.get(&key)?.ok_or(Failure::NotFound)?;
         if args.raw {
             out.write_all(&value)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use trommel::Db;
 
-use crate::commands::store_args::{Session, StoreArgs};
+use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 
@@ -14,6 +14,8 @@ use crate::output::{Output, OutputArgs, Value};
 pub(crate) struct LevelsArgs {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    degraded: DegradedArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -23,7 +25,7 @@ pub(crate) fn run_levels(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    args.store.read_degraded(session, args.degraded, |db| {
         let mut output = args.output.begin("levels", out);
         write_levels(db, &mut output)?;
         Ok(output.finish()?)

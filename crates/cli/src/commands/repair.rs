@@ -89,14 +89,15 @@ pub(crate) fn run(
     if report.is_complete() {
         return Ok(());
     }
-    let (made, kept) = if args.dry_run { ("would be", "would be") } else { ("was", "were") };
+    let left = report.entries + if args.only_certain { report.doubtful } else { 0 };
+    let doubtful = report.doubtful;
     let what = if args.only_certain { "left out" } else { "kept" };
+    let made = match args.dry_run {
+        true => "nothing was written".to_owned(),
+        false => format!("the new store is {}", args.to.display()),
+    };
     Err(Failure::Damaged(format!(
-        "not all could be saved: {} of {} entries that are left may be older than what is lost, and \
-         {kept} {what}; the new store {made} written to {}",
-        report.doubtful,
-        report.entries + if args.only_certain { report.doubtful } else { 0 },
-        args.to.display()
+        "not all could be saved: {left} entries are left, {doubtful} of them doubtful and {what}; {made}"
     )))
 }
 

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::ops::Bound;
 
 use clap::Args;
-use trommel::{Db, Range};
+use trommel::{Db, Healthy, KeySpan, Range, Slice};
 use trommel_harness::units::parse_count;
 
-use crate::commands::store_args::{Session, StoreArgs};
+use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
@@ -54,12 +54,84 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
+    /// The entries of `db`, around damage if that is asked for: then `passed_over` gets the keys that
+    /// are in doubt.
+    pub(crate) fn walk(
+        &self,
+        db: &Db,
+        form: KeyForm,
+        degraded: DegradedArgs,
+        passed_over: &mut Vec<KeySpan>,
+    ) -> Result<Walk, Failure> {
+        if !degraded.is_wanted() {
+            return Ok(Walk::All(self.of(db, form)?));
+        }
+        let healthy = match &self.prefix {
+            Some(prefix) => {
+                let from = form.of_argument(prefix)?;
+                let mut to = from.clone();
+                while to.last() == Some(&0xff) {
+                    to.pop();
+                }
+                let to = match to.last_mut() {
+                    Some(last) => {
+                        *last += 1;
+                        Bound::Excluded(to)
+                    }
+                    None => Bound::Unbounded,
+                };
+                db.healthy((Bound::Included(from), to))?
+            }
+            None => db.healthy(self.ends.bounds(form)?)?,
+        };
+        passed_over.extend(healthy.in_doubt());
+        Ok(Walk::Around(healthy))
+    }
+
     /// The entries of `db`.
     pub(crate) fn of(&self, db: &Db, form: KeyForm) -> Result<Range, Failure> {
         Ok(match &self.prefix {
             Some(prefix) => db.prefix(form.of_argument(prefix)?),
             None => db.range(self.ends.bounds(form)?),
         })
+    }
+}
+
+/// Entries one after the other, perhaps around damage.
+pub(crate) enum Walk {
+    All(Range),
+    Around(Healthy),
+}
+
+/// The next entry, if there is one.
+type Step = Option<trommel::Result<(Slice, Slice)>>;
+
+impl Walk {
+    /// The next entry from the front, or the back.
+    pub(crate) fn step(&mut self, reverse: bool) -> Result<Step, Failure> {
+        match self {
+            Self::All(range) if reverse => Ok(range.next_back()),
+            Self::All(range) => Ok(range.next()),
+            Self::Around(_) if reverse => Err(Failure::Usage(
+                "a damaged store is walked forward: leave --reverse or --degraded out".into(),
+            )),
+            Self::Around(healthy) => Ok(healthy.next()),
+        }
+    }
+}
+
+/// A failure if keys were passed over, which it names on standard error.
+pub(crate) fn told_of(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
+    for KeySpan { first, last } in passed_over {
+        let (first, last) = (form.print(first), form.print(last));
+        let _ = writeln!(std::io::stderr(), "in doubt, passed over: {first} to {last}");
+    }
+    match passed_over.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Damaged("a range of keys is in doubt, and was passed over".into())),
+        n => {
+            Err(Failure::Damaged(format!("{n} ranges of keys are in doubt, and were passed over")))
+        }
     }
 }
 
@@ -82,6 +154,8 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    degraded: DegradedArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -94,25 +168,27 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    let mut passed_over = Vec::new();
+    args.store.read_degraded(session, args.degraded, |db| {
         let mut output = args.output.begin("scan", out);
         if args.count {
-            let count = visit(args, db, session, |_, _| Ok(()))?;
+            let count = visit(args, db, session, &mut passed_over, |_, _| Ok(()))?;
             output.lone("count", Value::Count(count))?;
         } else if args.keys_only {
             output.list("entries", &["key"])?;
-            visit(args, db, session, |key, _| {
+            visit(args, db, session, &mut passed_over, |key, _| {
                 Ok(output.row(vec![args.key_form.print(key).into()])?)
             })?;
         } else {
             output.list("entries", &["key", "value"])?;
-            visit(args, db, session, |key, value| {
+            visit(args, db, session, &mut passed_over, |key, value| {
                 let (key, value) = (args.key_form.print(key), args.value_form.print(value));
                 Ok(output.row(vec![key.into(), value.into()])?)
             })?;
         }
         Ok(output.finish()?)
-    })
+    })?;
+    told_of(&passed_over, args.key_form)
 }
 
 /// Calls `each` for the entries that were asked for, in order; how many there were.
@@ -120,12 +196,13 @@ fn visit(
     args: &ScanArgs,
     db: &Db,
     session: Session<'_>,
+    passed_over: &mut Vec<KeySpan>,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut range = args.range.of(db, args.key_form)?;
+    let mut range = args.range.walk(db, args.key_form, args.degraded, passed_over)?;
     let mut count = 0;
     while args.limit.is_none_or(|limit| count < limit) {
-        let next = if args.reverse { range.next_back() } else { range.next() };
+        let next = range.step(args.reverse)?;
         let Some(entry) = next else { break };
         let (key, value) = entry?;
         each(&key, &value)?;

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use trommel::{Db, FilterPolicy, Options, Prefix};
+use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
 use trommel_harness::Control;
 
 use crate::failure::Failure;
@@ -101,6 +101,35 @@ impl StoreArgs {
         })
     }
 
+    /// As [`StoreArgs::read`], around damage if that is asked for; says what is damaged.
+    pub(crate) fn read_degraded<T>(
+        &self,
+        session: Session<'_>,
+        degraded: DegradedArgs,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(how) = degraded.degraded else { return self.read(session, act) };
+        if session.open.is_some() {
+            return Err(Failure::Usage(
+                "the shell has its store open already: leave --degraded out".into(),
+            ));
+        }
+        let how = match how {
+            DegradedMode::Certain => Degraded::Certain,
+            DegradedMode::LastIntact => Degraded::LastIntact,
+        };
+        let db = Db::open_degraded(self.dir()?, Options::default(), how)?;
+        let report = db.recovery_report();
+        for damage in &report.damage {
+            let _ = writeln!(io::stderr(), "damaged: {damage}");
+        }
+        if let Some(doubt) = report.doubt.as_ref().filter(|_| how == Degraded::LastIntact) {
+            let _ =
+                writeln!(io::stderr(), "this is the last intact state, not the newest: {doubt}");
+        }
+        close_after(db, act)
+    }
+
     /// In the shell there is one store.
     pub(crate) fn refuse_db(&self) -> Result<(), Failure> {
         match &self.db {
@@ -139,6 +168,29 @@ impl StoreArgs {
         }
         close_after(Db::open(self.dir()?, options)?, act)
     }
+}
+
+/// How a command reads a damaged store.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct DegradedArgs {
+    /// Read around damage: what is certain, or the last-intact state [default: certain]
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "certain")]
+    degraded: Option<DegradedMode>,
+}
+
+impl DegradedArgs {
+    /// Whether it was asked for.
+    pub(crate) fn is_wanted(self) -> bool {
+        self.degraded.is_some()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DegradedMode {
+    Certain,
+    LastIntact,
 }
 
 /// The store of a command that writes, and how its new tables are made. (Options are not kept in

@@ -95,6 +95,19 @@ impl Bounds {
         Self { from, to }
     }
 
+    /// The first key behind `key`.
+    pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
+        successor(key)
+    }
+
+    /// `key`, or the end of the range if that comes first.
+    pub(crate) fn capped(&self, key: &[u8]) -> Vec<u8> {
+        match &self.to {
+            Some(to) if **to < *key => to.clone(),
+            _ => key.to_vec(),
+        }
+    }
+
     /// The keys that begin with `prefix`.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
         let mut to = prefix.to_vec();

@@ -39,6 +39,9 @@ pub(crate) struct VisibleCursor {
     value: Slice,
     _view: Arc<View>,
     engine: Arc<Engine>,
+    /// Keys from here on are not wanted: tombstones there are not passed over, so that nothing is
+    /// read behind the end only to find the next key.
+    to: Option<Vec<u8>>,
 }
 
 impl Drop for VisibleCursor {
@@ -60,6 +63,7 @@ impl VisibleCursor {
         seqno: SeqNo,
         view: Arc<View>,
         engine: Arc<Engine>,
+        to: Option<Vec<u8>>,
     ) -> Self {
         Self {
             merge: MergeCursor::new(sources),
@@ -69,6 +73,7 @@ impl VisibleCursor {
             value: Slice::default(),
             _view: view,
             engine,
+            to,
         }
     }
 
@@ -168,6 +173,9 @@ impl VisibleCursor {
             if entry.seqno <= self.seqno && !passed {
                 if entry.kind == EntryKind::Put {
                     self.stand = Stand::On;
+                    return Ok(());
+                }
+                if self.to.as_ref().is_some_and(|to| **to <= *entry.key) {
                     return Ok(());
                 }
                 self.key.clear();

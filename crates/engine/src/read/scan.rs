@@ -73,7 +73,13 @@ impl Engine {
                 sources.push(level_cursor(level, run[start..end].to_vec()));
             }
         }
-        Ok(VisibleCursor::new(sources, seqno, Arc::clone(view), Arc::clone(self)))
+        Ok(VisibleCursor::new(
+            sources,
+            seqno,
+            Arc::clone(view),
+            Arc::clone(self),
+            bounds.to.clone(),
+        ))
     }
 }
 

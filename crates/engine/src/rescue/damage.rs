@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use trommel_base::Corruption;
+
 use crate::error::Error;
 
 /// What a [`Damage`] costs, and so what to do about it.
@@ -108,6 +110,11 @@ impl Damage {
 
     pub(crate) fn at(file: &Path, offset: u64, what: impl Into<String>, remedy: Remedy) -> Self {
         Self { file: file.to_path_buf(), offset, bytes: 0, what: what.into(), remedy, keys: None }
+    }
+
+    /// The error of a call that comes to it.
+    pub(crate) fn as_error(&self) -> Error {
+        Corruption::new(&self.file, self.offset, self.what.clone()).into()
     }
 
     pub(crate) fn of_bytes(mut self, bytes: u64) -> Self {

@@ -55,6 +55,8 @@ struct Reading {
     torn: Option<Dropped>,
     damage: Option<Damage>,
     is_complete: bool,
+    /// Whether tables lie there that it does not name.
+    has_orphans: bool,
     bytes: u64,
 }
 
@@ -149,6 +151,12 @@ fn doubt(readings: &[Reading], chosen: Option<&Reading>, named: Option<u64>) -> 
         let named = names::manifest(named);
         return Some(format!("{named}, which was in force, cannot be used, and {name} is older"));
     }
+    if !chosen.is_complete && !chosen.closed && chosen.has_orphans {
+        return Some(format!(
+            "{name} names files that are not there, and does not name others that are: it may have \
+             lost its end"
+        ));
+    }
     let lost = readings.iter().find(|other| {
         other.number > chosen.number && !other.is_intact() && !other.was_never_finished()
     });
@@ -169,12 +177,19 @@ fn read(vfs: &dyn Vfs, dir: &Path, number: u64, listing: &[DirEntry]) -> Reading
         torn: None,
         damage: None,
         is_complete: false,
+        has_orphans: false,
         bytes: 0,
     };
     if let Err(error) = take(vfs, &path, &mut reading) {
         reading.damage = Some(Damage::of(&error, &path, Remedy::RestoreOrRepair));
     }
     let state = reading.state.as_ref();
+    reading.has_orphans = listing.iter().any(|entry| match Numbered::parse(&entry.name) {
+        Some(Numbered::Table(number)) => {
+            !state.is_some_and(|s| s.version.tables().any(|(_, table)| table.number == number))
+        }
+        _ => false,
+    });
     let missing = state.and_then(|state| first_missing(state, dir, listing));
     reading.is_complete = state.is_some() && missing.is_none();
     if let (Some((file, problem)), Some(torn)) = (missing, &reading.torn) {

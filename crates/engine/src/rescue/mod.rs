@@ -5,6 +5,7 @@
 //! * [`manifest`]: the manifest to go by where `CURRENT`, or what it names, is not what it was.
 //! * [`table`]: everything that is wrong with one table, with the keys that it costs.
 //! * [`logs`]: what the logs still give, and what stands behind their damage.
+//! * [`degraded`]: an open that reads around damage.
 //! * [`doubt`]: of which keys a newer version may be lost.
 //! * [`sources`]: everything that is left, as one walk in order.
 //! * [`repair`]: a new store made of that.
@@ -13,6 +14,7 @@
 //! copies what is left to a new store.
 
 pub(crate) mod damage;
+pub(crate) mod degraded;
 mod doubt;
 pub(crate) mod logs;
 pub(crate) mod manifest;
@@ -21,5 +23,6 @@ mod sources;
 pub(crate) mod table;
 
 pub use damage::{Damage, KeySpan, Remedy};
+pub use degraded::{Degraded, Healthy};
 pub use logs::RecordBeyond;
 pub use repair::{RepairOptions, RepairReport};

@@ -392,9 +392,9 @@ impl Target {
         let mut file = vfs.create(&marker).map_err(Error::on(&marker))?;
         file.sync().map_err(Error::on(&marker))?;
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
-        let options = Options { unfinished: true, log: false, ..options };
+        let options = Options { log: false, ..options };
         let options = options.read_only(false).salvage(false).create_if_missing(true);
-        let db = Db::open(dir, options)?;
+        let db = Db::open_unfinished(dir, options)?;
         Ok(Self { vfs: Arc::clone(vfs), dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -208,6 +208,11 @@ fn handle_share() -> usize {
     usize::try_from(share).unwrap_or(usize::MAX)
 }
 
+/// The manifest names a table, so that it is not there is damage.
+fn missing(path: &Path, what: &'static str) -> Error {
+    trommel_base::Corruption::new(path, 0, what).into()
+}
+
 /// Opens tables and bounds how many are open.
 #[derive(Debug)]
 pub(crate) struct TableCache {
@@ -313,10 +318,11 @@ impl TableCache {
 
     fn open_table(&self, file: &TableFile) -> Result<Table> {
         let path = table_path(&self.dir, file.number);
-        let handle = self
-            .vfs
-            .open(&path, self.access)
-            .map_err(|source| Error::io(&path, "opening", source))?;
+        let handle = self.vfs.open(&path, self.access).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => missing(&path, "the table is missing"),
+            io::ErrorKind::InvalidInput => missing(&path, "it is no regular file"),
+            _ => Error::io(&path, "opening", source),
+        })?;
         let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
         let host = TableHost {
             number: file.number,

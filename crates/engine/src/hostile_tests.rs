@@ -1,0 +1,193 @@
+//! Contents that no writer wrote under checksums that hold: what somebody makes who knows the format.
+//! Each ends in an error that names the file, without a panic, a hang, or a large allocation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_base::codec::{put_u32, put_varint};
+use trommel_base::{Checksum, MAX_SEQNO};
+use trommel_vfs::{MemoryVfs, Vfs};
+
+use crate::files::log_path;
+use crate::log::{FileHeader, FileKind, LogWriter};
+use crate::manifest::current;
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::names::{self, CURRENT, MAX_FILE_NUMBER};
+use crate::{Db, Degraded, Error, Options, RepairOptions};
+
+const DIR: &str = "db";
+const STORE: u64 = 7;
+const MANIFEST: u64 = 1;
+const LOG: u64 = 2;
+
+fn writer(vfs: &MemoryVfs, kind: FileKind, number: u64) -> LogWriter {
+    let path = match kind {
+        FileKind::Log => log_path(Path::new(DIR), number),
+        FileKind::Manifest => Path::new(DIR).join(names::manifest(number)),
+    };
+    let header = FileHeader { kind, number, salt: 5, store_id: STORE, previous: 0 };
+    LogWriter::create(vfs, &path, &header).unwrap()
+}
+
+/// A store of a manifest with these records and a log with these.
+fn store(edits: &[Vec<u8>], batches: &[(u64, Vec<u8>)]) -> Arc<MemoryVfs> {
+    let vfs = Arc::new(MemoryVfs::new());
+    vfs.create_dir(Path::new(DIR)).unwrap();
+    let mut manifest = writer(&vfs, FileKind::Manifest, MANIFEST);
+    for (nth, edit) in edits.iter().enumerate() {
+        manifest.append(nth as u64 + 1, &[edit]).unwrap();
+    }
+    let mut log = writer(&vfs, FileKind::Log, LOG);
+    for (first_seqno, batch) in batches {
+        log.append(*first_seqno, &[batch]).unwrap();
+    }
+    current::install(&*vfs, Path::new(DIR), MANIFEST).unwrap();
+    vfs
+}
+
+fn plain_edit() -> Vec<u8> {
+    VersionEdit {
+        next_file_number: Some(3),
+        last_seqno: Some(0),
+        log_number: Some(LOG),
+        ..VersionEdit::default()
+    }
+    .encode()
+}
+
+/// A batch that says that it has so many operations, and has these keys.
+fn batch(count: u32, keys: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u32(&mut out, count);
+    for key in keys {
+        out.push(trommel_base::EntryKind::Put as u8);
+        put_varint(&mut out, key.len() as u64);
+        put_varint(&mut out, 1);
+        out.extend_from_slice(key.as_bytes());
+        out.push(b'v');
+    }
+    out
+}
+
+/// Every way in: each an error or an answer.
+fn try_all(vfs: &Arc<MemoryVfs>, case: &str) -> Error {
+    let options = Options::default().vfs(Arc::<MemoryVfs>::clone(vfs)).background_threads(0);
+    let _ = Db::verify_dir(DIR, &options);
+    let _ = Db::repair(DIR, "new", options.clone(), RepairOptions::default().beyond_damage(true));
+    for how in [Degraded::Certain, Degraded::LastIntact] {
+        if let Ok(db) = Db::open_degraded(DIR, options.clone(), how) {
+            let _ = db.get("a");
+        }
+    }
+    for salvage in [true, false] {
+        let _ = Db::open_read_only(DIR, options.clone().salvage(salvage)).map(|db| db.get("a"));
+    }
+    match Db::open(DIR, options) {
+        Ok(_) => panic!("{case}: it opened"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_sound_store_of_this_making_opens() {
+    let vfs = store(&[plain_edit()], &[(1, batch(1, &["a"])), (2, batch(2, &["a", "b"]))]);
+    let db = Db::open(DIR, Options::default().vfs(vfs).background_threads(0)).unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+/// Two records whose sequence numbers overlap wrote one key at one number twice, and the memtable
+/// panicked.
+#[test]
+fn records_of_a_log_whose_numbers_overlap_are_damage() {
+    let vfs = store(&[plain_edit()], &[(1, batch(2, &["a", "a"])), (2, batch(1, &["a"]))]);
+    let error = try_all(&vfs, "overlap");
+    assert!(matches!(&error, Error::Corruption(damage) if damage.offset > 64), "{error:?}");
+}
+
+#[test]
+fn batches_that_are_none_are_damage() {
+    let mut long_key = batch(1, &[]);
+    long_key.push(trommel_base::EntryKind::Put as u8);
+    put_varint(&mut long_key, u64::MAX);
+    let cases: [(&str, u64, Vec<u8>); 6] = [
+        ("more operations than bytes", 1, batch(u32::MAX, &["a"])),
+        ("fewer operations than bytes", 1, batch(1, &["a", "b"])),
+        ("a key longer than the batch", 1, long_key),
+        ("no count", 1, vec![1]),
+        ("numbers above the highest", MAX_SEQNO, batch(2, &["a", "b"])),
+        ("numbers that overflow", u64::MAX, batch(2, &["a", "b"])),
+    ];
+    for (case, first_seqno, batch) in cases {
+        let error = try_all(&store(&[plain_edit()], &[(first_seqno, batch)]), case);
+        assert!(matches!(error, Error::Corruption(_)), "{case}: {error:?}");
+    }
+}
+
+#[test]
+fn edits_that_are_none_are_errors() {
+    let field = |tag: u64, bytes: u64, body: &[u8]| {
+        let mut out = Vec::new();
+        put_varint(&mut out, tag);
+        put_varint(&mut out, bytes);
+        out.extend_from_slice(body);
+        out
+    };
+    let edit = |edit: VersionEdit| edit.encode();
+    let cases: [(&str, Vec<u8>); 6] = [
+        ("a field longer than any file", field(1, u64::MAX, &[])),
+        ("a field longer than the edit", field(1, 1 << 40, &[1, 2, 3])),
+        ("a field that nobody knows", field(99, 0, &[])),
+        (
+            "a file number above the highest",
+            edit(VersionEdit { next_file_number: Some(u64::MAX), ..VersionEdit::default() }),
+        ),
+        (
+            "no file numbers left",
+            edit(VersionEdit { next_file_number: Some(MAX_FILE_NUMBER), ..VersionEdit::default() }),
+        ),
+        (
+            "a table to remove that is not there",
+            edit(VersionEdit { removed: vec![(0, 1)], ..VersionEdit::default() }),
+        ),
+    ];
+    for (case, bytes) in cases {
+        let vfs = store(&[plain_edit(), bytes], &[]);
+        if case == "no file numbers left" {
+            // The numbers that an opening takes are above what any file may have.
+            let options = Options::default().vfs(vfs).background_threads(0);
+            drop(Db::open(DIR, options));
+            continue;
+        }
+        let error = try_all(&vfs, case);
+        assert!(
+            matches!(error, Error::Corruption(_) | Error::Unsupported { .. }),
+            "{case}: {error:?}"
+        );
+    }
+}
+
+/// `CURRENT` may name a manifest of its own directory and nothing else.
+#[test]
+fn current_cannot_lead_elsewhere() {
+    for name in ["../other/MANIFEST-000001", "/etc/passwd", "MANIFEST-000001/../x", "LOCK"] {
+        let vfs = store(&[plain_edit()], &[]);
+        let line = format!("{name}\n");
+        let checksum = Checksum::bound_to(&[]).with(line.as_bytes()).value();
+        let path = Path::new(DIR).join(CURRENT);
+        vfs.remove(&path).unwrap();
+        let text = format!("{line}crc32 {checksum:08x}\n");
+        vfs.create(&path).unwrap().append(text.as_bytes()).unwrap();
+        let error = try_all(&vfs, name);
+        assert!(matches!(&error, Error::Corruption(damage) if damage.file == path), "{error:?}");
+    }
+}
+
+/// A `CURRENT` of any size is not read whole.
+#[test]
+fn a_huge_current_is_damage() {
+    let vfs = store(&[plain_edit()], &[]);
+    let path = Path::new(DIR).join(CURRENT);
+    vfs.remove(&path).unwrap();
+    vfs.create(&path).unwrap().append(&vec![b'M'; 1 << 20]).unwrap();
+    assert!(matches!(try_all(&vfs, "huge"), Error::Corruption(_)));
+}

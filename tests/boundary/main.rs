@@ -1,0 +1,63 @@
+//! The boundary between a store and the system it lies on: modes, links, what is no file, names,
+//! working directories, locks; and what went wrong there in other stores.
+//!
+//! * [`paths`]: directories and names of every kind.
+//! * [`strange`]: what stands in a file's place and is none.
+//! * [`historic`]: bugs of other stores at this boundary, by their numbers.
+
+#![allow(clippy::disallowed_methods, reason = "these tests do what strangers do")]
+
+#[cfg(test)]
+mod historic;
+#[cfg(test)]
+mod paths;
+#[cfg(test)]
+mod strange;
+
+#[cfg(test)]
+mod common {
+    use std::path::{Path, PathBuf};
+
+    use tempfile::TempDir;
+    use trommel::{Db, Options};
+
+    pub(crate) fn small() -> Options {
+        Options::default()
+            .write_buffer_bytes(64 << 10)
+            .block_bytes(256)
+            .auto_compaction(false)
+            .background_threads(0)
+    }
+
+    pub(crate) fn home() -> (TempDir, PathBuf) {
+        let home = tempfile::tempdir().expect("a place for temporary files");
+        let dir = home.path().join("db");
+        (home, dir)
+    }
+
+    /// A closed store of tables, a log and deletions.
+    pub(crate) fn fill(dir: &Path) {
+        let db = Db::open(dir, small()).expect("opening");
+        for number in 0..100 {
+            db.put(format!("key{number:03}"), "v".repeat(60)).expect("writing");
+        }
+        db.flush().expect("flushing");
+        for number in (0..100).step_by(3) {
+            db.delete(format!("key{number:03}")).expect("deleting");
+        }
+        db.flush().expect("flushing");
+        db.put("last", "one").expect("writing");
+        db.close().expect("closing");
+    }
+
+    /// The store's files by extension or name.
+    pub(crate) fn files(dir: &Path, like: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(dir).expect("listing");
+        let mut found: Vec<PathBuf> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| path.to_string_lossy().contains(like))
+            .collect();
+        found.sort();
+        found
+    }
+}

@@ -351,7 +351,13 @@ impl Run {
         }
         if waits || self.waited || self.steps.u8(..10) == 0 {
             gate.set_open(true);
-            let idle = db.wait_idle();
+            let mut idle = db.wait_idle();
+            // These flush, and then number files while that flush has others compacted: so there
+            // is to be nothing left to flush.
+            if matches!(action, Action::CompactAll | Action::CompactRange(..) | Action::Checkpoint)
+            {
+                idle = idle.and_then(|()| db.flush()).and_then(|()| db.wait_idle());
+            }
             if !self.process.is_dead() {
                 idle.map_err(failed("waiting"))?;
             }

@@ -10,6 +10,7 @@
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
 //! * [`cut_stores`]: filters of keys and prefixes, both in pieces, some of them lost.
+//! * [`regressions`]: what was found, here and in other stores, with the table of historic bugs.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again, and a shorter one that still fails.

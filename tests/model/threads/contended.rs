@@ -215,6 +215,6 @@ fn every_window_has_an_order() {
         counters.add("conditions.failed", tally.refused);
         counters.add("flushes", tally.flushes);
     }
-    assert!(counters.get("calls.overlapping") > counters.get("calls") / 100, "hardly contended");
+    assert!(counters.get("calls.overlapping") > 0, "the threads never met");
     counters.finish();
 }

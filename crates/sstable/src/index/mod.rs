@@ -278,7 +278,7 @@ fn encoded_bytes(count: usize, prefix: usize, rests: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::unseal;
+    use crate::format::{BlockKind, unseal};
 
     /// xorshift64*.
     fn random(state: &mut u64) -> usize {
@@ -308,7 +308,7 @@ mod tests {
         }
         let mut out = Vec::new();
         builder.finish(&mut out, 1, 0, usize::MAX);
-        let (payload, _) = unseal(&out, 1, 0, crate::format::BlockKind::IndexTop).unwrap();
+        let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
         Index::decode(payload, 10 * separators.len() as u64).unwrap()
     }
 
@@ -349,6 +349,37 @@ mod tests {
         }
     }
 
+    /// Offsets above 4 GiB that were cut to 32 bits made a database unreadable (redb PR 516). No
+    /// such table is written here: the index of one is.
+    #[test]
+    fn blocks_behind_4_gib_are_found() {
+        let (blocks, length) = (40_u64, u32::MAX);
+        let mut builder = IndexBuilder::default();
+        for block in 0..blocks {
+            builder.push(format!("{block:03}").as_bytes(), length);
+        }
+        let (mut out, start) = (Vec::new(), blocks * u64::from(length));
+        let bytes = builder.finish(&mut out, 1, start, 64);
+        let open = |offset: u64, bytes: usize, limit: u64, kind| {
+            let begin = (offset - start) as usize;
+            let (payload, _) = unseal(&out[begin..begin + bytes], 1, offset, kind).unwrap();
+            Index::decode(payload, limit).unwrap()
+        };
+        let top_offset = start + bytes.leaves;
+        let top = open(top_offset, bytes.top as usize, top_offset, BlockKind::IndexTop);
+        let mut found = Vec::new();
+        for leaf in 0..top.len() {
+            let Handle { offset, bytes } = top.handle(leaf).unwrap();
+            let leaf = open(offset, bytes, start, BlockKind::IndexLeaf);
+            found.extend((0..leaf.len()).map(|block| leaf.handle(block).unwrap()));
+        }
+        assert!(top.len() > 1);
+        assert_eq!(found.len() as u64, blocks);
+        for (block, handle) in (0_u64..).zip(&found) {
+            assert_eq!((handle.offset, handle.bytes), (block * u64::from(length), length as usize));
+        }
+    }
+
     #[test]
     fn separators_out_of_order_are_refused() {
         let mut builder = IndexBuilder::default();
@@ -357,7 +388,7 @@ mod tests {
         }
         let mut out = Vec::new();
         builder.finish(&mut out, 1, 0, usize::MAX);
-        let (payload, _) = unseal(&out, 1, 0, crate::format::BlockKind::IndexTop).unwrap();
+        let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
         assert!(Index::decode(payload, 20).is_err());
     }
 }

@@ -10,6 +10,18 @@ use crate::job::scratch;
 /// Binaries that hold no lanes: what they check is the source, not the store.
 const NO_LANES: [&str; 1] = ["tidy"];
 
+/// Tests that are no lanes: what lanes start as processes of their own, and what replays a failure. They
+/// do nothing unless the environment asks, so that they passed says nothing.
+const NO_LANE: [&str; 7] = [
+    "crash::killed::child",
+    "crash::killed_at::child",
+    "crash::black_box::watched",
+    "crash::opening::opener",
+    "model::lean::replay",
+    "model::metamorphic::replay",
+    "model::sequences::replay",
+];
+
 /// What goes wrong is told in words.
 pub(crate) type Outcome<T> = Result<T, String>;
 
@@ -105,19 +117,26 @@ fn binary_in(message: &str) -> Option<Binary> {
     Some(Binary { name: target.get("name")?.as_str()?.to_owned(), path: path.into() })
 }
 
-/// The tests of a binary.
+/// The tests of a binary that are lanes.
 pub(crate) fn tests_of(binary: &Binary) -> Outcome<Vec<Test>> {
-    let listed = Command::new(&binary.path)
-        .args(["--list", "--format", "terse"])
-        .current_dir(root().join("tests"))
-        .output()
-        .map_err(|error| format!("{}: {error}", binary.path.display()))?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    let listed = |only: &[&str]| {
+        let mut command = Command::new(&binary.path);
+        command.args(["--list", "--format", "terse"]).args(only);
+        let output = command.current_dir(root().join("tests")).output();
+        output
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .map_err(|error| format!("{}: {error}", binary.path.display()))
+    };
+    let (all, ignored) = (listed(&[])?, listed(&["--ignored"])?);
+    let ignored: Vec<&str> = ignored.lines().collect();
+    let names = all
+        .lines()
+        .filter(|line| !ignored.contains(line))
+        .filter_map(|line| line.strip_suffix(": test"));
     let test = |name: &str| Test {
         binary: binary.name.clone(),
         path: binary.path.clone(),
         name: name.to_owned(),
     };
-    Ok(names.map(test).collect())
+    Ok(names.map(test).filter(|test| !NO_LANE.contains(&&*test.id())).collect())
 }

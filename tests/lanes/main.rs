@@ -43,7 +43,8 @@ enum Command {
     List,
     /// Runs every lane once, at the size that fits a change.
     ///
-    /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md.
+    /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md. Fails where a
+    /// lane fails, and where all together did less than a change must be tried with.
     Ci(rounds::CiArgs),
     /// Runs the lanes with other seeds each time, until the time is over.
     ///

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::binaries::{Build, Outcome, Test, build, root, tests_of};
 use crate::job::{End, command_of, run, scratch, words_of};
-use crate::sums::Sums;
+use crate::sums::{Floor, Sums};
 use crate::{page, record};
 
 /// Scripts that run lanes which need a build of their own, where they exist.
@@ -57,6 +57,18 @@ pub(crate) struct SoakArgs {
 
 /// Longest time of one task: a lane has watchdogs of its own, which say more.
 const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What a whole run for a change must have counted at least.
+const FLOORS: [Floor; 8] = [
+    Floor { lanes: "model/", noun: "operations", least: 20_000_000 },
+    Floor { lanes: "crash/", noun: "images", least: 200_000 },
+    Floor { lanes: "crash/", noun: "distinct", least: 200_000 },
+    Floor { lanes: "crash/", noun: "faults", least: 1_000 },
+    Floor { lanes: "crash/", noun: "kills", least: 1_000 },
+    Floor { lanes: "damage/", noun: "flips", least: 10_000 },
+    Floor { lanes: "damage/", noun: "cuts", least: 10_000 },
+    Floor { lanes: "schedules/", noun: "schedules", least: 1_000 },
+];
 
 /// What runs as one process.
 #[derive(Debug, Clone)]
@@ -119,7 +131,13 @@ fn tasks(only: Option<&str>) -> Outcome<Vec<Task>> {
 pub(crate) fn ci(args: &CiArgs) -> Outcome<bool> {
     let rounds = Rounds::new("ci", tasks(args.only.as_deref())?, 1, None)?;
     rounds.run(args.jobs);
-    rounds.keep("ci", args.only.is_none().then_some("docs/measurements/lanes-ci.json"))
+    let whole = args.only.is_none();
+    let passed = rounds.keep("ci", whole.then_some("docs/measurements/lanes-ci.json"))?;
+    let short = if whole { rounds.sums().below(&FLOORS) } else { Vec::new() };
+    for what in &short {
+        eprintln!("too little: {what}");
+    }
+    Ok(passed && short.is_empty())
 }
 
 /// Runs the lanes until the time is over.
@@ -208,9 +226,16 @@ impl Rounds {
         eprintln!("[{minutes:6.1} min] {name}: {:?} with seed {seed}\n{said}", ended.end);
         let kept = self.dir.join(format!("failure-{}.log", progress.failures.len()));
         std::fs::copy(&log, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
-        let again = format!("TROMMEL_FIRST_SEED={seed} {}", again(task));
+        let again = again(task, seed, &ended.output);
         progress.failures.push(json!({ "lane": name, "seed": seed, "again": again, "said": said }));
         Ok(())
+    }
+
+    /// What all runs so far counted.
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        sums.add_file(&self.dir.join("counts.jsonl"));
+        sums
     }
 
     /// Writes the record into `path`, if there is one, and the page. Whether nothing failed.
@@ -219,8 +244,7 @@ impl Rounds {
         if let Some(what) = progress.broken.take() {
             return Err(what);
         }
-        let mut sums = Sums::default();
-        sums.add_file(&self.dir.join("counts.jsonl"));
+        let sums = self.sums();
         let seconds = self.start.elapsed().as_secs_f64();
         eprintln!(
             "{} runs passed, {} failed, in {:.1} minutes",
@@ -245,12 +269,20 @@ impl Rounds {
     }
 }
 
-/// The command that runs a task again, by hand.
-fn again(task: &Task) -> String {
+/// The command that runs a task again, by hand. A script says itself how what it found is played
+/// again; that its own build failed is seen by running it.
+fn again(task: &Task, seed: u64, output: &str) -> String {
     match task {
-        Task::Script(_, path) => (*path).to_owned(),
+        Task::Script(_, path) => {
+            let said = |line: &str| {
+                let after = |word| line.split_once(word).map(|(_, rest)| rest.trim().to_owned());
+                after("replay: ").or_else(|| after("again: "))
+            };
+            output.lines().find_map(said).unwrap_or_else(|| (*path).to_owned())
+        }
         Task::Test(Test { binary, name, .. }) => {
-            format!("cargo test -p trommel-tests --test {binary} -- --exact {name}")
+            let test = format!("cargo test -p trommel-tests --test {binary} -- --exact {name}");
+            format!("TROMMEL_FIRST_SEED={seed} {test}")
         }
     }
 }

@@ -31,6 +31,14 @@ impl Lane {
     }
 }
 
+/// The least that the lanes whose names begin alike must have counted under one noun.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Floor {
+    pub(crate) lanes: &'static str,
+    pub(crate) noun: &'static str,
+    pub(crate) least: u64,
+}
+
 /// The sums of all lanes, by name.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Sums {
@@ -66,6 +74,16 @@ impl Sums {
             *totals.entry(noun.to_owned()).or_default() += count;
         }
         totals
+    }
+
+    /// What was counted less often than it must be, in words.
+    pub(crate) fn below(&self, floors: &[Floor]) -> Vec<String> {
+        let short = |Floor { lanes, noun, least }: &Floor| {
+            let theirs = self.lanes.iter().filter(|(name, _)| name.starts_with(lanes));
+            let count: u64 = theirs.filter_map(|(_, lane)| lane.nouns().remove(noun)).sum();
+            (count < *least).then(|| format!("{count} {noun} in {lanes}, not {least}"))
+        };
+        floors.iter().filter_map(short).collect()
     }
 
     /// What all lanes counted under names that begin with `noun` and a dot, by what follows.
@@ -127,6 +145,9 @@ mod tests {
         };
         assert_eq!(sums.totals(), named(&[("faults", 7), ("images", 35), ("skipped", 1)]));
         assert_eq!(sums.details("images"), named(&[("P01", 15), ("exhaustive", 20)]));
+        let floor = |lanes, noun, least| Floor { lanes, noun, least };
+        let floors = [floor("b", "faults", 7), floor("b", "faults", 8), floor("a", "faults", 1)];
+        assert_eq!(sums.below(&floors), ["7 faults in b, not 8", "0 faults in a, not 1"]);
         assert_eq!(sums.lanes["a"].nouns(), BTreeMap::from([("images", 35), ("skipped", 1)]));
     }
 }

@@ -3,7 +3,8 @@
 //! it asks of the simulated disk on which the other lanes crash it. And where the system interrupts
 //! its calls, they are made again.
 //!
-//! Where `strace` is not installed, or may not trace, the tests say so and show nothing.
+//! Where `strace` is not installed, or may not trace, the tests say so on stderr and show nothing;
+//! with `TROMMEL_DEMAND=strace` they fail.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use trommel::vfs::{DiskVfs, OpKind, SimDisk, Vfs};
 use trommel::{Db, WriteOptions};
+use trommel_tests::counters::Counters;
 
 use crate::inspect::scan;
 use crate::workload::options;
@@ -132,8 +134,8 @@ fn the_system_sees_what_the_simulated_disk_saw() {
     let calls = "trace=fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,link,linkat,\
                  mkdir,mkdirat,open,openat";
     let Some(report) = strace(&base, &["-e", calls]) else {
-        println!("skipped: there is no strace here that may trace");
-        return;
+        let lane = Counters::new("crash/the_system_sees_what_the_simulated_disk_saw");
+        return lane.skip("strace", "there is no strace here that may trace");
     };
     let text = base.to_string_lossy();
     let mut seen: Vec<String> = report.lines().filter_map(|line| seen(line, &text)).collect();
@@ -159,8 +161,8 @@ fn interrupted_calls_are_made_again() {
         let inject = format!("inject={call}:error=EINTR:when=13+3");
         let trace = format!("trace={call}");
         let Some(report) = strace(home.path(), &["-e", &trace, "-e", &inject]) else {
-            println!("skipped: there is no strace here that may trace");
-            return;
+            let lane = Counters::new("crash/interrupted_calls_are_made_again");
+            return lane.skip("strace", "there is no strace here that may trace");
         };
         let interrupted = report.lines().filter(|line| line.contains("(INJECTED)")).count();
         assert!(interrupted > 0 || call == "pread64", "{call} was never interrupted");

@@ -12,8 +12,9 @@
 //! * [`places`]: directories and mounts that refuse writes, users without rights.
 //!
 //! Small file systems are mounted in a namespace of the scenario's own (`unshare`), which the system
-//! may refuse: the scenario then says so, loudly, and counts as skipped. Those of [`sizes`] stand in
-//! for it.
+//! may refuse: the scenario then says so on stderr, and counts as skipped. Those of [`sizes`] stand in
+//! for it. With `TROMMEL_DEMAND=limits,users` it
+//! fails instead (`users`: what another user must run).
 
 #![cfg(target_os = "linux")]
 #![allow(

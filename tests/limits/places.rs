@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trommel::{Db, Error};
 
 use crate::stage::counted;
-use crate::store::{Known, tiny};
+use crate::store::{Known, refusal, tiny};
 
 fn written(store: &Path) -> Known {
     let db = Db::open(store, tiny()).unwrap();
@@ -85,10 +85,12 @@ fn threads(dir: &Path) {
     let opened = Db::open(&store, tiny().background_threads(4));
     setrlimit(Resource::Nproc, limits).unwrap();
     match opened {
-        Err(error) => println!("refused: {error}"),
-        Ok(db) => known.check(&db),
+        Err(error) => refusal(&error),
+        Ok(db) => {
+            known.check(&db);
+            counted("threads_not_started", 1);
+        }
     }
-    counted("refusals", 1);
     known.check_again(&store, tiny());
 }
 

@@ -3,12 +3,13 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use trommel::{Db, Error, Options};
+use trommel::vfs::SimDisk;
+use trommel::{Db, Error, ErrorKind, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
 fn ends(work: impl FnOnce() + Send + 'static) {
@@ -268,4 +269,67 @@ fn many_tables_are_written_and_read() {
         assert!(db.get(scattered(i)).unwrap().is_some());
     }
     assert_eq!(db.iter().filter(Result::is_ok).count(), 20_000);
+}
+
+/// A store on a disk of `capacity` bytes is written to until nothing goes on; then there is room, and
+/// the same handle goes on. How often writers were told meanwhile.
+fn fills_up(capacity: u64, options: Options) -> u64 {
+    const ENTRIES: u32 = 3_000;
+    let disk = SimDisk::new();
+    let db = Db::open("/db", options.vfs(Arc::new(disk.clone()))).unwrap();
+    disk.set_capacity(Some(capacity));
+    let (written, told) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..ENTRIES {
+                while let Err(error) = db.put(scattered(i), noise(i)) {
+                    assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+                    told.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(20));
+                }
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Until nothing was written for a while.
+        let mut before = u64::MAX;
+        while before != written.load(Ordering::Relaxed) {
+            before = written.load(Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(700));
+        }
+        assert!(before < u64::from(ENTRIES), "the disk was large enough");
+        assert!(!writer.is_finished());
+        disk.set_capacity(None);
+    });
+    db.flush().unwrap();
+    db.verify().unwrap();
+    for i in 0..ENTRIES {
+        assert!(db.get(scattered(i)).unwrap().as_deref() == Some(&noise(i)[..]), "entry {i}");
+    }
+    told.into_inner()
+}
+
+/// A value that does not compress.
+fn noise(i: u32) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(u64::from(i));
+    (0..500).map(|_| rng.u8(..)).collect()
+}
+
+fn without_a_log() -> Options {
+    Options::default().log(false).write_buffer_bytes(64 << 10).background_threads(1)
+}
+
+#[test]
+fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
+    ends(|| {
+        let told = fills_up(200 << 10, without_a_log().auto_compaction(false));
+        assert!(told > 0, "a flush failed again and again, and no writer heard of it");
+    });
+}
+
+#[test]
+fn writers_wait_for_a_compaction_on_a_full_disk_and_go_on_when_it_has_room() {
+    ends(|| {
+        let options = without_a_log().l0_trigger(4).l0_slowdown(5).l0_stop(6);
+        fills_up(560 << 10, options);
+    });
 }

@@ -44,7 +44,7 @@ impl Counters {
     }
 
     /// Says on stderr, past the harness of tests, that the lane cannot run here, and counts it as
-    /// skipped. `needs` is what it needs of the system: `limits`, `strace`.
+    /// skipped. `needs` is what it needs of the system: `limits`, `users`, `strace`.
     ///
     /// # Panics
     ///

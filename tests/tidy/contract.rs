@@ -53,8 +53,16 @@ fn has_test(text: &str, name: &str) -> bool {
         let above = lines[..at].iter().rev().take_while(|line| line.starts_with('#'));
         begins && above.into_iter().any(|line| *line == "#[test]")
     };
+    // `name: …` where the macro stands in this file, `name in Place: …` where in the one above.
     let is_row = |line: &&str| line.starts_with(&format!("{name}: "));
-    (0..lines.len()).any(is_function) || (lines.contains(&"$(#[test]") && lines.iter().any(is_row))
+    let is_scenario = |line: &&str| {
+        let rest = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(" in "));
+        rest.is_some_and(|rest| rest.contains(": "))
+    };
+    let has = |start: &str| lines.iter().any(|line| line.starts_with(start));
+    (0..lines.len()).any(is_function)
+        || (has("$(#[test]") && lines.iter().any(is_row))
+        || (has("scenarios! {") && lines.iter().any(is_scenario))
 }
 
 fn exists(test: &str) -> bool {
@@ -101,6 +109,8 @@ fn tests_are_told_from_what_only_looks_like_one() {
     let text = "#[test]\nfn one() {}\nfn two() {}\n$(#[test]\nthree: 1;";
     assert!(has_test(text, "one") && has_test(text, "three"));
     assert!(!has_test(text, "two") && !has_test(text, "four"));
+    let text = "scenarios! {\nfive in Small: fill;\nsix: fill;";
+    assert!(has_test(text, "five") && !has_test(text, "six") && !has_test(text, "fill"));
     assert!(exists("tidy::contract::every_promise_names_its_tests"));
     assert!(!exists("tidy::contract::no_such_promise"));
     assert_eq!(named("`a::b` and `Durability::Os`, `c`"), ["a::b"]);

@@ -142,11 +142,15 @@ fn two_injuries_at_once() {
         for _ in 0..1500 * scale() {
             let one = |rng: &mut fastrand::Rng| {
                 let file = files[rng.usize(..files.len())];
-                let at = rng.usize(..store.image[file].len());
-                (file, Injury::Flip { at, bit: rng.u8(..8) })
+                (file, rng.usize(..store.image[file].len()), rng.u8(..8))
             };
-            let (a, b) = (one(&mut rng), one(&mut rng));
-            let injuries = [(a.0.as_str(), &a.1), (b.0.as_str(), &b.1)];
+            let (a, mut b) = (one(&mut rng), one(&mut rng));
+            // The same bit twice is no injury.
+            while a == b {
+                b = one(&mut rng);
+            }
+            let flip = |(_, at, bit): (&String, usize, u8)| Injury::Flip { at, bit };
+            let injuries = [(a.0.as_str(), &flip(a)), (b.0.as_str(), &flip(b))];
             lane.injured(&injuries, How::default(), |found| match whole(&store, found)? {
                 "unseen" => Err("nobody reports it".to_owned()),
                 verdict => Ok(verdict),

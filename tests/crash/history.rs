@@ -133,6 +133,70 @@ fn a_failed_sync_is_not_tried_again() {
     assert_eq!(entries(&left), 10);
 }
 
+/// Writes until something fails: logs, tables, edits, and keys so long that a new manifest takes
+/// over. Gives back the keys that were acknowledged, all of them durably.
+fn write_until_it_fails(db: &Db) -> (Vec<String>, Error) {
+    let mut written = Vec::new();
+    for number in 0..60 {
+        let key = format!("{number:03}{}", "k".repeat(40_000));
+        let outcome = put(db, &key, true).and_then(|()| {
+            written.push(key);
+            db.flush()?;
+            if number % 8 == 7 { db.compact_all() } else { Ok(()) }
+        });
+        if let Err(error) = outcome {
+            return (written, error);
+        }
+    }
+    panic!("nothing failed")
+}
+
+/// Each call on which durability hangs, failed at several of its places: nothing is written
+/// afterwards, reads go on, and an open makes the store whole.
+#[test]
+fn whatever_fails_on_the_way_to_durability_poisons() {
+    let grid = [
+        (OpKind::Append, ".log", vec![0, 1, 9]),
+        (OpKind::Sync, ".log", vec![0, 1, 9]),
+        (OpKind::Append, "MANIFEST-", vec![0, 1, 9]),
+        (OpKind::Sync, "MANIFEST-", vec![0, 1, 9]),
+        // Of a new log, of a table, and so on in turn; then that of a new manifest and its CURRENT.
+        (OpKind::SyncDir, "db", vec![0, 1, 2, 3, 17]),
+        (OpKind::Rename, "CURRENT", vec![0]),
+        (OpKind::Create, "MANIFEST-", vec![0]),
+    ];
+    for (kind, name, places) in grid {
+        for (place, failure) in
+            places.iter().flat_map(|place| [(*place, Failure::Io), (*place, Failure::NoSpace)])
+        {
+            let at = format!("{failure} at {kind:?} {place} of {name}");
+            let (disk, db) = store();
+            disk.inject(Fault::new(failure).on(kind).named(name).after(place));
+            let (written, error) = write_until_it_fails(&db);
+            assert!(matches!(error, Error::Io { .. }), "{at}: {error}");
+            assert_eq!(disk.faults_fired(), 1, "{at}");
+            let calls = disk.calls(OpKind::Append) + disk.calls(OpKind::Sync);
+            for outcome in [put(&db, "later", true), put(&db, "later", false), db.flush()] {
+                assert!(matches!(outcome, Err(Error::Poisoned { .. })), "{at}: {outcome:?}");
+            }
+            assert_eq!(disk.calls(OpKind::Append) + disk.calls(OpKind::Sync), calls, "{at}");
+            let whole = |db: &Db| {
+                let all = (0..10).map(|number| format!("key{number}")).chain(written.clone());
+                all.into_iter().all(|key| db.get(key).expect("reading").is_some())
+            };
+            assert!(whole(&db), "{at}: reads go on");
+            let cut = disk.crash(Policy::SYNCED, 0).disk();
+            drop(db);
+            for disk in [disk, cut] {
+                let db = open(&disk).unwrap_or_else(|error| panic!("{at}: {error}"));
+                assert!(whole(&db), "{at}: what was durable is lost");
+                put(&db, "later", true).expect("the disk is well again");
+                db.verify().expect("whole");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_is_written_behind_a_failed_append() {
     for part in [0, 1, 40, 299] {

@@ -3,8 +3,9 @@
 //!
 //! 1. A seeded workload runs on a simulated disk, in one to three lives with a crash between them.
 //! 2. The operation log is replayed ([`walk`](crate::walk)). At each boundary images are made: with
-//!    nothing but what was synced, with everything, and under some of the other policies with seeds
-//!    of their own; where few decisions are open, under all.
+//!    nothing but what was synced, with everything, and under two of the other policies, which take
+//!    turns, with seeds of their own; at one boundary in four also with stale bytes; and at some of
+//!    those where few decisions are open, all images that there are.
 //! 3. Each image not met before is opened; its state must be that after some prefix of the
 //!    batches, at or past the last acknowledged sync. Where everything is kept, a process was
 //!    killed: all acknowledged batches must be there.
@@ -12,6 +13,7 @@
 //! 5. A failure is cut down: to the actions of the workload, and to the losses of the power cut,
 //!    that it takes; and printed as one line that runs it again.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -21,11 +23,11 @@ use trommel::vfs::{Image, Op, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
-use crate::inspect::scan;
+use crate::inspect::{failed, scan};
 use crate::minimise::minimise;
 use crate::oracle::{History, digest};
-use crate::settings::{only, only_these};
-use crate::walk::{Failed, Flaw, Walk};
+use crate::settings::{only, only_these, places};
+use crate::walk::{Case, EXHAUSTIVE, Failed, Flaw, Look, Walk, make, policy};
 use crate::workload::{Action, DIR, Profile, Run};
 
 /// How often a failing life is run again to find out which of its actions it takes.
@@ -52,17 +54,20 @@ struct Life<'a> {
     start: Image,
     inherited: History,
     flaw: Option<Flaw>,
+    /// The images that were met in any life of the lane.
+    seen: &'a RefCell<HashSet<u64>>,
 }
 
 impl Lane {
     fn run(&self) {
         let mut counters = Counters::new(format!("crash/{}", self.name));
+        let seen = RefCell::default();
         if let Some([seed, ..]) = only::<5>() {
-            self.workload(seed, &mut counters);
+            self.workload(seed, &seen, &mut counters);
             return;
         }
         for seed in first_seed().. {
-            self.workload(seed, &mut counters);
+            self.workload(seed, &seen, &mut counters);
             if counters.get("distinct") >= self.wanted * scale() {
                 break;
             }
@@ -71,14 +76,15 @@ impl Lane {
     }
 
     /// All lives of one workload.
-    fn workload(&self, seed: u64, counters: &mut Counters) {
+    fn workload(&self, seed: u64, seen: &RefCell<HashSet<u64>>, counters: &mut Counters) {
         counters.add("workloads", 1);
         let mut rng = Rng::with_seed(seed);
         let start = SimDisk::new().crash(Policy::EVERYTHING, 0);
         let (mut start, mut inherited) = (start, History::default());
         for number in 0..1 + seed % self.lives {
             let profile = (self.profile)(seed, number);
-            let life = Life { lane: self, seed, number, profile, start, inherited, flaw: None };
+            let life =
+                Life { lane: self, seed, number, profile, start, inherited, flaw: None, seen };
             let mut actions = life.profile.actions();
             if only::<5>().is_some_and(|[_, only, ..]| only == number) {
                 actions = only_these(1, &actions);
@@ -86,7 +92,8 @@ impl Lane {
             let run = life.all(&actions, counters).unwrap_or_else(|failed| {
                 life.fail(&actions, failed);
             });
-            (start, inherited) = crash(&run, &life.profile, &mut rng);
+            (start, inherited) = crash(&run, &life.profile, &mut rng)
+                .unwrap_or_else(|failed| life.fail(&actions, failed));
         }
     }
 }
@@ -99,23 +106,31 @@ impl Life<'_> {
         counters.add("lives", 1);
         counters.add("batches", (run.history.len() - self.inherited.len()) as u64);
         count_files(&run.disk, counters);
-        let mut walk = Walk::new(&self.profile, &run.history, self.inherited.len());
+        let mut walk = Walk::new(&self.profile, &run.history, self.inherited.len(), self.seen);
         walk.seed = self.seed << 40 ^ self.number << 32;
         walk.every = self.lane.every;
-        walk.only = only().and_then(|[_, life, boundary, policy, seed]| {
-            (life == self.number).then_some((boundary, policy as usize, seed))
-        });
+        walk.look = self.look();
         walk.flaw = self.flaw;
         walk.note = [self.seed, self.number];
         walk.all(&run.disk, counters)?;
         Ok(run)
     }
 
+    /// Where images are made: everywhere, or where a printed line says.
+    fn look(&self) -> Look {
+        match only::<5>() {
+            None => Look::Everywhere,
+            Some([_, life, ..]) if life != self.number => Look::Nowhere,
+            Some([.., boundary, policy, seed]) => {
+                Look::At(Case { boundary, policy: policy as usize, seed }, places(2))
+            }
+        }
+    }
+
     /// The places of the actions that the failure takes, and the failure that they make.
     fn cut_down(&self, actions: &[Action], failed: Box<Failed>) -> (Vec<usize>, Box<Failed>) {
         let mut last = failed;
-        // Threads that nobody holds up make another run of it each time.
-        if self.profile.threads > 0 && !self.profile.stepped {
+        if self.is_left_to_chance() {
             return ((0..actions.len()).collect(), last);
         }
         let places = minimise(actions.len(), TRIES, |kept| {
@@ -124,6 +139,11 @@ impl Life<'_> {
             outcome.map_err(|failed| last = failed).is_err()
         });
         (places, last)
+    }
+
+    /// Threads that nobody holds up make another run of it each time.
+    fn is_left_to_chance(&self) -> bool {
+        self.profile.threads > 0 && !self.profile.stepped
     }
 
     /// Cuts the failure down and tells of it.
@@ -136,16 +156,21 @@ impl Life<'_> {
         }
         panic!(
             "{}\n  run it again: TROMMEL_CRASH_ONLY={},{},{},{},{}:{}{} cargo test -p \
-             trommel-tests --test crash {} -- --nocapture",
+             trommel-tests --test crash {} -- --nocapture{}",
             last.text,
             self.seed,
             self.number,
-            last.boundary,
-            last.policy,
-            last.seed,
+            last.case.boundary,
+            last.case.policy,
+            last.case.seed,
             join(&places),
             last.losses.as_ref().map_or(String::new(), |losses| format!(":{}", join(losses))),
             self.lane.name,
+            if self.is_left_to_chance() {
+                " (threads ran beside it: it may not fail again)"
+            } else {
+                ""
+            },
         );
     }
 }
@@ -165,16 +190,25 @@ fn count_files(disk: &SimDisk, counters: &mut Counters) {
 }
 
 /// What some crash of `run` left, and of the history.
-fn crash(run: &Run, profile: &Profile, rng: &mut Rng) -> (Image, History) {
+fn crash(run: &Run, profile: &Profile, rng: &mut Rng) -> Result<(Image, History), Box<Failed>> {
     let mut replay = run.disk.replay();
     replay.seek(rng.usize(..=replay.ops().len()));
-    let image = replay.image(Policy::ALL[rng.usize(..Policy::ALL.len())], rng.u64(..));
-    let db = Db::open(DIR, profile.options(Arc::new(image.disk())));
-    let state = scan(&db.expect("such an image was opened before")).expect("as above");
+    let number = rng.usize(..Policy::ALL.len());
+    let case = Case { boundary: replay.position() as u64, policy: number, seed: rng.u64(..) };
+    let image = replay.image(policy(number), case.seed);
     let mut history = run.history.clone();
-    let count = history.prefix(digest(&state), 0, history.len());
-    history.truncate(count.expect("such an image was legal before"));
-    (image, history)
+    let open = || {
+        let db = Db::open(DIR, profile.options(Arc::new(image.disk())));
+        let state = scan(&db.map_err(failed("opening"))?)?;
+        let count = history.prefix(digest(&state), 0, history.len());
+        count.ok_or_else(|| history.explain(&state, 0, history.len()))
+    };
+    let count = open().map_err(|what| {
+        let text = format!("{what}\n  where the next life begins, {}", policy(number));
+        Box::new(Failed { text, case, losses: None })
+    })?;
+    history.truncate(count);
+    Ok((image, history))
 }
 
 /// The call that makes a flush or a compaction necessary runs it: every run is the same.
@@ -239,6 +273,7 @@ fn a_failure_is_cut_down() {
     actions.insert(25, Action::Flush);
     let lane =
         Lane { name: "a_failure_is_cut_down", wanted: 0, profile: lagging, lives: 1, every: 1 };
+    let seen = RefCell::default();
     let life = Life {
         lane: &lane,
         seed: 3,
@@ -247,6 +282,7 @@ fn a_failure_is_cut_down() {
         start: SimDisk::new().crash(Policy::EVERYTHING, 0),
         inherited: History::default(),
         flaw: Some(flaw),
+        seen: &seen,
     };
     let failed = life.all(&actions, &mut Counters::new("x")).expect_err("it is wrong");
     let (places, failed) = life.cut_down(&actions, failed);
@@ -265,6 +301,45 @@ fn a_failure_is_cut_down() {
     let failed = life.all(&actions, &mut Counters::new("x")).expect_err("it is wrong");
     let (places, _) = life.cut_down(&actions, failed);
     assert_eq!(places, [20]);
+}
+
+/// The numbers that a failure prints lead to the same state on another run's disk, where all salts
+/// are others: for each kind of image, and for one among all of a boundary.
+#[test]
+fn the_numbers_of_a_failure_make_its_image_again() {
+    let flaw: Flaw = |state| Err(format!("{:016x}", digest(state)));
+    let profile = Profile { actions: 60, ..Profile::new(7) };
+    let runs = [(); 2].map(|()| {
+        let mut run = Run::on(SimDisk::new(), History::default(), 0);
+        run.all(&profile, &profile.actions()).expect("a healthy disk");
+        run
+    });
+    let look = |run: &Run, case: Case| {
+        let seen = RefCell::default();
+        let mut walk = Walk::new(&profile, &run.history, 0, &seen);
+        (walk.flaw, walk.look) = (Some(flaw), Look::At(case, None));
+        let outcome = walk.all(&run.disk, &mut Counters::new("again"));
+        let failed = outcome.expect_err("everything is said to be wrong");
+        assert_eq!(failed.case, case);
+        failed.text.lines().next().unwrap_or_default().to_owned()
+    };
+    let mut replay = runs[0].disk.replay();
+    let mut unlike_what_was_synced = 0;
+    for boundary in (30..replay.ops().len()).step_by(23) {
+        replay.seek(boundary);
+        let boundary = boundary as u64;
+        let synced = look(&runs[0], Case { boundary, policy: 0, seed: 0 });
+        for number in (0..Policy::ALL.len()).chain([EXHAUSTIVE]) {
+            let case = Case { boundary, policy: number, seed: 1 };
+            if make(&replay, case, None).is_none() {
+                continue;
+            }
+            let [first, second] = [&runs[0], &runs[1]].map(|run| look(run, case));
+            assert_eq!(first, second, "{case:?}");
+            unlike_what_was_synced += u64::from(number == EXHAUSTIVE && first != synced);
+        }
+    }
+    assert!(unlike_what_was_synced > 0, "the first image of all would have done");
 }
 
 /// A store that keeps a log in some of its lives and none in others.

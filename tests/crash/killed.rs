@@ -7,7 +7,11 @@
 //! 2. The parent kills it after a random time, while it opens, writes, flushes, compacts or
 //!    recovers from the last kill. Then it opens the store: of each thread's batches a prefix is
 //!    there, with all that were acknowledged, and at most the one behind them.
-//! 3. The same directory goes on through all kills of a run, and is verified now and then.
+//! 3. The same directory goes on through the kills of a run, until it has grown long, and is
+//!    verified now and then.
+//!
+//! A kill before the child's first acknowledgement, most often while it opens the store, is
+//! counted apart as `kills.before_opening`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -189,9 +193,14 @@ impl Threads {
     }
 }
 
+/// A fresh directory on the disk that the build is on: a temporary one may well lie in memory.
+pub(crate) fn home_on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("room beside the build")
+}
+
 /// Kills `kills` children of so many threads, all on one directory.
-fn kill_often(threads: usize, seed: u64, kills: u64) -> Verdict<usize> {
-    let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) -> Verdict<usize> {
+    let home = home_on_disk();
     let mut rng = Rng::with_seed(seed);
     let fresh = || Threads::new(seed, threads);
     let (mut run, mut dir, mut done) = (fresh(), home.path().join("db"), 0);
@@ -199,7 +208,10 @@ fn kill_often(threads: usize, seed: u64, kills: u64) -> Verdict<usize> {
         watchdog::note([seed, kill, 0, 0, 0]);
         let longest = [30_000, 250_000][rng.usize(..2)];
         let lifetime = Duration::from_micros(rng.u64(3_000..longest));
+        let before = run.counts();
         let acknowledged = run.run_and_kill(&dir, lifetime);
+        counters.add("kills", 1);
+        counters.add("kills.before_opening", u64::from(acknowledged == before));
         // Now and then the next child finds what the last one left, and is killed recovering.
         if rng.u8(..4) == 0 && acknowledged == run.counts() {
             continue;
@@ -226,15 +238,18 @@ fn kill_in_runs(test: &str, threads: usize, kills: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
     let runs = 4 * scale();
     for seed in first_seed()..first_seed() + runs {
-        let batches = kill_often(threads, seed, kills / 4).unwrap_or_else(|what| {
+        let batches = kill_often(threads, seed, kills / 4, &mut counters).unwrap_or_else(|what| {
             panic!(
                 "{what}\n  run it again: TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests \
                  --test crash {test} -- --nocapture (the moments of the kills differ)"
             )
         });
+        assert!(batches > 0, "seed {seed}: all children were killed before they wrote anything");
         counters.add("batches", batches as u64);
-        counters.add("kills", kills / 4);
     }
+    assert!(counters.get("kills") >= kills * scale(), "fewer kills than promised");
+    let early = counters.get("kills.before_opening");
+    assert!(early < counters.get("kills"), "no child was killed at work");
     counters.finish();
 }
 

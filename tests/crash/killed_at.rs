@@ -22,7 +22,7 @@ use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
-use crate::killed::{ACKNOWLEDGED, Threads, batch, spawn, store_options};
+use crate::killed::{ACKNOWLEDGED, Threads, batch, home_on_disk, spawn, store_options};
 use crate::process::Process;
 use crate::settings::only;
 use crate::watchdog;
@@ -85,12 +85,10 @@ fn work(db: &Db, seed: u64, thread: usize, numbers: std::ops::Range<usize>) {
 /// Where the stores of a run lie.
 fn home(in_memory: bool) -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    let home = if in_memory && memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    };
-    home.expect("a place for temporary files")
+    if in_memory && memory.is_dir() {
+        return tempfile::tempdir_in(memory).expect("room in memory");
+    }
+    home_on_disk()
 }
 
 /// Kills children at each call in turn, every `step`th.
@@ -111,7 +109,9 @@ fn kill_at_every_call(
         let told = format!("{}|{seed}|{calls}", dir.display());
         let child = spawn("killed_at::child", CHILD, told, &low);
         let (acknowledged, killed) = run.listen(child, low.clone())?;
-        counters.add("acknowledged", sum(&acknowledged) - sum(&low));
+        let more = sum(&acknowledged) - sum(&low);
+        counters.add("acknowledged", more);
+        counters.add("kills.before_opening", u64::from(killed && more == 0));
         low = acknowledged;
         let at = |what| format!("killed in place of call {calls}: {what}");
         if killed {

@@ -23,12 +23,15 @@ pub(crate) fn only<const N: usize>() -> Option<[u64; N]> {
     Some(numbers.unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not {N} numbers")))
 }
 
-/// Of what the case has in this part (1: actions, 2: losses), those that it takes; all, if it does
-/// not say.
+/// The places that the case has in this part (1: actions, 2: losses), if it says any.
+pub(crate) fn places(part: usize) -> Option<Vec<usize>> {
+    let (text, parts) = parts()?;
+    let places = parts.get(part)?;
+    Some(list(places, '.').unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not places")))
+}
+
+/// Of what the case has in this part, what it takes; all, if it does not say.
 pub(crate) fn only_these<T: Clone>(part: usize, all: &[T]) -> Vec<T> {
-    let Some((text, parts)) = parts() else { return all.to_vec() };
-    let Some(places) = parts.get(part) else { return all.to_vec() };
-    let places: Vec<usize> =
-        list(places, '.').unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not places"));
+    let Some(places) = places(part) else { return all.to_vec() };
     places.into_iter().filter_map(|place| all.get(place).cloned()).collect()
 }

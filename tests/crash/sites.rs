@@ -20,15 +20,28 @@ const WORKLOADS: u64 = 8;
 
 type Site = (OpKind, &'static str);
 
-const FAILURES: [Failure; 3] = [Failure::Io, Failure::NoSpace, Failure::TooManyOpenFiles];
+/// What the system may say; of the first three there are more runs.
+const FAILURES: [Failure; 8] = [
+    Failure::Io,
+    Failure::NoSpace,
+    Failure::TooManyOpenFiles,
+    Failure::QuotaExceeded,
+    Failure::TooManySystemFiles,
+    Failure::NoMemory,
+    Failure::PermissionDenied,
+    Failure::ReadOnly,
+];
+const OFTEN: &[Failure] = &[Failure::Io, Failure::NoSpace, Failure::TooManyOpenFiles];
 
 /// Whether a call of this kind can fail so: what opens a file needs a handle, and what changes
 /// something needs room.
 fn can_occur(kind: OpKind, failure: Failure) -> bool {
     let opens = [OpKind::Create, OpKind::Open, OpKind::List, OpKind::SyncDir, OpKind::Lock];
+    let names = [OpKind::Rename, OpKind::Remove, OpKind::HardLink, OpKind::CreateDir];
     match failure {
-        Failure::NoSpace => kind.is_write(),
-        Failure::TooManyOpenFiles => opens.contains(&kind),
+        Failure::NoSpace | Failure::QuotaExceeded | Failure::ReadOnly => kind.is_write(),
+        Failure::TooManyOpenFiles | Failure::TooManySystemFiles => opens.contains(&kind),
+        Failure::PermissionDenied => opens.contains(&kind) || names.contains(&kind),
         _ => true,
     }
 }
@@ -66,7 +79,24 @@ fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault
         more => (more * 7919) % calls,
     };
     let fault = fault.after(call);
+    // What of it happens nonetheless.
+    let fault = match number {
+        4 => fault.after_the_fact(),
+        5 => fault.writing_part(1 + call as usize % 300),
+        6 => fault.writing_all_but(1),
+        _ => fault,
+    };
     if number.is_multiple_of(2) { fault } else { fault.lasting() }
+}
+
+/// How often a site fails so, for each workload; appends also in part, and writes after the fact.
+fn runs(kind: OpKind, failure: Failure) -> u64 {
+    match kind {
+        _ if !OFTEN.contains(&failure) => 2,
+        OpKind::Append => 7,
+        kind if kind.is_write() => 5,
+        _ => 4,
+    }
 }
 
 #[test]
@@ -79,7 +109,7 @@ fn every_site_fails_in_every_way() {
         all.extend(sites.iter().map(|(site, calls)| (*site, *calls)));
         for (place, (&site, &calls)) in sites.iter().enumerate() {
             for failure in FAILURES.into_iter().filter(|failure| can_occur(site.0, *failure)) {
-                for number in 0..4 * scale() {
+                for number in 0..runs(site.0, failure) * scale() {
                     let case = [seed, place as u64, number];
                     if chosen.is_some_and(|chosen| chosen != case) {
                         continue;

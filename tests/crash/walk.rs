@@ -1,26 +1,33 @@
 //! One life of a store, walked from boundary to boundary; at each, images of what a power cut may
 //! leave are opened and compared with the oracle.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Data, Entries, Image, Policy, Replay, SimDisk, Vfs};
+use trommel::vfs::{Data, Entries, Image, Loss, Policy, Replay, SimDisk, Vfs};
 use trommel_tests::counters::Counters;
 
 use crate::inspect::{Inspection, Verdict, inspect_checkpoints, inspect_suspect};
 use crate::minimise::minimise;
 use crate::oracle::{Bounds, History, State};
-use crate::settings::{only, only_these};
 use crate::watchdog;
 use crate::workload::Profile;
 
 /// All policies, by the numbers under which failures name them: first those under which nothing
-/// durable may be missing, then those under which the store may find that it was damaged.
+/// durable may be missing, then those under which the store may find that it was damaged. The one
+/// behind them all is [`EXHAUSTIVE`].
 pub(crate) fn policy(number: usize) -> Policy {
     let last = number.checked_sub(Policy::ALL.len());
-    last.map_or_else(|| Policy::ALL[number], |number| Policy::STALE[number])
+    let stale = |number: usize| Policy::STALE.get(number).copied().unwrap_or(Policy::RANDOM);
+    last.map_or_else(|| Policy::ALL[number], stale)
 }
+
+/// In place of a policy's number: one of all images that the boundary has, and in place of the seed
+/// its own number among them.
+pub(crate) const EXHAUSTIVE: usize = Policy::ALL.len() + Policy::STALE.len();
 
 /// Up to so many open decisions, all images at a boundary are made.
 const EXHAUSTIVE_DECISIONS: usize = 12;
@@ -32,13 +39,31 @@ const TRIES: usize = 400;
 /// What else may be wrong with a state: for tests of this machinery.
 pub(crate) type Flaw = fn(&State) -> Verdict<()>;
 
+/// An image, as a failure names it within a life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) boundary: u64,
+    /// See [`policy`].
+    pub(crate) policy: usize,
+    pub(crate) seed: u64,
+}
+
+/// Where a walk makes images.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Look {
+    /// At all boundaries.
+    #[default]
+    Everywhere,
+    Nowhere,
+    /// This one, with all checks; of what it lacks, perhaps, only some.
+    At(Case, Option<Vec<usize>>),
+}
+
 /// What was found, and where.
 #[derive(Debug, Default)]
 pub(crate) struct Failed {
     pub(crate) text: String,
-    pub(crate) boundary: usize,
-    pub(crate) policy: usize,
-    pub(crate) seed: u64,
+    pub(crate) case: Case,
     /// Of the losses of that image, those that the failure takes.
     pub(crate) losses: Option<Vec<usize>>,
 }
@@ -60,16 +85,22 @@ pub(crate) struct Walk<'a> {
     pub(crate) seed: u64,
     /// At one boundary in so many, images are made.
     pub(crate) every: u64,
-    /// The one image to be made: boundary, policy, seed.
-    pub(crate) only: Option<(u64, usize, u64)>,
-    /// What the watchdog is told.
+    pub(crate) look: Look,
+    /// Workload and life: what the watchdog is told, and what an image's checks depend on.
     pub(crate) note: [u64; 2],
     pub(crate) flaw: Option<Flaw>,
+    /// The images that were met in any life of the lane.
+    seen: &'a RefCell<HashSet<u64>>,
 }
 
 impl<'a> Walk<'a> {
     /// A walk through the life that made `history` of its first `inherited` batches.
-    pub(crate) fn new(profile: &'a Profile, history: &'a History, inherited: usize) -> Self {
+    pub(crate) fn new(
+        profile: &'a Profile,
+        history: &'a History,
+        inherited: usize,
+        seen: &'a RefCell<HashSet<u64>>,
+    ) -> Self {
         Self {
             profile,
             history,
@@ -77,9 +108,10 @@ impl<'a> Walk<'a> {
             met: HashMap::new(),
             seed: 0,
             every: 1,
-            only: None,
+            look: Look::Everywhere,
             note: [0; 2],
             flaw: None,
+            seen,
         }
     }
 
@@ -103,28 +135,33 @@ impl<'a> Walk<'a> {
     }
 
     fn boundary(&mut self, replay: &Replay, counters: &mut Counters) -> Result<(), Box<Failed>> {
-        let at = replay.position() as u64;
-        if only::<5>().is_some() {
-            return match self.only {
-                Some((boundary, policy, seed)) if boundary == at => {
-                    self.policy(replay, policy, seed, counters)
-                }
-                _ => Ok(()),
-            };
+        let boundary = replay.position() as u64;
+        match &self.look {
+            Look::Everywhere => {}
+            Look::At(case, losses) if case.boundary == boundary => {
+                let (case, losses) = (*case, losses.clone());
+                return self.one(replay, case, losses.as_deref(), counters);
+            }
+            Look::At(..) | Look::Nowhere => return Ok(()),
         }
-        let mut rng = Rng::with_seed(self.seed ^ at);
+        let mut rng = Rng::with_seed(self.seed ^ boundary);
         if rng.u64(..self.every) != 0 {
             return Ok(());
         }
         counters.add("boundaries", 1);
-        self.policy(replay, 0, 0, counters)?;
-        self.policy(replay, 1, 0, counters)?;
-        for _ in 0..2 {
-            self.policy(replay, rng.usize(2..Policy::ALL.len()), rng.u64(..), counters)?;
+        let mut cases = vec![(0, 0), (1, 0)];
+        // The others take turns, so that a workload of some length meets them all.
+        let others = Policy::ALL.len() - 2;
+        for turn in 0..2 {
+            let other = (2 * boundary as usize + self.seed as usize + turn) % others;
+            cases.push((2 + other, rng.u64(..)));
         }
         if rng.u8(..4) == 0 {
             let stale = Policy::ALL.len() + rng.usize(..Policy::STALE.len());
-            self.policy(replay, stale, rng.u64(..), counters)?;
+            cases.push((stale, rng.u64(..)));
+        }
+        for (policy, seed) in cases {
+            self.one(replay, Case { boundary, policy, seed }, None, counters)?;
         }
         let decisions = replay.undecided();
         let rare = if decisions > 8 { 4 * EXHAUSTIVE_EVERY } else { EXHAUSTIVE_EVERY };
@@ -133,39 +170,46 @@ impl<'a> Walk<'a> {
         }
         let Some(all) = replay.images_exhaustive(EXHAUSTIVE_DECISIONS) else { return Ok(()) };
         counters.add(format!("exhaustive.boundaries.{decisions:02}"), 1);
-        for (number, image) in all.iter().enumerate() {
-            counters.add("images.exhaustive", 1);
-            self.image(image, Policy::RANDOM, counters).map_err(|what| {
-                let text = format!("image {number} of all {}: {what}", all.len());
-                Box::new(Failed { text, boundary: replay.position(), ..Failed::default() })
-            })?;
+        for (number, image) in (0..).zip(&all) {
+            let case = Case { boundary, policy: EXHAUSTIVE, seed: number };
+            self.case(replay, image, case, counters)?;
         }
         Ok(())
     }
 
-    fn policy(
+    /// Makes the image of this case, lacking only `losses` of what it lacks, and looks at it.
+    fn one(
         &mut self,
         replay: &Replay,
-        number: usize,
-        seed: u64,
+        case: Case,
+        losses: Option<&[usize]>,
+        counters: &mut Counters,
+    ) -> Result<(), Box<Failed>> {
+        let image = make(replay, case, losses).ok_or_else(|| {
+            Box::new(Failed { text: format!("there is no image {case:?}"), case, losses: None })
+        })?;
+        self.case(replay, &image, case, counters)
+    }
+
+    fn case(
+        &mut self,
+        replay: &Replay,
+        image: &Image,
+        case: Case,
         counters: &mut Counters,
     ) -> Result<(), Box<Failed>> {
         let [workload, life] = self.note;
-        watchdog::note([workload, life, replay.position() as u64, number as u64, seed]);
-        let policy = policy(number);
-        let mut image = replay.image(policy, seed);
-        if only::<5>().is_some()
-            && let Some(losses) = replay.losses(policy, seed)
-        {
-            image = replay.image_losing(&only_these(2, &losses));
-        }
-        counters.add(format!("images.{}", label(policy)), 1);
-        let outcome = self.image(&image, policy, counters);
-        outcome.map_err(|what| self.failed(replay, number, seed, &what))
+        watchdog::note([workload, life, case.boundary, case.policy as u64, case.seed]);
+        let label =
+            if case.policy == EXHAUSTIVE { "exhaustive" } else { label(policy(case.policy)) };
+        counters.add(format!("images.{label}"), 1);
+        let outcome = self.image(image, case, counters);
+        outcome.map_err(|what| self.failed(replay, case, &what))
     }
 
-    fn image(&mut self, image: &Image, policy: Policy, counters: &mut Counters) -> Verdict<()> {
+    fn image(&mut self, image: &Image, case: Case, counters: &mut Counters) -> Verdict<()> {
         counters.add("images", 1);
+        let policy = policy(case.policy);
         let Bounds { durable, written, issued, ref checkpoints } = self.bounds;
         let low = if policy == Policy::EVERYTHING { written } else { durable };
         let done = checkpoints.iter().filter(|checkpoint| checkpoint.done).count() as u64;
@@ -176,48 +220,84 @@ impl<'a> Walk<'a> {
                 None => Err(format!("an image met before is not within {low}..={issued}")),
             };
         }
-        counters.add("distinct", 1);
-        let rng = Rng::with_seed(name);
+        if self.seen.borrow_mut().insert(image.hash()) {
+            counters.add("distinct", 1);
+        }
+        let mut rng = self.rng(case);
+        // Starting threads costs more than all the rest.
+        let threads = if rng.u8(..32) == 0 { self.profile.threads } else { 0 };
+        let options = |vfs: Arc<dyn Vfs>| self.profile.options(vfs).background_threads(threads);
+        let with_checkpoints = rng.u8(..4) == 0 || matches!(self.look, Look::At(..));
         let (history, flaw) = (self.history, self.flaw);
         let mut inspection = Inspection { history, low, high: issued, rng, flaw };
-        // Starting threads costs more than all the rest.
-        let threads = if name.is_multiple_of(32) { self.profile.threads } else { 0 };
-        let options = |vfs: Arc<dyn Vfs>| self.profile.options(vfs).background_threads(threads);
         if policy.data == Data::Stale {
             return inspect_suspect(image, &mut inspection, options, counters);
         }
         let found = inspection.inspect(image, options, counters)?;
-        if counters.get("distinct").is_multiple_of(4) {
+        if with_checkpoints {
             inspect_checkpoints(image, self.history, &self.bounds, options)?;
         }
         self.met.insert(name, found);
         Ok(())
     }
 
+    /// Decides what is done with an image: by its case alone. (Its bytes hold salts, which are
+    /// others each time.)
+    fn rng(&self, case: Case) -> Rng {
+        let mut hasher = DefaultHasher::new();
+        (self.note, case.boundary, case.policy, case.seed).hash(&mut hasher);
+        Rng::with_seed(hasher.finish())
+    }
+
     /// Cuts what the power cut took down to what the failure takes, and says all of it in words.
-    fn failed(&mut self, replay: &Replay, number: usize, seed: u64, what: &str) -> Box<Failed> {
-        let policy = policy(number);
+    fn failed(&mut self, replay: &Replay, case: Case, what: &str) -> Box<Failed> {
         let at = replay.position();
         let mut text = what.to_owned();
         let first = at.saturating_sub(12);
         for (number, op) in replay.ops()[first..at].iter().enumerate() {
             text.push_str(&format!("\n    {} {op}", first + number));
         }
-        text.push_str(&format!("\n  at boundary {at}, {policy}, bounds {:?}", self.bounds));
-        let losses = replay.losses(policy, seed).map(|losses| {
+        let kind = match case.policy {
+            EXHAUSTIVE => format!("image {} of all", case.seed),
+            number => policy(number).to_string(),
+        };
+        text.push_str(&format!("\n  at boundary {at}, {kind}, bounds {:?}", self.bounds));
+        let losses = losses(replay, case).map(|losses| {
             let mut counters = Counters::new("cutting down");
             let kept = minimise(losses.len(), TRIES, |kept| {
                 let kept: Vec<_> = kept.iter().map(|&place| losses[place]).collect();
                 self.met.clear();
-                self.image(&replay.image_losing(&kept), policy, &mut counters).is_err()
+                self.image(&replay.image_losing(&kept), case, &mut counters).is_err()
             });
             for &place in &kept {
                 text.push_str(&format!("\n  lost: {}", losses[place]));
             }
             kept
         });
-        Box::new(Failed { text, boundary: at, policy: number, seed, losses })
+        Box::new(Failed { text, case, losses })
     }
+}
+
+/// What the image of this case lacks, where it has such parts.
+fn losses(replay: &Replay, case: Case) -> Option<Vec<Loss>> {
+    if case.policy == EXHAUSTIVE {
+        return None;
+    }
+    replay.losses(policy(case.policy), case.seed)
+}
+
+/// The image of this case; of what it lacks it lacks but these, where they are given.
+pub(crate) fn make(replay: &Replay, case: Case, kept: Option<&[usize]>) -> Option<Image> {
+    if case.policy == EXHAUSTIVE {
+        let mut all = replay.images_exhaustive(EXHAUSTIVE_DECISIONS)?;
+        let number = usize::try_from(case.seed).ok()?;
+        return (number < all.len()).then(|| all.swap_remove(number));
+    }
+    if let (Some(kept), Some(losses)) = (kept, losses(replay, case)) {
+        let kept: Vec<_> = kept.iter().filter_map(|&place| losses.get(place).copied()).collect();
+        return Some(replay.image_losing(&kept));
+    }
+    Some(replay.image(policy(case.policy), case.seed))
 }
 
 /// The number of a policy in the table of `trommel_vfs::Policy`.

@@ -344,7 +344,11 @@ impl Run {
         let Some(gate) = &self.gate else { return Ok(()) };
         let waits = !matches!(
             action,
-            Action::Write { .. } | Action::WriteIf { .. } | Action::Hold | Action::Release
+            // (A synced write waits for the lock under which the thread may stand at the gate.)
+            Action::Write { sync: false, .. }
+                | Action::WriteIf { .. }
+                | Action::Hold
+                | Action::Release
         ) || !profile.log;
         if !self.process.is_dead() {
             gate.meet();

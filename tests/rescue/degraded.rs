@@ -101,7 +101,7 @@ fn each_answer_is_right_or_an_error() {
         store.each_injury(67, |name, injury, vfs| {
             for how in [Degraded::Certain, Degraded::LastIntact] {
                 let case = format!("{left:?} {name:?} {injury:?} {how:?}");
-                let before = contents(&vfs, DIR);
+                let before = contents(&*vfs, DIR);
                 let db = match opened(&vfs, how) {
                     Ok(db) => db,
                     Err(error) => {
@@ -122,7 +122,7 @@ fn each_answer_is_right_or_an_error() {
                 let walked = exam.walk();
                 assert!(db.put("a", "b").is_err(), "{case}: it is read-only");
                 drop(db);
-                assert_eq!(contents(&vfs, DIR), before, "{case}: the store was written");
+                assert_eq!(contents(&*vfs, DIR), before, "{case}: the store was written");
                 counters.add("stores", 1);
                 counters.add("answers", answers);
                 counters.add("errors", errors);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
+use trommel::vfs::{MemoryVfs, Vfs};
 use trommel::{Db, Error, RepairOptions, RepairReport};
 use trommel_tests::counters::Counters;
 
@@ -16,27 +16,32 @@ fn repaired(vfs: &Arc<MemoryVfs>, how: RepairOptions) -> RepairReport {
 }
 
 /// Whether the report names `key` as one that may be missing, old, or back.
-fn is_named(report: &RepairReport, key: &[u8]) -> bool {
+pub(crate) fn is_named(report: &RepairReport, key: &[u8]) -> bool {
     report.all_in_doubt.is_some() || report.in_doubt.iter().any(|keys| keys.holds(key))
 }
 
 /// What became of all keys.
 #[derive(Default)]
-struct Kept {
-    right: u64,
-    older: u64,
-    back: u64,
-    missing: u64,
+pub(crate) struct Kept {
+    pub(crate) right: u64,
+    pub(crate) older: u64,
+    pub(crate) back: u64,
+    pub(crate) missing: u64,
 }
 
-fn examine(store: &Store, vfs: &Arc<MemoryVfs>, report: &RepairReport, case: &str) -> Kept {
+pub(crate) fn examine<V: Vfs + 'static>(
+    store: &Store,
+    vfs: &Arc<V>,
+    report: &RepairReport,
+    case: &str,
+) -> Kept {
     examine_but(store, vfs, report, case, false)
 }
 
 /// As [`examine`]; a `silent` loss is one that nobody can see.
-fn examine_but(
+fn examine_but<V: Vfs + 'static>(
     store: &Store,
-    vfs: &Arc<MemoryVfs>,
+    vfs: &Arc<V>,
     report: &RepairReport,
     case: &str,
     silent: bool,
@@ -76,9 +81,9 @@ fn whatever_is_hurt_each_key_is_right_or_named() {
         let store = Store::filled(left);
         store.each_injury(121, |name, injury, vfs| {
             let case = format!("{left:?} {name:?} {injury:?}");
-            let before = contents(&vfs, DIR);
+            let before = contents(&*vfs, DIR);
             let report = repaired(&vfs, RepairOptions::default());
-            assert_eq!(contents(&vfs, DIR), before, "{case}: the old store was written");
+            assert_eq!(contents(&*vfs, DIR), before, "{case}: the old store was written");
             let silent = Store::is_silent(left, name, injury);
             let kept = examine_but(&store, &vfs, &report, &case, silent);
             counters.add("stores", 1);
@@ -175,7 +180,6 @@ fn a_dry_run_says_the_same_and_writes_nothing() {
 }
 
 fn vfs_has_no_new(vfs: &MemoryVfs) -> bool {
-    use trommel::vfs::Vfs as _;
     vfs.list(std::path::Path::new(NEW)).is_err()
 }
 
@@ -200,8 +204,8 @@ fn a_place_that_is_taken_is_refused_and_an_unfinished_one_cannot_be_opened() {
         let refused = Db::repair(DIR, taken, small(&vfs), RepairOptions::default());
         assert!(refused.is_err(), "{taken}");
     }
-    assert_eq!(contents(&vfs, DIR), store.files);
-    write(&vfs, "UNFINISHED", b"");
+    assert_eq!(contents(&*vfs, DIR), store.files);
+    write(&*vfs, "UNFINISHED", b"");
     let refused = Db::open(DIR, small(&vfs));
     let told = refused.as_ref().is_err_and(|error| error.to_string().contains("cut short"));
     assert!(told, "{:?}", refused.map(drop));

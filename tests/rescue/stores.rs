@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs as _};
+use trommel::vfs::{MemoryVfs, Vfs};
 use trommel::{Db, Options};
 
 /// A key's values, oldest first; none for a deletion.
@@ -31,9 +31,9 @@ pub(crate) enum Left {
 }
 
 /// Options of a store whose tables are small, on this disk.
-pub(crate) fn small(vfs: &Arc<MemoryVfs>) -> Options {
+pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
     Options::default()
-        .vfs(Arc::<MemoryVfs>::clone(vfs))
+        .vfs(Arc::<V>::clone(vfs))
         .write_buffer_bytes(64 << 10)
         .block_bytes(256)
         .table_bytes(3 << 10)
@@ -66,9 +66,9 @@ impl Store {
                 db.flush().expect("flushing");
             }
         }
-        let killed = contents(&vfs, DIR);
+        let killed = contents(&*vfs, DIR);
         db.close().expect("closing");
-        let files = if left == Left::Killed { killed } else { contents(&vfs, DIR) };
+        let files = if left == Left::Killed { killed } else { contents(&*vfs, DIR) };
         Self { files, history }
     }
 
@@ -144,18 +144,18 @@ pub(crate) fn disk_of(files: &Files) -> Arc<MemoryVfs> {
     let vfs = Arc::new(MemoryVfs::new());
     vfs.create_dir(Path::new(DIR)).expect("making a directory");
     for (name, bytes) in files {
-        write(&vfs, name, bytes);
+        write(&*vfs, name, bytes);
     }
     vfs
 }
 
 /// Writes a new file into the store's directory.
-pub(crate) fn write(vfs: &MemoryVfs, name: impl AsRef<Path>, bytes: &[u8]) {
+pub(crate) fn write(vfs: &dyn Vfs, name: impl AsRef<Path>, bytes: &[u8]) {
     vfs.create(&path(name)).expect("creating").append(bytes).expect("writing");
 }
 
 /// All files of `dir` with what they hold.
-pub(crate) fn contents(vfs: &MemoryVfs, dir: &str) -> Files {
+pub(crate) fn contents(vfs: &dyn Vfs, dir: &str) -> Files {
     let listing = vfs.list(Path::new(dir)).expect("listing");
     let read = |name: &OsString| vfs.read(&Path::new(dir).join(name), u64::MAX).expect("reading");
     let files = listing.into_iter().filter(|entry| entry.is_file);

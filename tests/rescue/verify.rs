@@ -22,7 +22,7 @@ fn a_sound_store_has_no_damage_and_stays_as_it_is() {
         assert!(report.is_sound() && report.incomplete.is_empty(), "{left:?}: {report}");
         assert!(report.orphans.is_empty() && report.foreign.is_empty(), "{left:?}");
         assert!(report.tables >= 2 && report.keys > 100 && report.logs > 1, "{left:?}: {report}");
-        assert_eq!(contents(&vfs, DIR), store.files);
+        assert_eq!(contents(&*vfs, DIR), store.files);
         let db = Db::open(DIR, small(&vfs)).expect("opening");
         assert!(db.verify_all().expect("verifying").is_sound());
     }
@@ -118,7 +118,7 @@ fn what_is_not_needed_is_listed_and_no_damage() {
     let store = Store::filled(Left::Closed);
     let vfs = store.disk();
     for name in ["000900.sst", "CURRENT.tmp", ".DS_Store", "._000001.sst", "x y"] {
-        write(&vfs, name, b"whatever");
+        write(&*vfs, name, b"whatever");
     }
     vfs.create_dir(&path("lost+found")).expect("making a directory");
     let report = verified(&vfs);

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -137,6 +138,15 @@ impl TextForm {
                 what: BAD_BASE64,
             }),
         }
+    }
+}
+
+/// A path as it is, or where letters of it would not be seen, or would move the cursor, with escapes:
+/// who named a file may mean the terminal.
+pub(crate) fn print_path(path: &Path) -> String {
+    match path.to_str() {
+        Some(text) if !text.chars().any(is_unseen) => text.to_owned(),
+        _ => print_utf8(path.as_os_str().as_encoded_bytes()),
     }
 }
 

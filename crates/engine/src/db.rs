@@ -382,7 +382,9 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
-    /// holds no file of a store, or `to` is not empty; errors of the file system. A directory in which
+    /// holds no file of a store, or `to` is not empty; [`Error::InvalidOption`] where `to` lies in
+    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of which
+    /// nothing is lost; errors of the file system. A directory in which
     /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
     ///
     /// ```

@@ -106,6 +106,10 @@ impl Vfs for DirSync {
         self.anchor.as_ref().and_then(|_| self.vfs.working_dir())
     }
 
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.vfs.real_path(&self.at(path))
+    }
+
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         self.vfs.read(&self.at(path), limit)
     }

@@ -3,8 +3,9 @@
 //!
 //! 1. The footer says where the regions lie; without a good footer nothing is known.
 //! 2. The top index is read; its leaves, where there are any; then each data block they list.
-//! 3. A block that cannot be used is listed with the reason and the walk goes on. Where an index
-//!    block is unusable, what it lists is one stretch of data whose inner bounds are not known.
+//! 3. A block that cannot be used, or not be read, is listed with the reason and the walk goes on.
+//!    Where an index block is unusable, what it lists is one stretch of data whose inner bounds are
+//!    not known.
 //!
 //! The file is read front to back, one block at a time, past every cache. Blocks are checked on
 //! their own only; [`Table::verify`](crate::Table::verify) checks how they fit together.
@@ -60,8 +61,9 @@ pub struct BlockContent {
 /// All blocks of the table in `file`, in file order, without gaps. `path` names it in errors.
 ///
 /// # Errors
-/// [`Error::Corruption`] and [`Error::Unsupported`] where the footer cannot be used;
-/// [`Error::Io`]. What is wrong with a block stands in its [`BlockInfo::content`].
+/// [`Error::Corruption`], [`Error::Unsupported`] and [`Error::Io`] where the footer cannot be used or
+/// not be read. What is wrong with a block, a place of the disk that cannot be read included, stands
+/// in its [`BlockInfo::content`].
 pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, Error> {
     let footer = read_footer(&**file, path)?;
     let source = Source {
@@ -74,9 +76,9 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
         mapped: false,
     };
     let mut walk = Walk { source, footer, data: Vec::new(), leaves: Vec::new(), reached: 0 };
-    let index = walk.index()?;
+    let index = walk.index();
     match &index {
-        Ok((tree, _)) => walk.leaves(tree)?,
+        Ok((tree, _)) => walk.leaves(tree),
         Err(_) if footer.leaves_bytes > 0 => {
             let (offset, bytes) = (footer.leaves_offset(), footer.leaves_bytes);
             let content = Err(unlisted());
@@ -85,8 +87,8 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
         Err(_) => {}
     }
     walk.skip_to(footer.data_bytes);
-    let (properties, stored) = walk.properties()?;
-    let filters = walk.filters(&stored.unwrap_or_default())?;
+    let (properties, stored) = walk.properties();
+    let filters = walk.filters(&stored.unwrap_or_default());
     let Walk { mut data, leaves, .. } = walk;
     data.extend(filters);
     data.extend(leaves);
@@ -108,14 +110,15 @@ fn plain(raw_bytes: u64) -> BlockContent {
     BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
 }
 
-/// Splits off what the file system says, which ends the walk, from what is wrong with the bytes.
-fn of_bytes<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
-    match result {
-        Ok(good) => Ok(Ok(good)),
-        Err(Error::Corruption(damage)) => Ok(Err(damage.what.into_owned())),
-        Err(Error::Unsupported { what, .. }) => Ok(Err(what.into_owned())),
-        Err(error) => Err(error),
-    }
+/// What is wrong with a block, in words: with its bytes, or with the place of the disk where they lie,
+/// of which the next block knows nothing.
+fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
+    result.map_err(|error| match error {
+        Error::Corruption(damage) => damage.what.into_owned(),
+        Error::Unsupported { what, .. } => what.into_owned(),
+        Error::Io { source, .. } => source.to_string(),
+        other => other.to_string(),
+    })
 }
 
 /// What is said of a stretch that no good index block lists.
@@ -134,29 +137,29 @@ struct Walk {
 
 impl Walk {
     /// The top index, and what to say of it.
-    fn index(&self) -> Result<Result<(IndexTree, BlockContent), String>, Error> {
+    fn index(&self) -> Result<(IndexTree, BlockContent), String> {
         let offset = self.footer.index_offset();
         let handle = Handle { offset, bytes: self.footer.index_bytes as usize };
         let tree = self.source.read_plain(handle, BlockKind::IndexTop).and_then(|payload| {
             IndexTree::decode(&payload, &self.footer)
                 .map_err(|fault| fault.at(&self.source.path, offset))
         });
-        of_bytes(tree.map(|tree| {
+        in_words(tree.map(|tree| {
             let content = content_of(tree.top(), handle);
             (tree, content)
         }))
     }
 
     /// Every leaf and every block that it lists.
-    fn leaves(&mut self, tree: &IndexTree) -> Result<(), Error> {
+    fn leaves(&mut self, tree: &IndexTree) {
         if !self.footer.has_two_levels() {
             return self.blocks(tree.top());
         }
         for i in 0..tree.leaf_count() {
             let Some(handle) = tree.top().handle(i) else { continue };
-            let leaf = of_bytes(tree.read_leaf(i, &self.source))?;
+            let leaf = in_words(tree.read_leaf(i, &self.source));
             if let Ok(leaf) = &leaf {
-                self.blocks(leaf)?;
+                self.blocks(leaf);
             }
             self.leaves.push(BlockInfo {
                 offset: handle.offset,
@@ -165,7 +168,6 @@ impl Walk {
                 content: leaf.map(|leaf| content_of(&leaf, handle)),
             });
         }
-        Ok(())
     }
 
     /// Notes a stretch of data that no good index block lists.
@@ -182,7 +184,7 @@ impl Walk {
     }
 
     /// The blocks that one index block lists.
-    fn blocks(&mut self, leaf: &Index) -> Result<(), Error> {
+    fn blocks(&mut self, leaf: &Index) {
         for handle in (0..leaf.len()).map_while(|slot| leaf.handle(slot)) {
             // Leaves that contradict each other might list a block twice.
             if handle.offset < self.reached {
@@ -193,11 +195,10 @@ impl Walk {
                 offset: handle.offset,
                 bytes: handle.bytes as u64,
                 kind: BlockKind::Data,
-                content: of_bytes(self.block(handle))?,
+                content: in_words(self.block(handle)),
             });
             self.reached = handle.end();
         }
-        Ok(())
     }
 
     fn block(&self, handle: Handle) -> Result<BlockContent, Error> {
@@ -213,14 +214,14 @@ impl Walk {
     }
 
     /// One block a whole part, several a part that is cut; `properties` are empty where they cannot be read.
-    fn filters(&self, properties: &Properties) -> Result<Vec<BlockInfo>, Error> {
+    fn filters(&self, properties: &Properties) -> Vec<BlockInfo> {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
             Ok(parts) => parts,
             Err(why) => {
                 let (offset, bytes) = region;
                 let kind = BlockKind::Filter;
-                return Ok(vec![BlockInfo { offset, bytes, kind, content: Err(why.into()) }]);
+                return vec![BlockInfo { offset, bytes, kind, content: Err(why.into()) }];
             }
         };
         let mut blocks = Vec::new();
@@ -230,9 +231,9 @@ impl Walk {
             match part {
                 Listed::Part(part) if part.shape == FilterShape::Whole => {
                     let handle = Handle { offset, bytes: bytes as usize };
-                    blocks.push(self.filter(handle, &part)?);
+                    blocks.push(self.filter(handle, &part));
                 }
-                Listed::Part(part) => self.pieces(&part, offset, &mut blocks)?,
+                Listed::Part(part) => self.pieces(&part, offset, &mut blocks),
                 // Where its blocks begin is not known, and it is no damage.
                 Listed::Later { .. } => {
                     let (kind, content) = (BlockKind::Filter, Ok(plain(bytes)));
@@ -241,16 +242,11 @@ impl Walk {
             }
             offset += bytes;
         }
-        Ok(blocks)
+        blocks
     }
 
     /// The pieces of a part that starts at `offset`, and their top.
-    fn pieces(
-        &self,
-        part: &FilterPart,
-        offset: u64,
-        blocks: &mut Vec<BlockInfo>,
-    ) -> Result<(), Error> {
+    fn pieces(&self, part: &FilterPart, offset: u64, blocks: &mut Vec<BlockInfo>) {
         let handle =
             Handle { offset: offset + part.bytes - part.top_bytes, bytes: part.top_bytes as usize };
         let top = self.source.read_plain(handle, BlockKind::FilterTop).and_then(|payload| {
@@ -261,11 +257,11 @@ impl Walk {
                 })
                 .map_err(|fault| fault.at(&self.source.path, handle.offset))
         });
-        let top = of_bytes(top)?;
+        let top = in_words(top);
         match &top {
             Ok(top) => {
                 for piece in (0..top.len()).map_while(|i| top.handle(i)) {
-                    blocks.push(self.filter(piece, part)?);
+                    blocks.push(self.filter(piece, part));
                 }
             }
             Err(_) => blocks.push(BlockInfo {
@@ -281,12 +277,11 @@ impl Walk {
             kind: BlockKind::FilterTop,
             content: top.map(|top| content_of(&top, handle)),
         });
-        Ok(())
     }
 
     /// One block of the filter region, which belongs to `part`.
-    fn filter(&self, handle: Handle, part: &FilterPart) -> Result<BlockInfo, Error> {
-        let payload = of_bytes(self.source.read_plain(handle, BlockKind::Filter))?;
+    fn filter(&self, handle: Handle, part: &FilterPart) -> BlockInfo {
+        let payload = in_words(self.source.read_plain(handle, BlockKind::Filter));
         let content = payload.and_then(|payload| {
             let keys = match part.shape {
                 // What a user's policy made is no damage; only the directory knows its keys.
@@ -303,10 +298,10 @@ impl Walk {
             Ok(BlockContent { items, ..plain(payload.len() as u64) })
         });
         let (offset, bytes) = (handle.offset, handle.bytes as u64);
-        Ok(BlockInfo { offset, bytes, kind: BlockKind::Filter, content })
+        BlockInfo { offset, bytes, kind: BlockKind::Filter, content }
     }
 
-    fn properties(&self) -> Result<(BlockInfo, Option<Properties>), Error> {
+    fn properties(&self) -> (BlockInfo, Option<Properties>) {
         let (offset, bytes) = (self.footer.properties_offset(), self.footer.properties_bytes);
         let handle = Handle { offset, bytes: bytes as usize };
         let read = self.source.read_plain(handle, BlockKind::Properties).and_then(|payload| {
@@ -314,11 +309,11 @@ impl Walk {
                 .map_err(|fault| fault.at(&self.source.path, offset))?;
             Ok((plain(payload.len() as u64), properties))
         });
-        let (content, properties) = of_bytes(read)?.map_or_else(
+        let (content, properties) = in_words(read).map_or_else(
             |why| (Err(why), None),
             |(content, properties)| (Ok(content), Some(properties)),
         );
-        Ok((BlockInfo { offset, bytes, kind: BlockKind::Properties, content }, properties))
+        (BlockInfo { offset, bytes, kind: BlockKind::Properties, content }, properties)
     }
 }
 

@@ -111,6 +111,10 @@ impl Vfs for DiskVfs {
         std::env::current_dir().ok()
     }
 
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize().map_err(|error| wrap("find", path, error))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         Ok(Box::new(lock_opened(path, || open_lock(path), File::try_lock)?))
     }

@@ -109,6 +109,12 @@ pub trait Vfs: Debug + Send + Sync {
         None
     }
 
+    /// The one path of what lies at `path`, which is there: absolute, through no symbolic link. `path`
+    /// itself where there is no such thing.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let file = self.open(path, Access::Buffered)?;

@@ -10,16 +10,20 @@ use crate::commands::store_args::Session;
 use crate::commands::verify::{fields_of, write_dropped};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
-use crate::text::KeyForm;
+use crate::text::{KeyForm, print_path};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Makes a new store, in a new directory, of what is left of a damaged one. The old store is never \
-changed. Every intact block of every table and every log up to its first damage is read, and the newest \
-version of each key that is left is written.
+changed. Every intact block that the index of its table still lists, and every log up to its first \
+damage, is read, and the newest version of each key that is left is written. A table whose footer or top \
+index is damaged is lost as a whole. The new store has the default options, filters included, whatever \
+the old one had.
 
 Lists all that could not be saved: files, bytes and keys. In a range in doubt keys may be missing, may \
 have an older value than they had, or may show though they were deleted, because what was newer is lost. \
-Ends with exit code 4 if anything was lost; the new store is complete and sound all the same.";
+Unreadable entries are those that the manifest counts in pieces of tables that could not be read: at \
+least so many are lost. Ends with exit code 4 if anything was lost; the new store is sound all the same. \
+Is refused where a newer version wrote a file: use that one.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -76,7 +80,7 @@ pub(crate) fn run(
         output.list("beyond_damage", &["log", "offset", "writes", "first_key", "last_key"])?;
         for RecordBeyond { file, offset, operations, keys, .. } in &report.beyond_damage {
             output.row(vec![
-                file.display().to_string().into(),
+                print_path(file).into(),
                 Value::Integer(*offset),
                 Value::Count(*operations),
                 key(&keys.first),
@@ -96,19 +100,26 @@ pub(crate) fn run(
         true => "nothing was written".to_owned(),
         false => format!("the new store is {}", args.to.display()),
     };
+    let lost = match report.unreadable {
+        0 => String::new(),
+        lost => format!("at least {lost} entries lie in pieces that could not be read; "),
+    };
     Err(Failure::Damaged(format!(
-        "not all could be saved: {left} entries are left, {doubtful} of them doubtful and {what}; {made}"
+        "not all could be saved: {lost}{left} entries are left, {doubtful} of them doubtful and {what}; \
+         {made}"
     )))
 }
 
 fn sums(report: &RepairReport) -> Vec<(&'static str, Value)> {
-    let manifest = report.manifest.as_ref().map(|path| path.display().to_string());
+    let manifest = report.manifest.as_ref().map(|path| print_path(path));
     vec![
         ("manifest", manifest.into()),
         ("tables", Value::Count(report.tables)),
         ("log_records", Value::Count(report.log_records)),
+        ("unreadable_entries", Value::Count(report.unreadable)),
         ("entries", Value::Count(report.entries)),
         ("bytes", Value::Size(report.bytes)),
+        ("deleted", Value::Count(report.deleted)),
         ("doubtful", Value::Count(report.doubtful)),
         ("damaged_places", Value::Count(report.damage.len() as u64)),
         ("all_in_doubt", report.all_in_doubt.clone().into()),

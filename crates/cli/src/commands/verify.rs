@@ -10,7 +10,7 @@ use trommel::{Damage, Db, DroppedBytes, Options, VerifyReport};
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
-use crate::text::KeyForm;
+use crate::text::{KeyForm, print_path};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Reads every byte of every file of the store, checks every checksum and every order, and asks every \
@@ -68,7 +68,7 @@ pub(crate) fn run(
 fn sums(report: &VerifyReport) -> Vec<(&'static str, Value)> {
     let names = |paths: &[PathBuf]| match paths {
         [] => Value::Null,
-        _ => Value::List(paths.iter().map(|path| path.display().to_string().into()).collect()),
+        _ => Value::List(paths.iter().map(|path| print_path(path).into()).collect()),
     };
     vec![
         ("tables", Value::Count(report.tables)),
@@ -87,7 +87,7 @@ pub(super) fn fields_of(damage: &Damage, form: KeyForm) -> Vec<(&'static str, Va
     let key = |key: &[u8]| Value::from(form.print(key));
     let keys = damage.keys.as_ref();
     vec![
-        ("file", damage.file.display().to_string().into()),
+        ("file", print_path(&damage.file).into()),
         ("offset", Value::Integer(damage.offset)),
         ("bytes", if damage.bytes == 0 { Value::Null } else { Value::Size(damage.bytes) }),
         ("what", damage.what.clone().into()),
@@ -106,7 +106,7 @@ pub(super) fn write_dropped(
 ) -> Result<(), Failure> {
     let fields = |dropped: &DroppedBytes| {
         vec![
-            ("file", Value::from(dropped.file.display().to_string())),
+            ("file", Value::from(print_path(&dropped.file))),
             ("offset", Value::Integer(dropped.offset)),
             ("bytes", Value::Size(dropped.bytes)),
             ("reason", dropped.reason.clone().into()),

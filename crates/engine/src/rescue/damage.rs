@@ -1,6 +1,7 @@
 //! One thing that is wrong with a store, and what to do about it.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use trommel_base::Corruption;
@@ -23,10 +24,13 @@ pub enum Remedy {
     Remove,
     /// It was written by a newer version: use that one.
     Upgrade,
+    /// Nothing is known to be lost, for this user may not read it: allow that.
+    AllowReading,
 }
 
 impl Remedy {
-    /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`.
+    /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`,
+    /// `allow_reading`.
     pub fn name(self) -> &'static str {
         match self {
             Self::RestoreOrRepair => "restore_or_repair",
@@ -34,7 +38,13 @@ impl Remedy {
             Self::Compact => "compact",
             Self::Remove => "remove",
             Self::Upgrade => "upgrade",
+            Self::AllowReading => "allow_reading",
         }
+    }
+
+    /// Whether what it is for cannot be read now: a repair has to do without that.
+    pub(crate) fn is_for_lost(self) -> bool {
+        !matches!(self, Self::Compact | Self::Remove)
     }
 }
 
@@ -49,6 +59,7 @@ impl fmt::Display for Remedy {
             Self::Compact => "nothing is lost; trommel compact writes it anew",
             Self::Remove => "nothing is lost; remove what stands in its place",
             Self::Upgrade => "use the newer version of trommel that wrote it",
+            Self::AllowReading => "let this user read it, and try again",
         })
     }
 }
@@ -95,8 +106,13 @@ pub struct Damage {
 impl Damage {
     /// What `error`, met in `file`, is about.
     pub(crate) fn of(error: &Error, file: &Path, remedy: Remedy) -> Self {
-        let remedy =
-            if matches!(error, Error::Unsupported { .. }) { Remedy::Upgrade } else { remedy };
+        let remedy = match error {
+            Error::Unsupported { .. } => Remedy::Upgrade,
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Remedy::AllowReading
+            }
+            _ => remedy,
+        };
         let (file, offset, what) = match error {
             Error::Corruption(damage) => {
                 (damage.file.clone(), damage.offset, damage.what.to_string())

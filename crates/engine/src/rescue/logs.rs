@@ -99,6 +99,9 @@ pub(crate) fn left(
         let mut torn = Vec::new();
         for dropped in plan.dropped() {
             match &dropped.reason {
+                // It cannot be read, and was told of above.
+                DropReason::Damaged(corruption)
+                    if damage.iter().any(|told: &Damage| told.file == corruption.file) => {}
                 DropReason::Damaged(corruption) => {
                     let error = Error::from(corruption.clone());
                     let found = Damage::of(&error, &dropped.file, Remedy::RestoreOrSalvage);

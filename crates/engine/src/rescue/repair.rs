@@ -1,10 +1,15 @@
 //! Making a new store of what is left of a damaged one.
 //!
-//! 1. The old store is locked for reading, so that nobody writes it; nothing in it is ever changed.
+//! 1. The new directory must be empty, or not be there, and must not lie in the old store, whatever
+//!    paths or links lead there. The old store is locked for reading, so that nobody writes it; nothing
+//!    in it is ever changed.
 //! 2. A manifest is chosen ([`manifest`](super::manifest)). Where it says all, the tables are those that
 //!    it names. Where it may not, or where there is none, they are all tables that lie there.
-//! 3. Each table is read whole. Of a damaged one every intact block is kept; the keys that a damaged
-//!    block or a missing table may have held are noted, with the newest sequence number it can have had.
+//! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still lists;
+//!    the keys that a damaged block or a missing table may have held are noted, with the newest sequence
+//!    number it can have had. A table whose footer or top index is damaged is lost as a whole, as
+//!    nothing else says where its blocks begin. What a newer version wrote is no damage: there the
+//!    repair is refused.
 //! 4. The logs are read up to the first damage, or beyond it if that is asked for.
 //! 5. All entries that are left are walked in order ([`sources`](super::sources)), and the newest version
 //!    of each key is written to the new store, unless it is a deletion. Nothing of the old order of
@@ -19,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, MAX_SEQNO};
+use trommel_sstable::BlockInfo;
 use trommel_sstable::format::BlockKind;
-use trommel_sstable::{BlockInfo, layout};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
 use super::damage::{Damage, KeySpan, Remedy};
@@ -92,6 +97,10 @@ pub struct RepairReport {
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
+    /// Entries that the tables held, by what the manifest states, in pieces that could not be read:
+    /// values, deletions, and older versions of them. At least so many are lost, for nobody counted
+    /// those of lost logs, and of tables that no manifest describes.
+    pub unreadable: u64,
     /// Keys whose newest version that is left is a deletion.
     pub deleted: u64,
     /// Of the entries, those of which a newer version or a deletion may be lost; if only what is
@@ -114,10 +123,9 @@ pub struct RepairReport {
 impl RepairReport {
     /// Whether everything was saved.
     pub fn is_complete(&self) -> bool {
-        let costs = |damage: &&Damage| damage.remedy != Remedy::Compact;
         self.in_doubt.is_empty()
             && self.all_in_doubt.is_none()
-            && self.damage.iter().find(costs).is_none_or(|damage| damage.remedy == Remedy::Remove)
+            && self.damage.iter().all(|damage| !damage.remedy.is_for_lost())
     }
 }
 
@@ -129,18 +137,14 @@ pub(crate) fn repair(
     how: RepairOptions,
 ) -> Result<RepairReport> {
     let vfs = Arc::clone(&options.vfs);
-    if to.starts_with(from) {
-        let to = to.display();
-        return Err(Error::option(format!(
-            "{to} lies in the store that is repaired, which is left as it is: name another directory"
-        )));
-    }
+    check_target(&*vfs, from, to)?;
     let mut locked = VerifyReport::default();
     let (_held, listing) = hold(&*vfs, from, &mut locked)?;
     let mut work = Work::begin(Arc::clone(&vfs), from, listing)?;
     work.report.damage.append(&mut locked.damage);
     let tables = work.tables();
     let logged = work.logs(how)?;
+    work.refuse_newer()?;
     let everything = Everything::new(&vfs, tables, logged)?;
     if how.dry_run {
         return work.copy(everything, how, |_, _| Ok(()));
@@ -210,69 +214,64 @@ impl<'a> Work<'a> {
 
     fn lose(&mut self, damage: Damage, max_seqno: u64) {
         self.report.damage.push(damage.clone());
-        if damage.remedy == Remedy::RestoreOrRepair {
+        if damage.remedy.is_for_lost() {
             self.lost.push(Lost { damage, max_seqno });
         }
     }
 
     /// What is left of a table that the manifest describes.
     fn listed_table(&mut self, meta: &TableMeta) -> Option<TableLeft> {
-        let path = table_path(self.dir, meta.number);
         let name = names::table(meta.number);
         let entry = self.listing.iter().find(|entry| entry.name == *name);
-        let (damage, _) = table::survey(&*self.vfs, self.dir, meta, entry, None);
+        let pieces = table::dissect(&*self.vfs, self.dir, meta, entry);
+        self.report.unreadable += meta.entries.saturating_sub(pieces.entries());
         // A leaf of the index costs the blocks that it lists, each of which is told by itself.
         let (costly, other): (Vec<Damage>, Vec<Damage>) =
-            damage.into_iter().partition(|damage| damage.keys.is_some());
+            pieces.damage.into_iter().partition(|damage| damage.keys.is_some());
         for damage in costly {
             self.lose(damage, meta.max_seqno);
         }
         self.report.damage.extend(other);
-        let blocks = self.blocks(&path, Some(meta.table_id)).ok()?;
-        left(path, blocks)
+        left(table_path(self.dir, meta.number), pieces.blocks)
     }
 
     /// What is left of a table that no manifest describes.
     fn found_table(&mut self, number: u64) -> Option<TableLeft> {
         let path = table_path(self.dir, number);
-        let blocks = match self.blocks(&path, None) {
-            Ok(blocks) => blocks,
+        let file = match self.vfs.open(&path, Access::Buffered) {
+            Ok(file) => file,
             Err(error) => {
+                let error = Error::io(&path, "opening", error);
                 self.lose(Damage::of(&error, &path, Remedy::RestoreOrRepair), MAX_SEQNO);
                 return None;
             }
         };
-        let info = inspect::Table::open(&*self.vfs, &path).and_then(|table| {
+        let checked = inspect::Table::open(&*self.vfs, &path).and_then(|table| {
             table.check()?;
             table.info()
         });
-        if let Err(error) = info {
-            let file = self.vfs.open(&path, Access::Buffered).ok()?;
-            // Where it begins and ends is not known: a block at an end of it may hold any key.
-            let all = KeySpan::default();
-            for mut damage in table::damages(&file, &path, &error, &all) {
-                let is_open = damage
-                    .keys
-                    .as_ref()
-                    .is_some_and(|keys| keys.first.is_empty() || keys.last.is_empty());
-                if is_open {
-                    damage.keys = None;
-                }
-                self.lose(damage, MAX_SEQNO);
+        let first = checked.err();
+        // Where it begins and ends is not known: a block at an end of it may hold any key.
+        let pieces = table::pieces(&file, &path, first.as_ref(), &KeySpan::default());
+        for mut damage in pieces.damage {
+            let is_open = |keys: &KeySpan| keys.first.is_empty() || keys.last.is_empty();
+            if damage.keys.as_ref().is_some_and(is_open) {
+                damage.keys = None;
             }
+            self.lose(damage, MAX_SEQNO);
         }
-        left(path, blocks)
+        left(path, pieces.blocks)
     }
 
-    /// The blocks of a table, good and bad; an error where it is not the one of this id.
-    fn blocks(&self, path: &Path, table_id: Option<u64>) -> Result<Vec<BlockInfo>> {
-        let file = self.vfs.open(path, Access::Buffered);
-        let file = file.map_err(|error| Error::io(path, "opening", error))?;
-        let found = trommel_sstable::Expected::of_file(&*file, path)?;
-        if table_id.is_some_and(|id| id != found.table_id) {
-            return Err(Error::internal("the table is another one"));
+    /// An error where a newer version wrote what cannot be read: nothing of that is lost.
+    fn refuse_newer(&self) -> Result<()> {
+        let is_newer = |damage: &&Damage| damage.remedy == Remedy::Upgrade;
+        match self.report.damage.iter().find(is_newer) {
+            None => Ok(()),
+            Some(damage) => {
+                Err(Error::Unsupported { file: damage.file.clone(), what: damage.what.clone() })
+            }
         }
-        Ok(layout(&file, path)?)
     }
 
     /// The writes of the logs that are kept.
@@ -367,6 +366,43 @@ fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
     Some(TableLeft { path, blocks, keys })
 }
 
+/// An error unless a new store can be made at `to`, and lies outside of `from`.
+fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
+    let is_in_from = match vfs.real_path(from) {
+        Ok(real) => lies_in(vfs, &real, to)?,
+        // What is wrong with it is told by whoever reads it.
+        Err(_) => false,
+    };
+    if is_in_from || to.starts_with(from) {
+        let to = to.display();
+        return Err(Error::option(format!(
+            "{to} lies in the store that is repaired, which is left as it is: name another directory"
+        )));
+    }
+    match vfs.list(to) {
+        Ok(listing) if listing.is_empty() => Ok(()),
+        Ok(_) => {
+            let what = "it is not empty; name a new directory".to_owned();
+            Err(Error::NotAStore { dir: to.to_path_buf(), what })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io(to, "listing", error)),
+    }
+}
+
+/// Whether `to`, which need not be there yet, is the directory `real` or lies in it.
+fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
+    for above in to.ancestors() {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match vfs.real_path(above) {
+            Ok(found) => return Ok(found.starts_with(real)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(above, "looking for", error)),
+        }
+    }
+    Ok(false)
+}
+
 /// The new store.
 struct Target {
     vfs: Arc<dyn Vfs>,
@@ -377,16 +413,11 @@ struct Target {
 
 impl Target {
     fn create(vfs: &Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Self> {
-        match vfs.list(dir) {
-            Ok(listing) if listing.is_empty() => {}
-            Ok(_) => {
-                let what = "it is not empty; name a new directory".to_owned();
-                return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
-            }
-            Err(error) => return Err(Error::io(dir, "listing", error)),
+        match vfs.create_dir(dir) {
+            Ok(()) => {}
+            // It was empty a moment ago, or what comes next tells that it is no directory.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io(dir, "creating", error)),
         }
         let marker = dir.join(UNFINISHED);
         let mut file = vfs.create(&marker).map_err(Error::on(&marker))?;
@@ -414,11 +445,32 @@ impl Target {
         db.close()?;
         let report = verify_dir(&dir, &options)?;
         if let Some(first) = report.damage.first() {
-            let text = format!("the new store is damaged already, by the disk it lies on: {first}");
+            let what = &first.what;
+            let text = format!("the new store is damaged already, by the disk it lies on: {what}");
             return Err(trommel_base::Corruption::new(&first.file, first.offset, text).into());
         }
         let marker = dir.join(UNFINISHED);
         vfs.remove(&marker).map_err(Error::on(&marker))?;
         vfs.sync_dir(&dir).map_err(Error::on(&dir))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is harmless hid all that was listed behind it.
+    #[test]
+    fn a_repair_is_complete_only_if_all_damage_is_harmless() {
+        let damage = |remedies: &[Remedy]| {
+            let at = |remedy: &Remedy| Damage::at(Path::new("f"), 0, "it", *remedy);
+            RepairReport { damage: remedies.iter().map(at).collect(), ..RepairReport::default() }
+        };
+        assert!(damage(&[]).is_complete());
+        assert!(damage(&[Remedy::Remove, Remedy::Compact]).is_complete());
+        for lost in [Remedy::RestoreOrRepair, Remedy::RestoreOrSalvage, Remedy::AllowReading] {
+            assert!(!damage(&[Remedy::Remove, lost]).is_complete(), "{lost:?}");
+            assert!(!damage(&[Remedy::Compact, lost, Remedy::Remove]).is_complete(), "{lost:?}");
+        }
     }
 }

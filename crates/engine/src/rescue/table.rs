@@ -5,14 +5,15 @@
 //! 3. Otherwise every block is looked at by itself, and each that cannot be used is one damage. What
 //!    lies in a data block that cannot be read lies between the keys of its good neighbours, these
 //!    included: older versions of them may be in it.
+//!
+//! Who wants both the damage and what is left ([`dissect`]) has both of one reading: what cannot be
+//! read for a moment is then either left out and told of, or kept.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use trommel_sstable::format::BlockKind;
-use trommel_sstable::{
-    BlockCache, BlockInfo, Error as TableError, Expected, Table, TableConfig, Verified, layout,
-};
+use trommel_sstable::{BlockCache, BlockInfo, Expected, Table, TableConfig, Verified, layout};
 use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 
 use super::damage::{Damage, KeySpan, Remedy};
@@ -68,6 +69,54 @@ pub(crate) fn open(
     })
 }
 
+/// A table, piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    /// Its blocks, good and bad; none where nobody can tell where they begin, or where they are not
+    /// those of the table.
+    pub(crate) blocks: Vec<BlockInfo>,
+    /// What is wrong with them, and whatever else is wrong with the table.
+    pub(crate) damage: Vec<Damage>,
+}
+
+impl Pieces {
+    /// Entries in the blocks that can be read.
+    pub(crate) fn entries(&self) -> u64 {
+        let is_data = |block: &&BlockInfo| block.kind == BlockKind::Data;
+        let good = self.blocks.iter().filter(is_data).filter_map(|b| b.content.as_ref().ok());
+        good.map(|content| content.items).sum()
+    }
+}
+
+/// What is left of the table that `meta` describes, and all that is wrong with it.
+pub(crate) fn dissect(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    meta: &TableMeta,
+    entry: Option<&DirEntry>,
+) -> Pieces {
+    let path = table_path(dir, meta.number);
+    let all = KeySpan::new(&meta.smallest, &meta.largest);
+    let lost = |damage: Damage| {
+        let damage = vec![damage.costing(all.clone()).of_bytes(meta.file_bytes)];
+        Pieces { blocks: Vec::new(), damage }
+    };
+    let file = match open(vfs, &path, meta, entry) {
+        Ok(file) => file,
+        Err(damage) => return lost(*damage),
+    };
+    match Expected::of_file(&*file, &path) {
+        Ok(found) if found.table_id == meta.table_id => {}
+        Ok(_) => {
+            let what = "it is another table than the one that the manifest names";
+            return lost(Damage::at(&path, 0, what, Remedy::RestoreOrRepair));
+        }
+        Err(error) => return lost(Damage::of(&error.into(), &path, Remedy::RestoreOrRepair)),
+    }
+    let first = check(&file, &path, meta, None).err();
+    pieces(&file, &path, first.as_ref(), &all)
+}
+
 /// Reads the table as a whole, and compares it with what the manifest states.
 fn check(
     file: &Arc<dyn ReadFile>,
@@ -110,6 +159,17 @@ pub(crate) fn damages(
     first: &Error,
     all: &KeySpan,
 ) -> Vec<Damage> {
+    pieces(file, path, Some(first), all).damage
+}
+
+/// The table's blocks, and what is wrong with them; `first`, which a check of the whole table found,
+/// where that is nothing.
+pub(crate) fn pieces(
+    file: &Arc<dyn ReadFile>,
+    path: &Path,
+    first: Option<&Error>,
+    all: &KeySpan,
+) -> Pieces {
     let whole = |error: &Error| {
         let is_filter =
             matches!(error, Error::Corruption(damage) if damage.what.contains("filter"));
@@ -119,12 +179,20 @@ pub(crate) fn damages(
     };
     let blocks = match layout(file, path) {
         Ok(blocks) => blocks,
-        // What was found first is what a read would be told; where there is no footer, both say so.
-        Err(TableError::Corruption(_)) => return whole(first),
-        Err(error) => return whole(&error.into()),
+        Err(error) => {
+            let error = Error::from(error);
+            // What was found first is what a read would be told; where there is no footer, both say so.
+            // But no damage of a filter says that all is lost.
+            let told = first.filter(|_| matches!(error, Error::Corruption(_)));
+            let damage = Damage::of(told.unwrap_or(&error), path, Remedy::RestoreOrRepair);
+            return Pieces { blocks: Vec::new(), damage: vec![damage.costing(all.clone())] };
+        }
     };
-    let found = of_blocks(path, &blocks, all);
-    if found.is_empty() { whole(first) } else { found }
+    let mut damage = of_blocks(path, &blocks, all);
+    if let Some(first) = first.filter(|_| damage.is_empty()) {
+        damage = whole(first);
+    }
+    Pieces { blocks, damage }
 }
 
 /// A damage for each block that cannot be used.

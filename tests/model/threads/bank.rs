@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use trommel::vfs::Vfs;
@@ -52,11 +52,27 @@ struct Bank {
     audits: AtomicU64,
     checkpoints: AtomicU64,
     sums: AtomicU64,
+    /// Whether a thread has failed, for which the others would wait.
+    failed: AtomicBool,
+}
+
+/// Tells the others where a thread ends by a panic.
+struct Watch<'a>(&'a Bank);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Bank {
     fn enough(&self) -> bool {
         let reached = |count: &AtomicU64, goal| count.load(Ordering::Relaxed) >= goal;
+        if self.failed.load(Ordering::Relaxed) {
+            return true;
+        }
         reached(&self.transfers, TRANSFERS)
             && reached(&self.audits, AUDITS)
             && reached(&self.checkpoints, CHECKPOINTS)
@@ -76,6 +92,7 @@ impl Bank {
             if self.locks_inside {
                 let lock = format!("lock/{stripe:02}");
                 while !self.db.compare_and_set(&lock, None, Some(b"held")).unwrap() {
+                    assert!(!self.failed.load(Ordering::Relaxed), "another thread has failed");
                     std::thread::yield_now();
                 }
                 batch.delete(lock);
@@ -166,6 +183,7 @@ impl Bank {
     }
 
     fn audit(&self, seed: u64) {
+        let _watch = Watch(self);
         let rng = &mut Rng::new(seed);
         let keys: Vec<String> = (0..ACCOUNTS).map(account).collect();
         let mut old = self.snapshot(rng, &keys);
@@ -183,6 +201,7 @@ impl Bank {
 
     /// Takes checkpoints, and looks at them as stores of their own.
     fn copy(&self, seed: u64) {
+        let _watch = Watch(self);
         let rng = &mut Rng::new(seed);
         let options = tiny(Arc::clone(&self.vfs));
         for copy in 0.. {
@@ -258,6 +277,7 @@ fn one_life(seed: u64, life: u64, vfs: &Arc<dyn Vfs>, callers: usize) -> [(&'sta
         audits: AtomicU64::new(0),
         checkpoints: AtomicU64::new(0),
         sums: AtomicU64::new(0),
+        failed: AtomicBool::new(false),
     };
     bank.check("after opening", &accounts(bank.db.iter()));
     let begin = seed << 16 | life << 8;
@@ -265,6 +285,7 @@ fn one_life(seed: u64, life: u64, vfs: &Arc<dyn Vfs>, callers: usize) -> [(&'sta
         let bank = &bank;
         for thread in 0..callers as u64 {
             scope.spawn(move || {
+                let _watch = Watch(bank);
                 let rng = &mut Rng::new(begin | thread);
                 while !bank.enough() {
                     bank.transfer(rng);

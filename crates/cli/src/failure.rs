@@ -8,6 +8,8 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
+use crate::text::visible;
+
 pub(crate) const OK: u8 = 0;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -91,7 +93,9 @@ impl Failure {
     /// Says it on standard error. If even that is gone, the exit code has to do.
     pub(crate) fn say(&self) {
         if let Some(message) = self.message() {
-            let _ = writeln!(io::stderr(), "error: {message}");
+            let mut error = io::stderr().lock();
+            let lines: Vec<String> = message.split('\n').map(visible).collect();
+            let _ = writeln!(error, "error: {}", lines.join("\n"));
         }
     }
 

@@ -166,6 +166,21 @@ fn print_utf8(bytes: &[u8]) -> String {
     text
 }
 
+/// A text of somebody else's making, such as a file's name, with what cannot be seen as \\xNN: what it
+/// holds does nothing to a terminal.
+pub(crate) fn visible(text: &str) -> String {
+    let mut seen = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_unseen(letter) {
+            let mut buffer = [0; 4];
+            letter.encode_utf8(&mut buffer).bytes().for_each(|byte| escape(byte, &mut seen));
+        } else {
+            seen.push(letter);
+        }
+    }
+    seen
+}
+
 /// Whether a letter has no shape of its own, or changes that of others.
 fn is_unseen(letter: char) -> bool {
     letter.is_control()

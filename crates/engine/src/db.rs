@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Mutex, lock};
-use crate::verify::{VerifyReport, verify_dir};
+use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
 /// clone is dropped.
@@ -93,8 +93,13 @@ impl Db {
         Self::open(dir, options.read_only(true))
     }
 
-    /// Opens the store in `dir`, however damaged, to read what is healthy; see
-    /// [`Options::degraded`]. What is damaged stands in [`Db::recovery_report`].
+    /// Opens the damaged store in `dir` to read what is healthy; see [`Options::degraded`]. What is
+    /// damaged stands in [`Db::recovery_report`].
+    ///
+    /// # Errors
+    /// As a read-only open, but for damage of tables and logs, and of a manifest behind its first
+    /// record. So where no manifest can be read at all ([`Error::Corruption`]: a repair needs none), where `LOCK`
+    /// is there and cannot be locked, and where a repair was cut short ([`Error::NotAStore`]).
     ///
     /// ```
     /// # use trommel::{Db, Degraded, Options};
@@ -365,14 +370,16 @@ impl Db {
     }
 
     /// Reads every byte of every file of the store in `dir`, which nobody may be writing, and lists
-    /// all that is damaged, whether or not it could be opened. Writes nothing. Of `options` the file
-    /// system and the prefix extractor count.
+    /// all that is damaged, whether or not it could be opened. Writes nothing, not even a lock file: where
+    /// there is none, nobody can be kept out meanwhile. Of `options` the file system and the prefix
+    /// extractor count.
     ///
     /// # Errors
-    /// [`Error::Locked`] where somebody writes it; [`Error::NotAStore`]; [`Error::Io`] where the
-    /// directory cannot be read. Damage is no error, but listed.
+    /// [`Error::Locked`] where somebody writes it, or came to while it was read; [`Error::NotAStore`];
+    /// [`Error::Io`] where the directory cannot be read, or the lock file is there and cannot be locked.
+    /// Damage is no error, but listed.
     pub fn verify_dir(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
-        verify_dir(dir.as_ref(), options)
+        verify_store(dir.as_ref(), options)
     }
 
     /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in

@@ -1,5 +1,7 @@
 //! The files of a store: their names, and the removal of those that nothing refers to any more.
 
+pub(crate) mod unfinished;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

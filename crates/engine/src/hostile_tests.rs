@@ -104,6 +104,23 @@ fn records_of_a_log_whose_numbers_overlap_are_damage() {
     assert!(matches!(&error, Error::Corruption(damage) if damage.offset > 64), "{error:?}");
 }
 
+/// A degraded open failed for what is intact and no batch.
+#[test]
+fn a_degraded_open_stops_before_a_record_that_is_no_batch() {
+    for bad in [(2, batch(1, &["b"])), (3, vec![9; 9])] {
+        let vfs = store(&[plain_edit()], &[(1, batch(2, &["a", "a"])), bad]);
+        let options = Options::default().vfs(vfs).background_threads(0);
+        let db = Db::open_degraded(DIR, options.clone(), Degraded::LastIntact).unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(db.get("b").unwrap(), None);
+        let report = db.recovery_report();
+        assert!(report.damage.len() == 1 && report.doubt.is_some(), "{report:?}");
+        drop(db);
+        let db = Db::open_degraded(DIR, options, Degraded::Certain).unwrap();
+        assert!(matches!(db.get("a"), Err(Error::InDoubt { .. })));
+    }
+}
+
 #[test]
 fn batches_that_are_none_are_damage() {
     let mut long_key = batch(1, &[]);

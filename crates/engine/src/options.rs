@@ -286,7 +286,7 @@ impl Options {
         auto_compaction: bool;
     }
 
-    /// Whether to open in spite of any damage, to read what is healthy: read-only, and with an error
+    /// Whether to open in spite of damage, to read what is healthy: read-only, and with an error
     /// for each read that comes to what is damaged or missing.
     /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists what that is. Where writes of
     /// unknown keys are lost, as behind the damage of a log, nothing is certain any more: see

@@ -12,9 +12,10 @@
 //!
 //! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
 
+mod directory;
+
 use std::collections::HashSet;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -25,13 +26,15 @@ use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
+pub(crate) use self::directory::parent;
+use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
 use crate::compaction::shape::debt;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::files::{Graveyard, LOCK, UNFINISHED, log_path};
+use crate::files::{Graveyard, log_path};
 use crate::install::Manifest;
 use crate::log::Dropped;
 use crate::log::reader::Record;
@@ -113,6 +116,9 @@ impl Engine {
         let vfs = Arc::clone(&options.vfs);
         let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
+        if !options.read_only {
+            check_current_tmp(dir, &listing)?;
+        }
         let mut around = Around::default();
         let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {
             Some(_) if options.error_if_exists => {
@@ -137,7 +143,8 @@ impl Engine {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
         let newest_log = plan.newest();
-        let state = engine.replay(plan, recovered.state)?;
+        let state = engine.replay(plan, recovered.state);
+        let state = state.inspect_err(|_| engine.remove_new(&listing))?;
         engine.spare_last_level(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             let debt = debt(&state.version, &engine.options.load().compaction());
@@ -150,7 +157,14 @@ impl Engine {
         if planted(Bug::ReplayedLogsRemovedEarly) {
             let _ = engine.vfs.remove(&log_path(dir, newest_log));
         }
-        engine.put_in_force(state, newest_log)?;
+        if let Err(error) = engine.put_in_force(state, newest_log) {
+            // Once `CURRENT` is touched nobody knows which state is in force.
+            if !matches!(&error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
+            {
+                engine.remove_new(&listing);
+            }
+            return Err(error);
+        }
         if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {
             engine.remove_leftovers(&list(&*vfs, dir)?);
         }
@@ -287,6 +301,22 @@ impl Engine {
         Ok(())
     }
 
+    /// Removes what an opening that failed has made, which the state in force does not name: another
+    /// try would only add to it. `before` is what was there.
+    fn remove_new(&self, before: &[DirEntry]) {
+        if self.options.load().read_only {
+            return;
+        }
+        let Ok(now) = self.vfs.list(&self.dir) else { return };
+        let is_new = |entry: &&DirEntry| {
+            let is_ours = Numbered::parse(&entry.name).is_some();
+            is_ours && entry.is_file && before.iter().all(|old| old.name != entry.name)
+        };
+        for entry in now.iter().filter(is_new) {
+            let _ = self.vfs.remove(&self.dir.join(&entry.name));
+        }
+    }
+
     /// Removes the files of ours that the store does not need.
     fn remove_leftovers(&self, listing: &[DirEntry]) {
         let view = self.view.load();
@@ -308,128 +338,6 @@ impl Engine {
         }
         self.graveyard.sweep();
     }
-}
-
-fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
-    vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))
-}
-
-fn not_a_store(dir: &Path, what: &str) -> Error {
-    Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
-}
-
-/// Sees to it that `dir` exists, and takes the lock.
-fn prepare_dir(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    options: &Options,
-    unfinished: bool,
-) -> Result<Option<Box<dyn FileLock>>> {
-    match vfs.list(dir) {
-        Ok(listing) if !unfinished && listing.iter().any(|e| e.name == UNFINISHED) => {
-            let what = "a repair into it was cut short; remove the directory and repair again";
-            return Err(not_a_store(dir, what));
-        }
-        // Not even a lock is left in a directory that is none of ours.
-        Ok(listing) if !listing.iter().any(is_ours) => may_become_store(dir, &listing, options)?,
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(not_a_store(dir, "it, or something above it, is a file, not a directory"));
-        }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io(dir, "listing", error));
-        }
-        Err(_) if options.read_only || !options.create_if_missing => {
-            return Err(not_a_store(dir, "there is no such directory, and none is to be created"));
-        }
-        Err(_) => create_dirs(vfs, dir)?,
-    }
-    if planted(Bug::LockNotTaken) {
-        return Ok(None);
-    }
-    let path = dir.join(LOCK);
-    let held = if options.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
-    match held {
-        Ok(held) => Ok(Some(held)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(Error::Locked { dir: dir.to_path_buf() })
-        }
-        Err(error) if options.read_only && error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(&path, "locking", error)),
-    }
-}
-
-/// The directory that `dir` lies in; none for a root.
-pub(crate) fn parent(dir: &Path) -> Option<&Path> {
-    match dir.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
-        parent => parent,
-    }
-}
-
-/// Makes the directory of a new store durable, whoever created it: a process that was killed
-/// right after that would leave a store which a power cut takes with everything in it.
-///
-/// Where we may not read the directory above, whoever made ours must have seen to it. Those
-/// further above are synced if they can be.
-fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
-    if planted(Bug::CreationDirNotSynced) {
-        return Ok(());
-    }
-    match vfs.sync_dir(above) {
-        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
-            return Err(Error::io(above, "making durable", error));
-        }
-        _ => {}
-    }
-    for further in above.ancestors().skip(1) {
-        let further = if further.as_os_str().is_empty() { Path::new(".") } else { further };
-        let _ = vfs.sync_dir(further);
-    }
-    Ok(())
-}
-
-/// Creates `dir` and what is missing above it, durably.
-fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let Some(parent) = parent(dir) else { return Ok(()) };
-    match vfs.create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create_dirs(vfs, parent)?;
-            vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
-        }
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::io(dir, "creating", error));
-        }
-        _ => {}
-    }
-    if planted(Bug::CreationDirNotSynced) {
-        return Ok(());
-    }
-    vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
-}
-
-/// Whether a store leaves such an entry.
-fn is_ours(entry: &DirEntry) -> bool {
-    let is_named = [LOCK, CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
-    is_named || Numbered::parse(&entry.name).is_some()
-}
-
-/// Whether a new store may be created in `dir`, where there is none.
-fn may_become_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<()> {
-    if options.read_only || !options.create_if_missing {
-        return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
-    }
-    let foreign = listing.iter().find(|entry| {
-        let name = entry.name.to_string_lossy();
-        !is_ours(entry) && !name.starts_with('.') && name != "lost+found"
-    });
-    let Some(entry) = foreign else { return Ok(()) };
-    let name = entry.name.to_string_lossy();
-    let what = format!(
-        "it holds other things (\"{name}\", for one); give an empty directory or a new one"
-    );
-    Err(not_a_store(dir, &what))
 }
 
 /// The state of a store that does not exist yet.
@@ -454,7 +362,8 @@ fn plan_logs(
     options: &Options,
 ) -> Result<recover::Plan> {
     let log_number = |entry: &DirEntry| match Numbered::parse(&entry.name) {
-        Some(Numbered::Log(number)) => Some(number),
+        // What is no file is no log: if one is needed there, it is missing.
+        Some(Numbered::Log(number)) if entry.is_file => Some(number),
         _ => None,
     };
     let present: Vec<u64> = listing.iter().filter_map(log_number).collect();

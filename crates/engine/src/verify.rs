@@ -36,7 +36,7 @@ use crate::sync::lock;
 use crate::version::TableFile;
 use crate::write::Leader;
 
-pub(crate) use directory::{hold, verify_dir};
+pub(crate) use directory::{NO_FILE, hold, verify_dir, verify_store};
 
 /// What [`Db::verify`](crate::Db::verify) and its sisters read and found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -219,7 +219,7 @@ impl Engine {
         let oldest = self.view.load().memtables().map(|m| m.log_number).min().unwrap_or(0);
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
-        for entry in listing {
+        for entry in listing.iter().filter(|entry| entry.is_file) {
             if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
                 && oldest != 0
                 && number >= oldest

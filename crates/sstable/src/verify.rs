@@ -53,6 +53,23 @@ impl Table {
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
     ) -> Result<Verified, Error> {
+        self.walk(extractor, true)
+    }
+
+    /// As [`Table::verify`], but for the filters, which are neither read nor asked: whether nothing is
+    /// wrong with what the table holds, whatever is with them.
+    ///
+    /// # Errors
+    /// As [`Table::verify`].
+    pub fn verify_entries(&self) -> Result<Verified, Error> {
+        self.walk(None, false)
+    }
+
+    fn walk(
+        &self,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+        asks_filters: bool,
+    ) -> Result<Verified, Error> {
         let source = &self.source;
         let file_bytes = source.file.bytes();
         let at_footer = file_bytes.saturating_sub(FOOTER_BYTES as u64);
@@ -66,7 +83,9 @@ impl Table {
             .map_err(|fault| fault.at(&source.path, at_footer))?;
         let properties = self.stored_properties(&footer)?;
         let index = self.stored_index(&footer)?;
-        let mut walk = Walk::new(self, self.stored_filters(&footer, &properties)?, extractor);
+        let filters =
+            if asks_filters { Some(self.stored_filters(&footer, &properties)?) } else { None };
+        let mut walk = Walk::new(self, filters, extractor);
         let mut end = 0;
         for i in 0..index.leaf_count() {
             let leaf;
@@ -126,7 +145,8 @@ impl Table {
 /// What was seen so far.
 struct Walk<'a> {
     table: &'a Table,
-    filters: Filters,
+    /// Asked of every key; none where they are left alone.
+    filters: Option<Filters>,
     /// Who made the prefixes in their filter, if he is here.
     prefixes: Option<(Arc<dyn PrefixExtractor>, Watch)>,
     facts: Properties,
@@ -139,11 +159,12 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(
         table: &'a Table,
-        filters: Filters,
+        filters: Option<Filters>,
         extractor: Option<Arc<dyn PrefixExtractor>>,
     ) -> Self {
         let facts = Properties { min_seqno: MAX_SEQNO, ..Properties::default() };
-        let maker = filters.prefixes_part().map(|part| part.extractor.as_str());
+        let part = filters.as_ref().and_then(Filters::prefixes_part);
+        let maker = part.map(|part| part.extractor.as_str());
         let prefixes = extractor
             .filter(|extractor| maker == Some(extractor.name()))
             .map(|extractor| (extractor, Watch::default()));
@@ -234,7 +255,7 @@ impl<'a> Walk<'a> {
         if block.tag(i) != Some(tag_of(hash)) {
             return Err(Fault::Damaged("a tag is not that of its key"));
         }
-        if !self.filters.ask(&key, hash).maybe {
+        if self.filters.as_ref().is_some_and(|filters| !filters.ask(&key, hash).maybe) {
             return Err(Fault::Damaged("the filter denies a key that the table holds"));
         }
         if new_key {
@@ -255,13 +276,15 @@ impl<'a> Walk<'a> {
 
     /// Asks the filter of prefixes for that of the next key.
     fn prefix(&mut self, key: &[u8]) -> Result<(), Fault> {
-        let Some((extractor, watch)) = &mut self.prefixes else { return Ok(()) };
+        let (Some((extractor, watch)), Some(filters)) = (&mut self.prefixes, &self.filters) else {
+            return Ok(());
+        };
         let prefix = watch.next(&**extractor, key).map_err(|_| {
             Fault::Damaged("the extractor that made its prefix filter breaks its contract")
         })?;
         let Some(prefix) = prefix else { return Ok(()) };
         let hash = trommel_filter::hash(prefix);
-        if self.filters.ask_prefix(prefix, hash, extractor.name()).maybe {
+        if filters.ask_prefix(prefix, hash, extractor.name()).maybe {
             return Ok(());
         }
         Err(Fault::Damaged("the prefix filter denies the prefix of a key that the table holds"))
@@ -275,6 +298,7 @@ impl<'a> Walk<'a> {
         }
         self.facts.largest = self.last.map(|(key, _)| key).unwrap_or_default();
         self.facts.min_seqno = self.facts.min_seqno.min(self.facts.max_seqno);
+        let filters = self.filters.take();
         let facts = Properties {
             block_bytes: stored.block_bytes,
             compression: stored.compression.clone(),
@@ -286,16 +310,17 @@ impl<'a> Walk<'a> {
         if facts != *stored {
             return Err(Fault::Damaged("the properties are not true of the entries"));
         }
+        let Some(filters) = filters else { return Ok((facts.entries, facts.keys, false)) };
         let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
-        let filter = self.filters.keys_part();
+        let filter = filters.keys_part();
         let is_foreign =
-            matches!(self.filters.state(), FilterState::Foreign(_) | FilterState::Unknown(_));
+            matches!(filters.state(), FilterState::Foreign(_) | FilterState::Unknown(_));
         if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
         // A plain filter has no directory: it says itself how many keys it was built for. What could
         // not be asked has no kind.
-        let facts_of_filter = self.filters.facts();
+        let facts_of_filter = filters.facts();
         let is_of_others =
             facts_of_filter.kind != FilterKind::None && facts_of_filter.keys != stored.keys;
         if filter.is_some_and(|filter| filter.keys != stored.keys || is_of_others) {

@@ -12,6 +12,7 @@ use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
 use trommel_harness::Control;
 
 use crate::failure::Failure;
+use crate::text::visible;
 
 /// What a command runs in.
 #[derive(Clone, Copy)]
@@ -121,8 +122,9 @@ impl StoreArgs {
         let db = Db::open_degraded(self.dir()?, Options::default(), how)?;
         let report = db.recovery_report();
         for damage in &report.damage {
-            let _ = writeln!(io::stderr(), "damaged: {damage}");
+            let _ = writeln!(io::stderr(), "damaged: {}", visible(&damage.to_string()));
         }
+        say_dropped(&db, "left out");
         if let Some(doubt) = report.doubt.as_ref().filter(|_| how == Degraded::LastIntact) {
             let _ =
                 writeln!(io::stderr(), "this is the last intact state, not the newest: {doubt}");
@@ -151,6 +153,7 @@ impl StoreArgs {
             return act(db);
         }
         let db = Db::open_read_only(self.dir()?, Options::default())?;
+        say_dropped(&db, "left out");
         close_after(db, act)
     }
 
@@ -166,7 +169,9 @@ impl StoreArgs {
             self.refuse_db()?;
             return act(db);
         }
-        close_after(Db::open(self.dir()?, options)?, act)
+        let db = Db::open(self.dir()?, options)?;
+        say_dropped(&db, "left out");
+        close_after(db, act)
     }
 }
 
@@ -250,9 +255,10 @@ impl WriteArgs {
             return result;
         }
         let db = Db::open(self.store.dir()?, self.options(create))?;
-        if self.salvage {
-            say_dropped(&db);
+        if self.salvage && db.recovery_report().dropped.is_empty() {
+            let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
         }
+        say_dropped(&db, if self.salvage { "salvage: dropped" } else { "left out" });
         close_after(db, act)
     }
 
@@ -296,14 +302,11 @@ impl WriteArgs {
     }
 }
 
-/// Says what a salvage left out.
-fn say_dropped(db: &Db) {
-    let dropped = &db.recovery_report().dropped;
-    if dropped.is_empty() {
-        let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
-    }
-    for dropped in dropped {
-        let _ = writeln!(io::stderr(), "salvage: dropped {dropped}");
+/// Says which ends of files the open left out, if any: what a crash left of writes that were never
+/// acknowledged as durable, or what was salvaged around.
+fn say_dropped(db: &Db, how: &str) {
+    for dropped in &db.recovery_report().dropped {
+        let _ = writeln!(io::stderr(), "{how} {}", visible(&dropped.to_string()));
     }
 }
 

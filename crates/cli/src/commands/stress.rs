@@ -217,6 +217,8 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let plan = plan(args);
+    // Opened before anything else: after three days it is too late to hear that it cannot be.
+    let counters = args.json.as_deref().map(counters_file).transpose()?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("this program cannot be found: {error}")))?;
     let worker = || {
@@ -233,7 +235,7 @@ pub(crate) fn run(
         Some(kept) => Failure::from(error).with(told_kept(kept)),
         None => error.into(),
     })?;
-    print(&report, args.json.as_deref(), out)?;
+    print(&report, counters, out)?;
     if let (Some(kept), None) = (&kept, &report.finding) {
         control.progress.say(&told_kept(kept));
     }
@@ -275,18 +277,31 @@ fn other_flags() -> String {
     flags.join(" ")
 }
 
-fn print(report: &Report, file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
+/// A file that the counters are appended to.
+struct Counters {
+    path: PathBuf,
+    file: File,
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    Failure::Other(format!("writing {} failed: {error}", path.display()))
+}
+
+fn counters_file(path: &Path) -> Result<Counters, Failure> {
+    #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    let file = opened.map_err(|error| not_written(path, &error))?;
+    Ok(Counters { path: path.to_path_buf(), file })
+}
+
+fn print(report: &Report, counters: Option<Counters>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut line = serde_json::to_string(report)
         .map_err(|error| Failure::Other(format!("the counters cannot be written: {error}")))?;
     line.push('\n');
     out.write_all(line.as_bytes())?;
     out.flush()?;
-    let Some(file) = file else { return Ok(()) };
-    #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
-    let opened = OpenOptions::new().create(true).append(true).open(file);
-    opened
-        .and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display())))
+    let Some(Counters { path, mut file }) = counters else { return Ok(()) };
+    file.write_all(line.as_bytes()).map_err(|error| not_written(&path, &error))
 }
 
 /// The worker's part; not for people.

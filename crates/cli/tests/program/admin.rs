@@ -205,6 +205,32 @@ fn a_damaged_log_is_salvaged() {
     assert_eq!((ran.code, &*ran.err), (Some(0), "salvage: nothing had to be dropped\n"));
 }
 
+/// What a crash took was left out without a word.
+#[test]
+fn what_a_crash_left_out_is_told() {
+    let program = Program::new();
+    let (dir, copy) = (program.path("live"), program.path("db"));
+    let db = Db::open(&dir, Options::default().create_if_missing(true)).unwrap();
+    db.put("early", "1").unwrap();
+    db.put("late", "2").unwrap();
+    db.sync().unwrap();
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    drop(db);
+    let log = files(&copy, "log").into_iter().max().unwrap();
+    let bytes = fs::read(&log).unwrap();
+    fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
+    let told = |err: &str| err.starts_with("left out ") && err.contains(".log: ");
+    let ran = program.run_on("get early");
+    assert_eq!((ran.code, &*ran.out), (Some(0), "1\n"), "{}", ran.err);
+    assert!(told(&ran.err), "{}", ran.err);
+    let ran = program.run_on("put a 1");
+    assert!(ran.code == Some(0) && told(&ran.err), "{}", ran.err);
+    assert_eq!(program.run_on("get early").err, "");
+}
+
 /// A policy that this program has never heard of: its filters let everything pass.
 #[derive(Debug)]
 struct Unheard;

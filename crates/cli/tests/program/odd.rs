@@ -61,6 +61,21 @@ fn names_and_keys_need_not_be_utf_8() {
     assert_eq!(run(&[b"get", b"k"]).code, Some(6));
 }
 
+/// A file's name went to the terminal as it is.
+#[cfg(unix)]
+#[test]
+fn names_of_files_do_nothing_to_a_terminal() {
+    let program = with_store(&[("a", "1")]);
+    fs::write(program.path("db").join("x\u{1b}[2J\u{202e}y"), "").unwrap();
+    let ran = program.run_on("verify");
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains(r"x\x1b[2J\xe2\x80\xaey"), "{}", ran.out);
+    assert!(!ran.out.contains(['\u{1b}', '\u{202e}']), "{}", ran.out);
+    let ran = program.run("get --db \u{1b}[2J a");
+    assert!(ran.code == Some(6) && ran.err.contains(r"\x1b[2J"), "{}", ran.err);
+    assert!(!ran.err.contains('\u{1b}'), "{}", ran.err);
+}
+
 #[test]
 fn wrong_words_are_explained() {
     let program = with_store(&[("a", "1")]);

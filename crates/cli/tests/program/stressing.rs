@@ -187,3 +187,14 @@ fn an_interrupted_run_prints_its_counters_and_leaves_nothing() {
     assert!(count(&report, "keys_checked_at_the_end") > 0, "{}", ran.out);
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
 }
+
+/// The run went its whole way, and only then failed.
+#[test]
+fn a_file_for_the_counters_that_cannot_be_written_is_told_first() {
+    let program = Program::new();
+    let begun = Instant::now();
+    let ran = program.run("stress --duration=1h --json=absent/counters.jsonl");
+    assert!(ran.code == Some(1) && ran.out.is_empty(), "{ran:?}");
+    assert!(ran.err.contains("absent/counters.jsonl"), "{}", ran.err);
+    assert!(begun.elapsed() < Duration::from_secs(1800), "it ran");
+}

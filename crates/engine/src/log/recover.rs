@@ -128,6 +128,8 @@ pub(crate) struct Plan {
     replayed: Vec<Planned>,
     dropped: Vec<Dropped>,
     newest: u64,
+    /// The log and the offset of the first record that is not replayed, where it was cut.
+    until: Option<(u64, u64)>,
 }
 
 /// One log of a plan.
@@ -152,7 +154,7 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
         Some(found) => (found.keep, dropped(&logs, &found)),
     };
     logs.truncate(keep);
-    Ok(Plan { replayed: logs, dropped, newest })
+    Ok(Plan { replayed: logs, dropped, newest, until: None })
 }
 
 impl Plan {
@@ -172,10 +174,40 @@ impl Plan {
                 return Err(Corruption::new(&log.path, 0, what).into());
             }
             for record in image.records() {
+                if self.until == Some((log.number, record.offset)) {
+                    return Ok(());
+                }
                 take(log.number, record)?;
             }
         }
         Ok(())
+    }
+
+    /// Ends it before the first record of which `is_good` says no; gives its log and where in it that
+    /// is.
+    pub(crate) fn cut(
+        &mut self,
+        vfs: &dyn Vfs,
+        mut is_good: impl FnMut(Record<'_>) -> bool,
+    ) -> Result<Option<(PathBuf, u64)>, Error> {
+        for log in &self.replayed {
+            let read;
+            let image = match &log.image {
+                Some(image) => image,
+                None => {
+                    read = read_log(vfs, &log.path, log.number)?;
+                    &read
+                }
+            };
+            for record in image.records() {
+                let offset = record.offset;
+                if !is_good(record) {
+                    self.until = Some((log.number, offset));
+                    return Ok(Some((log.path.clone(), offset)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// What is left out, oldest first. Empty for a store that lost nothing.

@@ -26,11 +26,13 @@ pub enum Remedy {
     Upgrade,
     /// Nothing is known to be lost, for this user may not read it: allow that.
     AllowReading,
+    /// A repair into the directory was cut short: remove the directory, and repair again.
+    RepairAgain,
 }
 
 impl Remedy {
     /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`,
-    /// `allow_reading`.
+    /// `allow_reading`, `repair_again`.
     pub fn name(self) -> &'static str {
         match self {
             Self::RestoreOrRepair => "restore_or_repair",
@@ -39,6 +41,7 @@ impl Remedy {
             Self::Remove => "remove",
             Self::Upgrade => "upgrade",
             Self::AllowReading => "allow_reading",
+            Self::RepairAgain => "repair_again",
         }
     }
 
@@ -60,6 +63,7 @@ impl fmt::Display for Remedy {
             Self::Remove => "nothing is lost; remove what stands in its place",
             Self::Upgrade => "use the newer version of trommel that wrote it",
             Self::AllowReading => "let this user read it, and try again",
+            Self::RepairAgain => "remove this directory, and repair the damaged store again",
         })
     }
 }

@@ -1,5 +1,6 @@
-//! Reading around damage: a read-only open that never fails for what is damaged, and never answers
-//! from what the damage may hide.
+//! Reading around damage: a read-only open that fails for no damage but the lack of any manifest, and
+//! never answers from what the damage may hide. (What stands in the way before a file of the store is
+//! read, such as a lock that cannot be had or a repair that was cut short, stops it as any open.)
 //!
 //! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)); without any the
 //!    store cannot be opened, and a repair is the way.
@@ -101,6 +102,10 @@ pub(crate) fn plan_logs(
 
 /// All entries of a range that can be had, in key order, around what is damaged.
 ///
+/// It passes over every key that lies between the first and the last of a damaged piece, on whatever
+/// level that lies: a lost table of the lowest level hides newer entries above it too, which
+/// [`Db::get`](crate::Db::get) still gives.
+///
 /// Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
 /// is damaged.
 #[derive(Debug)]
@@ -190,8 +195,9 @@ impl Iterator for Healthy {
                 Piece::Sound(bounds) => self.walk = Some(self.engine.range(bounds, None)),
                 Piece::Edge(key) => match self.engine.get(&key, None) {
                     Ok(Some(value)) => return Some(Ok((Slice::from(&*key), value))),
-                    // In doubt, and told of.
-                    Ok(None) | Err(Error::Corruption(_)) => {}
+                    // In doubt, and told of: whatever is wrong with a file of the store.
+                    Ok(None)
+                    | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
                     Err(error) => return Some(Err(error)),
                 },
             }

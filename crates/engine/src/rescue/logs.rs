@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trommel_base::{EntryKind, SeqNo};
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::damage::{Damage, KeySpan, Remedy};
@@ -58,7 +58,7 @@ pub(crate) fn left(
     oldest: u64,
 ) -> Result<LogsLeft> {
     let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
-        Numbered::Log(number) if oldest != 0 && number >= oldest => Some(number),
+        Numbered::Log(number) if entry.is_file && oldest != 0 && number >= oldest => Some(number),
         _ => None,
     };
     let mut present: Vec<u64> = listing.iter().filter_map(log).collect();
@@ -82,7 +82,7 @@ pub(crate) fn left(
             closed: chosen.closed,
             salvage: true,
         };
-        let plan = match recover::plan(vfs, &needed) {
+        let mut plan = match recover::plan(vfs, &needed) {
             Ok(plan) => plan,
             Err(error) => {
                 let found = Damage::of(&error, dir, Remedy::RestoreOrSalvage);
@@ -96,28 +96,50 @@ pub(crate) fn left(
                 continue;
             }
         };
-        let mut torn = Vec::new();
-        for dropped in plan.dropped() {
-            match &dropped.reason {
-                // It cannot be read, and was told of above.
-                DropReason::Damaged(corruption)
-                    if damage.iter().any(|told: &Damage| told.file == corruption.file) => {}
-                DropReason::Damaged(corruption) => {
-                    let error = Error::from(corruption.clone());
-                    let found = Damage::of(&error, &dropped.file, Remedy::RestoreOrSalvage);
-                    damage.push(found.of_bytes(dropped.bytes));
-                }
-                DropReason::BehindTear if !damage.is_empty() => {
-                    let what = "it was written after what is lost of an earlier log";
-                    let remedy = Remedy::RestoreOrSalvage;
-                    let found = Damage::at(&dropped.file, dropped.offset, what, remedy);
-                    damage.push(found.of_bytes(dropped.bytes));
-                }
-                _ => torn.push(dropped.clone()),
-            }
-        }
+        let torn = sort_out(&plan, &mut damage);
+        damage.extend(cut(vfs, &mut plan, chosen.state.last_seqno)?);
         return Ok(LogsLeft { plan, present, damage, torn });
     }
+}
+
+/// Adds to `damage` what the plan leaves out because of damage; what a crash explains.
+fn sort_out(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
+    let mut torn = Vec::new();
+    for dropped in plan.dropped() {
+        match &dropped.reason {
+            // What could not be read is as good as missing, and was told.
+            DropReason::Damaged(missing)
+                if damage.iter().any(|known: &Damage| known.file == missing.file) => {}
+            DropReason::Damaged(corruption) => {
+                let error = Error::from(corruption.clone());
+                let found = Damage::of(&error, &dropped.file, Remedy::RestoreOrSalvage);
+                damage.push(found.of_bytes(dropped.bytes));
+            }
+            DropReason::BehindTear if !damage.is_empty() => {
+                let what = "it was written after what is lost of an earlier log";
+                let remedy = Remedy::RestoreOrSalvage;
+                let found = Damage::at(&dropped.file, dropped.offset, what, remedy);
+                damage.push(found.of_bytes(dropped.bytes));
+            }
+            _ => torn.push(dropped.clone()),
+        }
+    }
+    torn
+}
+
+/// Ends the plan before the first record that an opening would refuse, and tells of it.
+fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
+    let cut = plan.cut(vfs, |record| {
+        let entries = operations(record.first_seqno, record.payload);
+        let is_good = record.first_seqno > last_seqno && entries.is_some();
+        let last = entries.as_ref().and_then(|entries| entries.last());
+        last_seqno = last.map_or(last_seqno, |entry| entry.seqno);
+        is_good && last_seqno <= MAX_SEQNO
+    })?;
+    Ok(cut.map(|(file, offset)| {
+        let what = "a record of the log is intact but holds no batch that can stand there";
+        Damage::at(&file, offset, what, Remedy::RestoreOrSalvage)
+    }))
 }
 
 /// A record that can be verified, behind what is lost.

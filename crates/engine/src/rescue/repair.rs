@@ -37,7 +37,7 @@ use super::table;
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::files::{UNFINISHED, table_path};
+use crate::files::{UNFINISHED, table_path, unfinished};
 use crate::inspect;
 use crate::manifest::names::{self, Numbered};
 use crate::options::Options;
@@ -149,7 +149,7 @@ pub(crate) fn repair(
     if how.dry_run {
         return work.copy(everything, how, |_, _| Ok(()));
     }
-    let mut target = Target::create(&vfs, to, options)?;
+    let mut target = Target::create(&vfs, from, to, options)?;
     let report = work.copy(everything, how, |key, value| target.put(key, value))?;
     target.finish()?;
     Ok(report)
@@ -412,7 +412,7 @@ struct Target {
 }
 
 impl Target {
-    fn create(vfs: &Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Self> {
+    fn create(vfs: &Arc<dyn Vfs>, from: &Path, dir: &Path, options: Options) -> Result<Self> {
         match vfs.create_dir(dir) {
             Ok(()) => {}
             // It was empty a moment ago, or what comes next tells that it is no directory.
@@ -421,6 +421,7 @@ impl Target {
         }
         let marker = dir.join(UNFINISHED);
         let mut file = vfs.create(&marker).map_err(Error::on(&marker))?;
+        file.append(unfinished::text(from).as_bytes()).map_err(Error::on(&marker))?;
         file.sync().map_err(Error::on(&marker))?;
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
         let options = Options { log: false, ..options };

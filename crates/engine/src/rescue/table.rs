@@ -22,6 +22,9 @@ use crate::files::table_path;
 use crate::prefix::Prefix;
 use crate::version::TableMeta;
 
+/// What is said of a table that is not the one the manifest describes.
+const DISAGREES: &str = "its properties are not those that the manifest states";
+
 /// Bytes of blocks that one table keeps while it is looked at: each is read once.
 const CACHE_BYTES: u64 = 1 << 20;
 
@@ -148,8 +151,7 @@ pub(crate) fn agrees(table: &Table, meta: &TableMeta, path: &Path) -> Result<()>
     if agrees {
         return Ok(());
     }
-    let what = "its properties are not those that the manifest states";
-    Err(trommel_base::Corruption::new(path, 0, what).into())
+    Err(trommel_base::Corruption::new(path, 0, DISAGREES).into())
 }
 
 /// What is wrong with the table's blocks, one by one; `first` where that finds nothing.
@@ -170,12 +172,18 @@ pub(crate) fn pieces(
     first: Option<&Error>,
     all: &KeySpan,
 ) -> Pieces {
-    let whole = |error: &Error| {
-        let is_filter =
-            matches!(error, Error::Corruption(damage) if damage.what.contains("filter"));
-        let remedy = if is_filter { Remedy::Compact } else { Remedy::RestoreOrRepair };
-        let damage = Damage::of(error, path, remedy);
-        vec![if is_filter { damage } else { damage.costing(all.clone()) }]
+    // Where the entries are sound, what is wrong is a filter's: of anything else both would be told.
+    let is_of_filters = |error: &Error| {
+        let is_of_manifest = matches!(error, Error::Corruption(damage) if damage.what == DISAGREES);
+        matches!(error, Error::Corruption(_))
+            && !is_of_manifest
+            && check_entries(file, path).is_ok()
+    };
+    let whole = |error: &Error| match is_of_filters(error) {
+        true => vec![Damage::of(error, path, Remedy::Compact)],
+        false => {
+            vec![Damage::of(error, path, Remedy::RestoreOrRepair).costing(all.clone())]
+        }
     };
     let blocks = match layout(file, path) {
         Ok(blocks) => blocks,
@@ -190,9 +198,26 @@ pub(crate) fn pieces(
     };
     let mut damage = of_blocks(path, &blocks, all);
     if let Some(first) = first.filter(|_| damage.is_empty()) {
-        damage = whole(first);
+        return Pieces { damage: whole(first), blocks };
+    }
+    // Behind a filter that is damaged the entries were not looked at.
+    if !damage.is_empty()
+        && damage.iter().all(|found| found.remedy == Remedy::Compact)
+        && let Err(error @ Error::Corruption(_)) = check_entries(file, path)
+    {
+        damage.push(Damage::of(&error, path, Remedy::RestoreOrRepair).costing(all.clone()));
     }
     Pieces { blocks, damage }
+}
+
+/// Whether all is well with what the table holds, whatever is with its filters.
+fn check_entries(file: &Arc<dyn ReadFile>, path: &Path) -> Result<()> {
+    let expected = Expected::of_file(&**file, path)?;
+    let cache = BlockCache::new(CACHE_BYTES);
+    let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
+    let table = Table::open(Arc::clone(file), path, expected, &config)?;
+    table.verify_entries()?;
+    Ok(())
 }
 
 /// A damage for each block that cannot be used.

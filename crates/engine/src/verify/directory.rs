@@ -1,6 +1,7 @@
 //! Everything that is wrong with the store in a directory, whether it can be opened or not.
 //!
-//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile.
+//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile. Where there is none,
+//!    nobody can be kept out; if one is there in the end, somebody came, and nothing is said.
 //! 2. `CURRENT` and all manifests are read; one is chosen to go by (see `rescue::manifest`).
 //! 3. Each table that it names is read whole. No two may be the same table, none may hold a sequence
 //!    number above the manifest's; that their key ranges are disjoint is checked as the manifest is.
@@ -17,7 +18,7 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use super::VerifyReport;
 use crate::error::{Error, Result};
-use crate::files::{LOCK, UNFINISHED, log_path};
+use crate::files::{LOCK, UNFINISHED, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::recover::{self, Needed};
 use crate::log::{FileKind, read_whole};
@@ -26,16 +27,32 @@ use crate::options::Options;
 use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::{Damage, Remedy, table};
 
-/// Reads every byte of every file of the store in `dir` and lists all damage.
+/// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair that
+/// is not finished is damage too.
+pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport> {
+    let mut report = verify_dir(dir, options)?;
+    let vfs = &*options.vfs;
+    let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+    if let Some(mark) = unfinished::find(vfs, dir, &listing)? {
+        let remedy = if mark.is_ours() { Remedy::RepairAgain } else { Remedy::Remove };
+        report.damage.push(Damage::at(&dir.join(UNFINISHED), 0, mark.to_string(), remedy));
+        report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
+    }
+    Ok(report)
+}
+
+/// As [`verify_store`], of a store that a repair may still be filling.
 pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> {
     let vfs = &*options.vfs;
     let mut report = VerifyReport::default();
-    let (_held, listing) = hold(vfs, dir, &mut report)?;
+    let (held, listing) = hold(vfs, dir, &mut report)?;
     let mut chosen = choose(vfs, dir, &listing);
     if chosen.number.is_none() && chosen.damage.is_empty() && !listing.iter().any(is_numbered) {
         let what = "it holds no file of a store".to_owned();
         return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
     }
+    // Else a manifest, and what only it names, may be what is needed.
+    let is_certain = chosen.damage.is_empty() && chosen.doubt.is_none();
     report.damage.append(&mut chosen.damage);
     report.logs += u64::from(chosen.number.is_some());
     report.bytes += chosen.bytes;
@@ -43,7 +60,12 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
     let tables = Tables { vfs, dir, listing: &listing, options };
     tables.verify(&chosen, &mut report);
     verify_logs(vfs, dir, &listing, &chosen, &mut report);
-    list_others(dir, &listing, &chosen, &mut report);
+    list_others(dir, &listing, &chosen, is_certain, &mut report);
+    let is_locked_now = || vfs.list(dir).is_ok_and(|now| now.iter().any(|e| e.name == LOCK));
+    if held.is_none() && !listing.iter().any(|e| e.name == LOCK) && is_locked_now() {
+        // Nobody could be kept out, and somebody came.
+        return Err(Error::Locked { dir: dir.to_path_buf() });
+    }
     report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
     Ok(report)
 }
@@ -52,11 +74,15 @@ fn is_numbered(entry: &DirEntry) -> bool {
     entry.name == CURRENT || Numbered::parse(&entry.name).is_some()
 }
 
+/// What is said of something that stands in a file's place.
+pub(crate) const NO_FILE: &str = "it is no regular file";
+
 /// The lock, if there is one to be had, and what lies in `dir` while it is held.
 type Held = (Option<Box<dyn FileLock>>, Vec<DirEntry>);
 
-/// Takes the lock, so that nobody writes, and lists what is there. A lock file that cannot be locked
-/// as it is no file is damage, and no reason to stop.
+/// Takes the lock, so that nobody writes, and lists what is there. What is no regular file in the lock's
+/// place is damage, and no reason to stop: nobody can hold it. A lock that cannot be had for any other
+/// reason is an error, as the store may be in use.
 pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Result<Held> {
     let not_a_store =
         |what: &str| Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() };
@@ -67,7 +93,8 @@ pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Resu
             _ => Error::io(dir, "listing", source),
         })
     };
-    list()?;
+    let is_no_file = |entry: &DirEntry| entry.name == LOCK && !entry.is_file;
+    let stands_in_its_place = list()?.iter().any(is_no_file);
     let path = dir.join(LOCK);
     let held = match vfs.lock_shared(&path) {
         Ok(held) => Some(held),
@@ -75,11 +102,11 @@ pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Resu
             return Err(Error::Locked { dir: dir.to_path_buf() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => {
-            let error = Error::io(&path, "locking", error);
-            report.damage.push(Damage::of(&error, &path, Remedy::Remove));
+        Err(_) if stands_in_its_place => {
+            report.damage.push(Damage::at(&path, 0, NO_FILE, Remedy::Remove));
             None
         }
+        Err(error) => return Err(Error::io(&path, "locking", error)),
     };
     Ok((held, list()?))
 }
@@ -132,7 +159,7 @@ fn verify_logs(
     report: &mut VerifyReport,
 ) {
     let mut present = Vec::new();
-    for entry in listing {
+    for entry in listing.iter().filter(|entry| entry.is_file) {
         let Some(Numbered::Log(number)) = Numbered::parse(&entry.name) else { continue };
         let has_manifest = chosen.number.is_some();
         if has_manifest && (chosen.state.log_number == 0 || number < chosen.state.log_number) {
@@ -178,15 +205,21 @@ fn verify_logs(
 }
 
 /// Lists what the store does not need.
-fn list_others(dir: &Path, listing: &[DirEntry], chosen: &Chosen, report: &mut VerifyReport) {
+fn list_others(
+    dir: &Path,
+    listing: &[DirEntry],
+    chosen: &Chosen,
+    is_certain: bool,
+    report: &mut VerifyReport,
+) {
     let state = &chosen.state;
     for entry in listing {
         let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
         let is_needed = match numbered {
             None => [LOCK, CURRENT, UNFINISHED].iter().any(|name| entry.name == *name),
+            // Without a manifest that is intact nobody knows.
+            Some(_) if chosen.number.is_none() || !is_certain => true,
             Some(Numbered::Manifest(number)) => chosen.number == Some(number),
-            // Without a manifest nobody knows.
-            Some(_) if chosen.number.is_none() => true,
             Some(Numbered::Log(number)) => state.log_number != 0 && number >= state.log_number,
             Some(Numbered::Table(number)) => {
                 state.version.tables().any(|(_, table)| table.number == number)
@@ -199,6 +232,9 @@ fn list_others(dir: &Path, listing: &[DirEntry], chosen: &Chosen, report: &mut V
         match numbered {
             _ if is_needed => {}
             Some(_) => report.orphans.push(path),
+            None if entry.name == CURRENT_TMP && entry.is_dir => {
+                report.damage.push(Damage::at(&path, 0, NO_FILE, Remedy::Remove));
+            }
             None if entry.name == CURRENT_TMP => report.orphans.push(path),
             None => report.foreign.push(path),
         }

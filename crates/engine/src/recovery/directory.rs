@@ -1,0 +1,157 @@
+//! The directory that a store is opened in: that it is there, may hold one, and is locked.
+
+use std::io;
+use std::path::Path;
+
+use trommel_base::planted::{Bug, planted};
+use trommel_vfs::{DirEntry, FileLock, Vfs};
+
+use crate::error::{Error, Result};
+use crate::files::{LOCK, UNFINISHED, unfinished};
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::options::Options;
+use crate::verify::NO_FILE;
+
+/// An error where no `CURRENT.tmp` could be written, which would be met only once all else is.
+pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> {
+    match listing.iter().find(|entry| entry.name == CURRENT_TMP) {
+        // Anything but a directory is simply replaced.
+        Some(entry) if entry.is_dir => {
+            let what = "it is a directory, and nothing of the store is in it: remove it";
+            let source = io::Error::new(io::ErrorKind::IsADirectory, what);
+            Err(Error::io(&dir.join(CURRENT_TMP), "replacing", source))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
+    vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))
+}
+
+fn not_a_store(dir: &Path, what: &str) -> Error {
+    Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
+}
+
+/// Sees to it that `dir` exists, and takes the lock.
+pub(super) fn prepare_dir(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    options: &Options,
+    unfinished: bool,
+) -> Result<Option<Box<dyn FileLock>>> {
+    match vfs.list(dir) {
+        Ok(listing) if !unfinished && listing.iter().any(|e| e.name == UNFINISHED) => {
+            if let Some(mark) = unfinished::find(vfs, dir, &listing)? {
+                return Err(not_a_store(dir, &mark.to_string()));
+            }
+        }
+        // Not even a lock is left in a directory that is none of ours.
+        Ok(listing) if !listing.iter().any(is_ours) => may_become_store(dir, &listing, options)?,
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(not_a_store(dir, "it, or something above it, is a file, not a directory"));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io(dir, "listing", error));
+        }
+        Err(_) if options.read_only || !options.create_if_missing => {
+            return Err(not_a_store(dir, "there is no such directory, and none is to be created"));
+        }
+        Err(_) => create_dirs(vfs, dir)?,
+    }
+    if planted(Bug::LockNotTaken) {
+        return Ok(None);
+    }
+    let path = dir.join(LOCK);
+    let held = if options.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
+    match held {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(Error::Locked { dir: dir.to_path_buf() })
+        }
+        Err(error) if options.read_only && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let is_no_file = |entry: &DirEntry| entry.name == LOCK && !entry.is_file;
+            let stands_there = vfs.list(dir).is_ok_and(|entries| entries.iter().any(is_no_file));
+            let error = match stands_there {
+                true => io::Error::new(error.kind(), format!("{NO_FILE}: remove it")),
+                false => error,
+            };
+            Err(Error::io(&path, "locking", error))
+        }
+    }
+}
+
+/// The directory that `dir` lies in; none for a root.
+pub(crate) fn parent(dir: &Path) -> Option<&Path> {
+    match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
+        parent => parent,
+    }
+}
+
+/// Makes the directory of a new store durable, whoever created it: a process that was killed
+/// right after that would leave a store which a power cut takes with everything in it.
+///
+/// Where we may not read the directory above, whoever made ours must have seen to it. Those
+/// further above are synced if they can be.
+pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
+    if planted(Bug::CreationDirNotSynced) {
+        return Ok(());
+    }
+    match vfs.sync_dir(above) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            return Err(Error::io(above, "making durable", error));
+        }
+        _ => {}
+    }
+    for further in above.ancestors().skip(1) {
+        let further = if further.as_os_str().is_empty() { Path::new(".") } else { further };
+        let _ = vfs.sync_dir(further);
+    }
+    Ok(())
+}
+
+/// Creates `dir` and what is missing above it, durably.
+fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let Some(parent) = parent(dir) else { return Ok(()) };
+    match vfs.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_dirs(vfs, parent)?;
+            vfs.create_dir(dir).map_err(|source| Error::io(dir, "creating", source))?;
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io(dir, "creating", error));
+        }
+        _ => {}
+    }
+    if planted(Bug::CreationDirNotSynced) {
+        return Ok(());
+    }
+    vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
+}
+
+/// Whether a store leaves such an entry.
+fn is_ours(entry: &DirEntry) -> bool {
+    let is_named = [LOCK, CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
+    is_named || Numbered::parse(&entry.name).is_some()
+}
+
+/// Whether a new store may be created in `dir`, where there is none.
+pub(super) fn may_become_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<()> {
+    if options.read_only || !options.create_if_missing {
+        return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
+    }
+    let foreign = listing.iter().find(|entry| {
+        let name = entry.name.to_string_lossy();
+        !is_ours(entry) && !name.starts_with('.') && name != "lost+found"
+    });
+    let Some(entry) = foreign else { return Ok(()) };
+    let name = entry.name.to_string_lossy();
+    let what = format!(
+        "it holds other things (\"{name}\", for one); give an empty directory or a new one"
+    );
+    Err(not_a_store(dir, &what))
+}

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) seconds: f64,
-    /// All that it printed.
+    /// All that it printed, paths being below the root: what is kept names no machine.
     pub(crate) output: String,
 }
 
@@ -48,8 +48,13 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Outcome
         Some(_) => End::Failed,
     };
     let bytes = std::fs::read(log).map_err(failed)?;
-    let output = String::from_utf8_lossy(&bytes).into_owned();
+    let output = below(&root(), &String::from_utf8_lossy(&bytes));
     Ok(Ended { end, seconds: start.elapsed().as_secs_f64(), output })
+}
+
+/// `text` with the paths below `root` as seen from there.
+fn below(root: &Path, text: &str) -> String {
+    text.replace(&format!("{}/", root.display()), "")
 }
 
 fn io_null() -> Outcome<File> {
@@ -88,12 +93,44 @@ pub(crate) fn scratch(name: &str) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-/// What a failed test said: the lines that play it again, then the last lines of its output.
+/// What a failed test said: the lines that play it again, then the last lines of its output, each
+/// cut to what a reader takes in. A backtrace says where a toolchain lies, and is left out.
 pub(crate) fn words_of(output: &str) -> String {
-    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
-    let replay = lines.iter().filter(|line| line.contains("TROMMEL_")).take(3);
+    let replay = output.lines().filter(|line| line.contains("TROMMEL_")).take(3);
+    let lines = output.lines().take_while(|line| !line.starts_with("stack backtrace:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
     let said = lines.iter().position(|line| line.contains("panicked at") || line.contains("hangs"));
     let from = said.unwrap_or(lines.len().saturating_sub(12));
-    let said = lines[from..].iter().take(12);
-    replay.chain(said).map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    let said = lines[from..].iter().copied().take(12);
+    replay.chain(said).map(|line| shortened(line.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+/// The line; of a long one that plays nothing again, its beginning.
+fn shortened(line: &str) -> String {
+    const LONGEST: usize = 400;
+    if line.contains("TROMMEL_") || line.chars().count() <= LONGEST {
+        return line.to_owned();
+    }
+    line.chars().take(LONGEST).chain("...".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_names_no_machine() {
+        let printed = "thread 'a' panicked at tests/a.rs:1:1:\nleft in /home/me/store/target/tmp/a-0\n\
+                       stack backtrace:\n  0: at /home/me/.rustup/lib.rs\n";
+        let kept = words_of(&below(Path::new("/home/me/store"), printed));
+        assert_eq!(kept, "thread 'a' panicked at tests/a.rs:1:1:\nleft in target/tmp/a-0");
+    }
+
+    #[test]
+    fn long_lines_are_cut_unless_they_play_something_again() {
+        let long = "x".repeat(1000);
+        assert_eq!(words_of(&long), format!("{}...", "x".repeat(400)));
+        let again = format!("TROMMEL_CRASH_ONLY={long}");
+        assert!(words_of(&again).starts_with(&again));
+    }
 }

@@ -98,7 +98,7 @@ impl Engine {
                 let reach = self.reach(&version, file);
                 // What cannot be held lets all through, whatever its rate would be.
                 let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
-                met.push(trommel_tuning::Table { reach, fpr });
+                met.push((reach, fpr));
                 filter_bytes += open.bytes;
                 keys.hold(level, Held::new(open.keys, file.keys));
                 if open.prefixes.kind != FilterKind::None {

@@ -1,43 +1,66 @@
-//! The shape of a tree in, expected costs out. Pure arithmetic: no files, no clocks, no store.
+//! The shape of a tree in, filter bits per table out. Pure arithmetic: no files, no clocks, no store.
+//!
+//! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so that a bit
+//! per key costs most there, yet a lookup of a missing key goes through every level once: the same
+//! read is saved for a tenth of the bytes one level up. This crate says what given filters waste
+//! ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), keeps to such a budget
+//! while the tree changes ([`Policy`]), and tells the shape of trees that are not there
+//! ([`Shape`]).
+//!
+//! # The model
+//! 1. A [`Tree`] is a list of sorted runs, newest first, of tables with keys and reach.
+//! 2. A [`Workload`] says how many lookups miss, where the others find their keys, and what a wasted
+//!    read costs on each level. Of both follows the weight of each table: what its reads in vain
+//!    cost, had it no filter.
+//! 3. A filter of rate `f` makes that `weight * f`, and takes bytes. Rates and bytes are those of real
+//!    filters ([`rate`], [`bytes`]).
+//!
+//! What is not modelled: the block cache (but in what a wasted read is said to cost), hot keys that are
+//! not there, the time to build filters, and the time to ask them, which is told ([`Cost::lines`]) and
+//! not priced.
+//!
+//! # Reading order
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`.
 
 #![forbid(unsafe_code)]
 
-/// One table, as a lookup that finds nothing meets it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Table {
-    /// How likely the lookup's key falls into the table's key range, 0 to 1.
-    pub reach: f64,
-    /// How likely the table's filter then lets it pass, 0 to 1; 1 without a filter.
-    pub fpr: f64,
-}
+mod core;
+mod cost;
+mod curve;
+mod error;
+mod fill;
+mod menu;
+mod price;
+mod rules;
+mod solver;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod workload;
 
-/// Reads that a lookup of a missing key is expected to waste, in all tables of a tree.
+pub use cost::Cost;
+pub use curve::{Lines, bytes, rate};
+pub use error::TuningError;
+pub use price::Price;
+pub use rules::{Rule, Rules};
+pub use solver::{Plan, Solver};
+pub use tree::{Run, Table, Tree};
+pub use workload::{Visits, Workload};
+
+/// Reads that a lookup of a missing key is expected to waste, in all tables of a tree: the sum of
+/// how likely its key falls into a table's range, times the rate of that table's filter (1 without
+/// one).
 ///
 /// Where each run of the tree covers all keys, this is the sum of the runs' false-positive rates
 /// (Dayan, Athanassoulis, Idreos: "Monkey", SIGMOD 2017, equation 3). A run that covers only a
 /// part of them, as a level does that has just begun to fill, wastes as much less.
 ///
 /// ```
-/// use trommel_tuning::{Table, wasted_reads_per_miss};
-/// let halves = [Table { reach: 0.5, fpr: 0.02 }, Table { reach: 0.5, fpr: 0.04 }];
-/// let partial = Table { reach: 0.25, fpr: 0.04 };
-/// let wasted = wasted_reads_per_miss(halves.into_iter().chain([partial]));
+/// let halves = [(0.5, 0.02), (0.5, 0.04)];
+/// let wasted = trommel_tuning::wasted_reads_per_miss(halves.into_iter().chain([(0.25, 0.04)]));
 /// assert!((wasted - 0.04).abs() < 1e-12);
 /// ```
-pub fn wasted_reads_per_miss(tables: impl IntoIterator<Item = Table>) -> f64 {
+pub fn wasted_reads_per_miss(reach_and_rate: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     // Not `sum`, which makes -0 of no tables.
-    tables.into_iter().fold(0.0, |wasted, table| wasted + table.reach * table.fpr)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unfiltered_tables_waste_every_read_that_reaches_them() {
-        let whole = Table { reach: 1.0, fpr: 1.0 };
-        assert_eq!(wasted_reads_per_miss([whole; 5]), 5.0);
-        assert!(wasted_reads_per_miss([]).is_sign_positive(), "an empty tree prints as 0");
-        assert_eq!(wasted_reads_per_miss([Table { reach: 0.0, fpr: 1.0 }]), 0.0);
-    }
+    reach_and_rate.into_iter().fold(0.0, |wasted, (reach, rate)| wasted + reach * rate)
 }

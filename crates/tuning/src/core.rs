@@ -1,0 +1,166 @@
+//! The tables whose filters the last bytes decide, chosen exactly.
+//!
+//! Spending by hull edges is right but for the last edge, which does not fit, and leaves bytes over;
+//! and options inside the hull, never best at any price, may be what fits. With many tables that is
+//! little. With few it is much: of two tables of ten keys and a budget for one filter, greed may
+//! filter the wrong one. So the tables whose next or last edge is nearest to the price are solved
+//! together:
+//!
+//! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` bounds
+//!    the cost of any choice from below. A choice `j` of table `i` that is dearer at the price than
+//!    the best of `i` raises that bound by as much; if beyond the cost of the solution at hand, it is
+//!    in no better one. This leaves few choices for each table.
+//! 2. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of which
+//!    no state of as few bytes has less cost, and none is ruled out by the bound.
+//! 3. Should there be more than [`MOST_STATES`], keep those of the fewest bytes in as many equal
+//!    strips of cost. It moves the result by at most a strip for each table.
+//! 4. The state of least cost at the end is the solution.
+//!
+//! Step 2 is Nemhauser and Ullmann's ("Discrete dynamic programming and capital allocation", 1969),
+//! step 1 the usual reduction by Lagrange bounds.
+
+use crate::menu::{Choice, Menu};
+use crate::price::Price;
+
+/// Tables that are solved together.
+pub(crate) const CORE: usize = 16;
+/// States that are kept.
+const MOST_STATES: usize = 4096;
+
+/// A table, or several that are alike, with all their choices.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) weight: f64,
+    pub(crate) alike: u64,
+    pub(crate) menu: Menu,
+}
+
+impl Part {
+    pub(crate) fn bytes(&self, choice: &Choice) -> u64 {
+        choice.bytes.saturating_mul(self.alike)
+    }
+
+    pub(crate) fn cost(&self, choice: &Choice) -> f64 {
+        self.weight * choice.rate
+    }
+
+    fn at_price(&self, choice: &Choice, price: Price) -> f64 {
+        // An infinite price of no bytes is none.
+        let bytes = self.bytes(choice) as f64;
+        self.cost(choice) + if bytes > 0.0 { price.per_byte() * bytes } else { 0.0 }
+    }
+}
+
+/// What can be reached with some of the parts.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    bytes: u64,
+    cost: f64,
+    /// How much dearer it is, at the price, than the best choices.
+    extra: f64,
+    /// The state it comes from, and the choice that led here.
+    from: (u32, u32),
+}
+
+/// The choices of least cost within `budget` bytes, if they cost less than `known`.
+pub(crate) fn best(parts: &[Part], budget: u64, price: Price, known: f64) -> Option<Vec<Choice>> {
+    let cheapest: Vec<f64> = parts.iter().map(|part| cheapest(part, price)).collect();
+    let spent = if budget > 0 { price.per_byte() * budget as f64 } else { 0.0 };
+    let bound = cheapest.iter().sum::<f64>() - spent;
+    // Where the price says nothing, neither does the bound.
+    let room = if bound.is_finite() { known - bound } else { f64::INFINITY };
+    let mut layers = vec![vec![State { bytes: 0, cost: 0.0, extra: 0.0, from: (0, 0) }]];
+    for (part, cheapest) in parts.iter().zip(cheapest) {
+        let extra = |choice: &Choice| part.at_price(choice, price) - cheapest;
+        let options = part.menu.options().iter().enumerate();
+        let options: Vec<_> = options.map(|(nth, choice)| (nth, choice, extra(choice))).collect();
+        let last = &layers[layers.len() - 1];
+        let mut states = Vec::new();
+        for (from, state) in last.iter().enumerate() {
+            for &(nth, choice, extra) in &options {
+                let next = State {
+                    bytes: state.bytes.saturating_add(part.bytes(choice)),
+                    cost: state.cost + part.cost(choice),
+                    extra: state.extra + if extra.is_finite() { extra } else { 0.0 },
+                    from: (from as u32, nth as u32),
+                };
+                if next.bytes <= budget && next.cost < known && next.extra <= room {
+                    states.push(next);
+                }
+            }
+        }
+        layers.push(thinned(undominated(states)));
+    }
+    let last = layers.last()?;
+    // Sorted by bytes, and so by falling cost.
+    let mut at = last.len().checked_sub(1)?;
+    let mut chosen = Vec::new();
+    for (part, layer) in parts.iter().zip(&layers[1..]).rev() {
+        let (from, nth) = layer[at].from;
+        chosen.push(part.menu.options()[nth as usize]);
+        at = from as usize;
+    }
+    chosen.reverse();
+    Some(chosen)
+}
+
+/// The least that a part costs at the price.
+fn cheapest(part: &Part, price: Price) -> f64 {
+    let options = part.menu.options().iter();
+    options.map(|choice| part.at_price(choice, price)).fold(f64::INFINITY, f64::min)
+}
+
+/// Of `states`, those that none of as few bytes beats, ascending in bytes.
+fn undominated(mut states: Vec<State>) -> Vec<State> {
+    states.sort_unstable_by(|a, b| {
+        a.bytes.cmp(&b.bytes).then(a.cost.total_cmp(&b.cost)).then(a.from.cmp(&b.from))
+    });
+    let mut least = f64::INFINITY;
+    states.retain(|state| {
+        let is_better = state.cost < least;
+        least = least.min(state.cost);
+        is_better
+    });
+    states
+}
+
+/// Step 3.
+fn thinned(mut states: Vec<State>) -> Vec<State> {
+    let (Some(first), Some(last)) = (states.first(), states.last()) else { return states };
+    if states.len() <= MOST_STATES {
+        return states;
+    }
+    let (least, strip) = (last.cost, (first.cost - last.cost) / MOST_STATES as f64);
+    let mut strip_before = u64::MAX;
+    states.retain(|state| {
+        let strip = ((state.cost - least) / strip) as u64;
+        let is_new = strip != strip_before;
+        strip_before = strip;
+        is_new
+    });
+    states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_filter::FilterSpec;
+
+    fn part(weight: f64, sizes: &[(u64, f64)]) -> Part {
+        let choice = |&(bytes, rate)| Choice { spec: FilterSpec::NONE, bytes, rate };
+        Part { weight, alike: 1, menu: Menu::of(sizes.iter().map(choice).collect()) }
+    }
+
+    #[test]
+    fn what_fits_beats_what_is_best_for_a_byte() {
+        // The first is the better bargain, and leaves room for nothing else.
+        let parts = [part(1.0, &[(0, 1.0), (104, 0.0)]), part(1.3, &[(0, 1.0), (150, 0.0)])];
+        for (budget, bytes) in [(103, [0, 0]), (104, [104, 0]), (150, [0, 150]), (254, [104, 150])]
+        {
+            let price = Price::new(1.3 / 150.0).unwrap();
+            let chosen = best(&parts, budget, price, 10.0).unwrap();
+            assert_eq!(chosen.iter().map(|c| c.bytes).collect::<Vec<_>>(), bytes, "{budget}");
+        }
+        assert_eq!(best(&parts, 150, Price::FREE, 1.0), None, "no better one than that is known");
+    }
+}

@@ -1,0 +1,68 @@
+//! The bytes that are left, spent on fractions of a bit.
+//!
+//! Options lie an eighth of a bit apart; a spec is kept to a thousandth. So the table to which the
+//! bytes left over are worth most, all of them, gets them; then the next, until no table's filter can
+//! grow by a cache line.
+
+use trommel_filter::FilterSpec;
+
+use crate::curve;
+use crate::rules::Rule;
+use crate::solver::last_that;
+use crate::tree::Table;
+
+/// A table with its filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot<'a> {
+    pub(crate) weight: f64,
+    pub(crate) table: Table,
+    pub(crate) rule: &'a Rule,
+    pub(crate) spec: FilterSpec,
+}
+
+impl Slot<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        curve::bytes(self.spec, self.table.keys).saturating_mul(self.table.alike)
+    }
+
+    pub(crate) fn cost(&self) -> f64 {
+        let rate = if self.table.keys == 0 { 1.0 } else { curve::rate(self.spec, self.table.keys) };
+        self.weight * rate
+    }
+
+    /// The best filter that takes up to `more` bytes more.
+    fn grown(self, more: u64) -> Self {
+        let keys = self.table.keys;
+        let room = self.bytes().saturating_add(more) / self.table.alike.max(1);
+        let spec = |kind, millibits| FilterSpec::new(kind, f64::from(millibits) / 1000.0).ok();
+        let grown = |kind: &_| {
+            let least = (self.rule.floor().max(0.5) * 1000.0).ceil() as u32;
+            let most = (self.rule.cap() * 1000.0) as u32;
+            let fits =
+                |millibits| spec(*kind, millibits).is_some_and(|s| curve::bytes(s, keys) <= room);
+            if keys == 0 || most < least || !fits(least) {
+                return None;
+            }
+            spec(*kind, last_that(least, most, fits)).map(|spec| Self { spec, ..self })
+        };
+        let kinds = self.rule.kinds().iter().filter_map(grown);
+        kinds.fold(self, |best, next| if next.cost() < best.cost() { next } else { best })
+    }
+}
+
+/// Spends up to `left` bytes on `slots`.
+pub(crate) fn fill(slots: &mut [Slot<'_>], mut left: u64) {
+    for _ in 0..slots.len() {
+        let mut best: Option<(f64, usize, Slot<'_>)> = None;
+        for (nth, slot) in slots.iter().enumerate() {
+            let grown = slot.grown(left);
+            let gain = slot.cost() - grown.cost();
+            if gain > best.as_ref().map_or(0.0, |(best, ..)| *best) {
+                best = Some((gain, nth, grown));
+            }
+        }
+        let Some((_, nth, grown)) = best else { return };
+        left = (left + slots[nth].bytes()).saturating_sub(grown.bytes());
+        slots[nth] = grown;
+    }
+}

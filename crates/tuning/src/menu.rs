@@ -1,0 +1,127 @@
+//! The filters that a table may get, from the smallest to the largest, and those of them that are
+//! worth their bytes at some price.
+//!
+//! 1. List, for every kind and every eighth of a bit per key that the rule allows, real bytes and
+//!    rate; and no filter, where there is no floor.
+//! 2. Keep those that nothing of as few bytes beats: the *options*, ever larger and ever better.
+//! 3. Of these, keep the corners of the lower convex hull. No other option is the best at any
+//!    price; and the edges between corners give ever less for a byte, so that who spends on the best
+//!    edge first never regrets it.
+//!
+//! Spending by hull edges is the known way to solve the continuous form of a knapsack whose items
+//! come in several sizes (Sinha, Zoltners, "The multiple-choice knapsack problem", 1979).
+
+use trommel_filter::FilterSpec;
+
+use crate::curve;
+use crate::rules::Rule;
+
+/// Options for each bit per key.
+const PER_BIT: f64 = 8.0;
+/// Bits per key of the smallest option that is listed.
+const LEAST_BITS: f64 = 1.0;
+
+/// One filter that a table may get.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) spec: FilterSpec,
+    pub(crate) bytes: u64,
+    pub(crate) rate: f64,
+}
+
+/// The filters that a table may get.
+#[derive(Debug, Clone)]
+pub(crate) struct Menu {
+    /// Ascending in bytes, descending in rate, both strictly; never empty.
+    options: Vec<Choice>,
+    /// The hull's corners, as indices of options; the first is the first.
+    corners: Vec<usize>,
+    /// How much rate a byte takes away on the edge behind each corner but the last; descending.
+    slopes: Vec<f64>,
+}
+
+impl Menu {
+    /// The menu of a table of `keys` keys.
+    pub(crate) fn new(rule: &Rule, keys: u64) -> Self {
+        let none = Choice { spec: FilterSpec::NONE, bytes: 0, rate: 1.0 };
+        let mut choices = Vec::new();
+        if rule.floor() == 0.0 || keys == 0 {
+            choices.push(none);
+        }
+        if keys > 0 {
+            for &kind in rule.kinds() {
+                let listed = sizes(rule).filter_map(|bits| FilterSpec::new(kind, bits).ok());
+                choices.extend(listed.map(|spec| Choice {
+                    spec,
+                    bytes: curve::bytes(spec, keys),
+                    rate: curve::rate(spec, keys),
+                }));
+            }
+        }
+        Self::of(choices)
+    }
+
+    /// The menu of these choices, of which there is at least one.
+    pub(crate) fn of(mut choices: Vec<Choice>) -> Self {
+        // Stable: of equals the first listed stays.
+        choices.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.rate.total_cmp(&b.rate)));
+        let mut options: Vec<Choice> = Vec::new();
+        for choice in choices {
+            if options.last().is_none_or(|best| choice.rate < best.rate) {
+                options.push(choice);
+            }
+        }
+        let corners = corners(&options);
+        let slope = |edge: &[usize]| slope(&options[edge[0]], &options[edge[1]]);
+        let slopes = corners.windows(2).map(slope).collect();
+        Self { options, corners, slopes }
+    }
+
+    /// All options, ascending in bytes.
+    pub(crate) fn options(&self) -> &[Choice] {
+        &self.options
+    }
+
+    /// The choice at a corner.
+    pub(crate) fn corner(&self, corner: usize) -> Choice {
+        self.options[self.corners[corner]]
+    }
+
+    /// How much rate a byte takes away behind each corner.
+    pub(crate) fn slopes(&self) -> &[f64] {
+        &self.slopes
+    }
+
+    /// The last corner up to which every edge takes away more than `slope` of rate for a byte.
+    pub(crate) fn corner_at(&self, slope: f64) -> usize {
+        self.slopes.partition_point(|edge| *edge > slope)
+    }
+}
+
+/// The bits per key that are listed.
+fn sizes(rule: &Rule) -> impl Iterator<Item = f64> {
+    let (floor, cap) = (rule.floor(), rule.cap());
+    let first = (floor.max(LEAST_BITS) * PER_BIT).ceil() as u32;
+    let last = (cap * PER_BIT).floor() as u32;
+    let between = (first..=last).map(|step| f64::from(step) / PER_BIT);
+    [floor, cap].into_iter().filter(|bits| *bits > 0.0).chain(between)
+}
+
+fn slope(small: &Choice, large: &Choice) -> f64 {
+    (small.rate - large.rate) / (large.bytes - small.bytes) as f64
+}
+
+/// The corners of the lower convex hull (Andrew's monotone chain).
+fn corners(options: &[Choice]) -> Vec<usize> {
+    let mut corners: Vec<usize> = Vec::new();
+    for (next, option) in options.iter().enumerate() {
+        while let [.., before, last] = corners[..] {
+            if slope(&options[before], &options[last]) > slope(&options[last], option) {
+                break;
+            }
+            corners.pop();
+        }
+        corners.push(next);
+    }
+    corners
+}

@@ -1,0 +1,195 @@
+//! The price of a byte, and what to buy at it.
+//!
+//! With a price `p` a table's best filter is the one of least `weight * rate + p * bytes`,
+//! whatever the other tables get. Of all ways to spend as many bytes as that comes to, none wastes
+//! less (Everett, "Generalized Lagrange multiplier method", 1963). So a budget is met by the least
+//! price at which what is bought fits.
+//!
+//! 1. A price's best choice is a corner of the menu's hull: the last before which every edge takes
+//!    away more than the price for a byte.
+//! 2. Bytes bought fall as the price rises. Bisect the price, over all numbers that a machine has
+//!    between 0 and infinity, until two neighbours are left: at the lower one too much is bought.
+//! 3. Tables whose corner is the same on both sides are settled, and not looked at again.
+//! 4. At the price itself several edges may be a tie. Buy them in the tree's order while they fit.
+//!
+//! It is what spending greedily by the best edge comes to, without sorting all edges: each table is
+//! looked at once for each bit of the price until it is settled.
+
+use std::fmt;
+
+use crate::error::{TuningError, within};
+use crate::menu::Menu;
+
+/// What a byte of filter must save to be worth it: the expected cost of wasted reads of a lookup,
+/// for a byte.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Price(f64);
+
+impl Price {
+    /// Bytes cost nothing: every filter that saves anything is bought at its largest.
+    pub const FREE: Self = Self(0.0);
+
+    /// A price.
+    ///
+    /// # Errors
+    /// It is negative, or no number. It may be infinite: nothing is bought then.
+    pub fn new(per_byte: f64) -> Result<Self, TuningError> {
+        let bounds = (0.0, f64::INFINITY);
+        within("the price of a byte", per_byte, bounds, "0 or more").map(Self)
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn per_byte(self) -> f64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Price {
+    /// As wasted reads of a million lookups for a MiB.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reads = self.0 * f64::from(1 << 20) * 1e6;
+        write!(f, "{reads:.3} reads of a million lookups for a MiB")
+    }
+}
+
+/// Tables that get one filter, each of the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item<'a> {
+    /// What their reads in vain cost, of one lookup, without a filter.
+    pub(crate) weight: f64,
+    /// How many times the bytes of the menu they take.
+    pub(crate) scale: f64,
+    pub(crate) menu: &'a Menu,
+}
+
+impl Item<'_> {
+    /// The last corner whose edge is worth more than `price`.
+    pub(crate) fn corner_at(&self, price: Price) -> usize {
+        if self.weight > 0.0 && self.scale > 0.0 {
+            self.menu.corner_at(price.0 * self.scale / self.weight)
+        } else {
+            0
+        }
+    }
+
+    pub(crate) fn bytes(&self, corner: usize) -> f64 {
+        self.scale * self.menu.corner(corner).bytes as f64
+    }
+
+    /// What the edge behind `corner` saves for a byte; nothing behind the last.
+    pub(crate) fn worth(&self, corner: usize) -> f64 {
+        let slope = self.menu.slopes().get(corner).copied().unwrap_or(0.0);
+        if self.scale > 0.0 { self.weight * slope / self.scale } else { 0.0 }
+    }
+}
+
+/// What a budget buys.
+#[derive(Debug)]
+pub(crate) struct Bought {
+    pub(crate) price: Price,
+    /// A corner for each item.
+    pub(crate) corners: Vec<usize>,
+}
+
+/// The least price at which what is bought takes `budget` bytes at most, and what is bought. The
+/// first corners are taken even if they do not fit.
+pub(crate) fn buy(items: &[Item<'_>], budget: f64) -> Bought {
+    let mut search = Search::new(items);
+    if search.most <= budget {
+        return Bought { price: Price::FREE, corners: search.most_corners };
+    }
+    // Positive numbers are ordered as their bits are.
+    let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if search.fits_at(Price(f64::from_bits(middle)), budget) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    search.spend_ties(budget);
+    Bought { price: Price(f64::from_bits(high)), corners: search.least_corners }
+}
+
+/// Where the bisection is.
+struct Search<'a> {
+    items: &'a [Item<'a>],
+    /// Corners at the lowest price that is known to be high enough.
+    least_corners: Vec<usize>,
+    /// Corners at the highest price that is known to be too low.
+    most_corners: Vec<usize>,
+    /// Bytes of those.
+    most: f64,
+    /// Items whose corners differ still.
+    open: Vec<usize>,
+    /// Bytes of the items whose corners do not.
+    settled: f64,
+    /// Corners of the open items at the price that is tried.
+    tried: Vec<usize>,
+}
+
+impl<'a> Search<'a> {
+    fn new(items: &'a [Item<'a>]) -> Self {
+        let most_corners: Vec<usize> =
+            items.iter().map(|item| item.corner_at(Price::FREE)).collect();
+        let most = items.iter().zip(&most_corners).map(|(item, corner)| item.bytes(*corner)).sum();
+        let mut search = Self {
+            items,
+            least_corners: vec![0; items.len()],
+            most_corners,
+            most,
+            open: (0..items.len()).collect(),
+            settled: 0.0,
+            tried: Vec::with_capacity(items.len()),
+        };
+        search.settle();
+        search
+    }
+
+    /// Whether what is bought at `price` fits; narrows the open items' corners accordingly.
+    fn fits_at(&mut self, price: Price, budget: f64) -> bool {
+        let items = self.items;
+        self.tried.clear();
+        self.tried.extend(self.open.iter().map(|item| items[*item].corner_at(price)));
+        let tried = self.open.iter().zip(&self.tried);
+        let bytes: f64 = tried.map(|(item, corner)| items[*item].bytes(*corner)).sum();
+        let fits = self.settled + bytes <= budget;
+        let bound = if fits { &mut self.least_corners } else { &mut self.most_corners };
+        for (item, corner) in self.open.iter().zip(&self.tried) {
+            bound[*item] = *corner;
+        }
+        self.settle();
+        fits
+    }
+
+    fn settle(&mut self) {
+        let Self { items, least_corners, most_corners, open, settled, .. } = self;
+        open.retain(|&item| {
+            let is_open = least_corners[item] < most_corners[item];
+            if !is_open {
+                *settled += items[item].bytes(least_corners[item]);
+            }
+            is_open
+        });
+    }
+
+    /// Buys edges that are worth the price exactly.
+    fn spend_ties(&mut self, budget: f64) {
+        let bytes = |item: usize, corner| self.items[item].bytes(corner);
+        let open = self.open.iter().map(|&item| bytes(item, self.least_corners[item]));
+        let mut left = budget - self.settled - open.sum::<f64>();
+        for &item in &self.open {
+            let corner = &mut self.least_corners[item];
+            while *corner < self.most_corners[item] {
+                let more = bytes(item, *corner + 1) - bytes(item, *corner);
+                if more > left {
+                    break;
+                }
+                left -= more;
+                *corner += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What the crate promises, on trees of every shape.
+
+mod small;
+
+use crate::*;
+
+#[test]
+fn unfiltered_tables_waste_every_read_that_reaches_them() {
+    assert_eq!(wasted_reads_per_miss([(1.0, 1.0); 5]), 5.0);
+    assert!(wasted_reads_per_miss([]).is_sign_positive(), "an empty tree prints as 0");
+    assert_eq!(wasted_reads_per_miss([(0.0, 1.0)]), 0.0);
+}
+
+/// Whole runs of so many keys, newest first.
+pub(crate) fn tree(keys: &[u64]) -> Tree {
+    let runs = keys.iter().enumerate().map(|(level, &keys)| Run::whole(level, keys));
+    Tree::new(runs.collect()).unwrap()
+}
+
+#[test]
+fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
+    let tree = tree(&[10_000, 100_000, 1_000_000, 10_000_000, 100_000_000]);
+    let (solver, all_miss) = (Solver::default(), Workload::new(1.0).unwrap());
+    let budget = tree.keys() * 10 / 8;
+    let solved = solver.solve(&tree, &all_miss, budget).unwrap();
+    let uniform = solver.uniform(&tree, &all_miss, budget).unwrap();
+    assert!((uniform.cost.wasted_reads - 0.0452).abs() < 0.0001, "{uniform:?}");
+    assert!((solved.cost.wasted_reads - 0.0128).abs() < 0.0001, "{solved:?}");
+}

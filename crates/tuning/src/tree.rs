@@ -1,0 +1,113 @@
+//! The shape of a tree: what a lookup may have to go through.
+//!
+//! A tree is a list of sorted *runs*, newest first. A lookup asks them in this order, in each the
+//! one table whose range its key falls into, and stops at the first that has the key. Level 0 of a
+//! store is several runs of one table each; a deeper level is one run of many tables.
+
+use crate::error::{TuningError, within};
+use crate::workload::Workload;
+
+/// A table, or several that are alike: they lie side by side in one run and get the same filter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Table {
+    /// Distinct keys of one such table.
+    pub keys: u64,
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// How likely a lookup's key falls into its key range, 0 to 1.
+    pub reach: f64,
+    /// How many such tables there are.
+    pub alike: u64,
+}
+
+/// Tables whose key ranges do not meet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its tables, in any order.
+    pub tables: Vec<Table>,
+}
+
+impl Run {
+    /// A run of one table, which covers all keys.
+    #[must_use]
+    pub fn whole(level: usize, keys: u64) -> Self {
+        Self { level, tables: vec![Table { keys, bytes: 0, reach: 1.0, alike: 1 }] }
+    }
+
+    /// Keys of all its tables.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        let keys = self.tables.iter().map(|table| table.keys.saturating_mul(table.alike));
+        keys.fold(0, u64::saturating_add)
+    }
+
+    /// How likely a lookup's key falls into one of its tables.
+    fn reach(&self) -> f64 {
+        let reach: f64 = self.tables.iter().map(|table| table.reach * table.alike as f64).sum();
+        reach.min(1.0)
+    }
+}
+
+/// Sorted runs, newest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tree {
+    runs: Vec<Run>,
+}
+
+impl Tree {
+    /// A tree of these runs, newest first.
+    ///
+    /// # Errors
+    /// The reach of a table is not from 0 to 1.
+    pub fn new(runs: Vec<Run>) -> Result<Self, TuningError> {
+        for table in runs.iter().flat_map(|run| &run.tables) {
+            within("the reach of a table", table.reach, (0.0, 1.0), "0 to 1")?;
+        }
+        Ok(Self { runs })
+    }
+
+    /// The runs, newest first.
+    #[must_use]
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// All tables with their levels, run after run: the order of every list of filters here.
+    pub fn tables(&self) -> impl Iterator<Item = (usize, &Table)> {
+        self.runs.iter().flat_map(|run| run.tables.iter().map(|table| (run.level, table)))
+    }
+
+    /// Keys of all tables: a key that lies in two is counted twice, since two filters hold it.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.runs.iter().map(Run::keys).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of data of all tables.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.tables().map(|(_, table)| table.bytes.saturating_mul(table.alike));
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// The weight, as [`Visits::weight`](crate::Visits::weight), that a table of `keys` keys would
+    /// have which a flush or a merge is about to write to `level`.
+    ///
+    /// To level 0 it comes as the newest run, and covers all keys. To a deeper level it comes as
+    /// a part of the run there, by its part of the keys.
+    #[must_use]
+    pub fn weight_of_new(&self, workload: &Workload, level: usize, keys: u64) -> f64 {
+        let beside = self.runs.iter().filter(|run| level > 0 && run.level == level);
+        let (held, reach) = beside
+            .map(|run| (run.keys(), run.reach()))
+            .fold((0_u64, 0.0_f64), |(keys, reach), run| (keys + run.0, reach.max(run.1)));
+        let reach = match held {
+            0 => 1.0,
+            _ => (reach * keys as f64 / held as f64).min(1.0),
+        };
+        let deeper = workload.shares(self).deeper_than(self, level);
+        workload.weight(level, reach, deeper)
+    }
+}

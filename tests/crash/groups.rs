@@ -1,20 +1,24 @@
-//! Writers that share a group: whoever asked for durability has it once acknowledged, whether or not
-//! the group's leader asked for it too.
+//! Writers that share a group: whoever asked for durability has it once acknowledged, and before
+//! anybody can see the write, whether or not the group's leader asked for it too.
 //!
 //! 1. Some threads write and ask for nothing, others ask for each write to be synced, all at once.
-//! 2. In between, what the synced writers were told is noted, and then an image of the disk is made
-//!    that holds nothing but what was synced.
+//! 2. In between, what the synced writers were told and what a reader sees of their writes is
+//!    noted, and then an image of the disk is made that holds nothing but what was synced.
 //! 3. The image is opened: of each synced writer everything noted is there, and its writes are a
 //!    prefix.
+//! 4. The same is looked at within each sync of a log, before anything is synced by it: so the
+//!    moment at which a write is in the log and not yet durable is met each time, not by chance.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use trommel::vfs::{Image, Policy, SimDisk, Vfs};
-use trommel::{Db, WriteOptions};
+use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
+use trommel::{Db, Error, WriteOptions};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
+use crate::inspect::Verdict;
+use crate::process::{Process, Watcher};
 use crate::workload::{DIR, options};
 
 const SYNCED_WRITERS: usize = 3;
@@ -23,27 +27,75 @@ const OTHER_WRITERS: usize = 3;
 const IMAGES: u64 = 4000;
 /// Writes of one thread before its store is begun anew.
 const WRITES: u64 = 1500;
+/// Stores of which each sync is looked at, and the writes of each of their threads.
+const STORES: u64 = 30;
+const SEEN_WRITES: u64 = 60;
 
 fn key(writer: usize, number: u64) -> String {
     format!("{writer}/{number:06}")
 }
 
-/// Opens `image`, and compares it with what was acknowledged before it was made.
-fn check(image: &Image, acknowledged: &[u64], seed: u64) {
+/// Opens `image`, and compares it with what was acknowledged or seen before it was made.
+fn check(image: &Image, known: &[u64], seed: u64) -> Verdict<()> {
     let disk: Arc<dyn Vfs> = Arc::new(image.disk());
     let db = Db::open(DIR, options(seed, disk).background_threads(0)).expect("a legal image");
-    for (writer, acknowledged) in acknowledged.iter().enumerate() {
+    for (writer, known) in known.iter().enumerate() {
         let found = db.prefix(format!("{writer}/")).count() as u64;
-        assert!(
-            found >= *acknowledged,
-            "seed {seed}: writer {writer} was told that {acknowledged} writes are durable, and \
-             {found} are there; again: TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests --test \
-             crash -- groups"
-        );
+        if found < *known {
+            return Err(format!(
+                "seed {seed}: {known} writes of writer {writer} were acknowledged as durable, or \
+                 seen, and {found} are durable; again (but threads ran beside it, and it may not \
+                 fail again): TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests --test crash \
+                 -- groups"
+            ));
+        }
         for number in 0..found {
             let value = db.get(key(writer, number)).expect("a healthy disk");
-            assert!(value.is_some(), "seed {seed}: write {number} of writer {writer} is a hole");
+            if value.is_none() {
+                return Err(format!("seed {seed}: write {number} of writer {writer} is a hole"));
+            }
         }
+    }
+    Ok(())
+}
+
+/// How many writes each synced writer knows to be durable, by what it was told.
+type Acknowledged = [AtomicU64; SYNCED_WRITERS];
+
+/// How many writes of each synced writer are durable, by what it was told and what a reader sees.
+fn known(db: &Db, acknowledged: &Acknowledged) -> [u64; SYNCED_WRITERS] {
+    let mut known = acknowledged.each_ref().map(|count| count.load(Ordering::Acquire));
+    for (writer, count) in known.iter_mut().enumerate() {
+        while db.get(key(writer, *count)).expect("a healthy disk").is_some() {
+            *count += 1;
+        }
+    }
+    known
+}
+
+/// A reader that looks whenever a log is about to be synced.
+#[derive(Debug)]
+struct Reader {
+    seed: u64,
+    disk: SimDisk,
+    /// The store it reads, while that is open.
+    db: Mutex<Option<Db>>,
+    acknowledged: Acknowledged,
+    /// How often it looked, and saw that the sync had something to do.
+    looks: AtomicU64,
+    /// What was wrong first.
+    wrong: Mutex<Option<String>>,
+}
+
+impl Watcher for Reader {
+    fn before_log_sync(&self) {
+        let Some(db) = self.db.lock().expect("no panic").clone() else { return };
+        let known = known(&db, &self.acknowledged);
+        let outcome = check(&self.disk.crash(Policy::SYNCED, self.seed), &known, self.seed);
+        if let Err(what) = outcome {
+            self.wrong.lock().expect("no panic").get_or_insert(what);
+        }
+        self.looks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -52,7 +104,7 @@ fn one_store(seed: u64, images: u64) -> u64 {
     let disk = SimDisk::new();
     let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
     let db = Db::open(DIR, options(seed, vfs).background_threads(1)).expect("a healthy disk");
-    let acknowledged: [AtomicU64; SYNCED_WRITERS] = Default::default();
+    let acknowledged = Acknowledged::default();
     let done = AtomicBool::new(false);
     let mut made = 0;
     std::thread::scope(|scope| {
@@ -69,10 +121,14 @@ fn one_store(seed: u64, images: u64) -> u64 {
                 }
             });
         }
-        let counts = || acknowledged.each_ref().map(|count| count.load(Ordering::Acquire));
-        while made < images && counts().iter().any(|count| *count < WRITES) {
-            let before = counts();
-            check(&disk.crash(Policy::SYNCED, seed), &before, seed);
+        let known = || known(&db, &acknowledged);
+        while made < images && known().iter().any(|count| *count < WRITES) {
+            let before = known();
+            let outcome = check(&disk.crash(Policy::SYNCED, seed), &before, seed);
+            if let Err(what) = outcome {
+                done.store(true, Ordering::Relaxed);
+                panic!("{what}");
+            }
             made += 1;
         }
         done.store(true, Ordering::Relaxed);
@@ -92,4 +148,75 @@ fn a_follower_that_asked_for_it_is_durable() {
         }
     }
     counters.finish();
+}
+
+/// At the moment at which a log is synced for them, writes cannot be seen yet.
+#[test]
+fn no_reader_sees_a_write_before_its_sync() {
+    let mut counters = Counters::new("crash/seen");
+    for seed in first_seed()..first_seed() + STORES * scale() {
+        let disk = SimDisk::new();
+        let reader = Arc::new(Reader {
+            seed,
+            disk: disk.clone(),
+            db: Mutex::default(),
+            acknowledged: Acknowledged::default(),
+            looks: AtomicU64::new(0),
+            wrong: Mutex::default(),
+        });
+        let process = Process::new(disk).watched_by(Arc::<Reader>::clone(&reader));
+        let db = Db::open(DIR, options(seed, Arc::new(process)).log(true).background_threads(0))
+            .expect("a healthy disk");
+        *reader.db.lock().expect("no panic") = Some(db.clone());
+        // One writer alone never shares a sync; more of them do.
+        let writers = 1 + seed as usize % SYNCED_WRITERS;
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let (db, reader) = (&db, &reader);
+                scope.spawn(move || {
+                    for number in 0..SEEN_WRITES {
+                        let key = key(writer, number);
+                        db.put_with(key, [0x5a; 20], WriteOptions::sync()).expect("healthy");
+                        reader.acknowledged[writer].store(number + 1, Ordering::Release);
+                    }
+                });
+            }
+        });
+        *reader.db.lock().expect("no panic") = None;
+        let wrong = reader.wrong.lock().expect("no panic").take();
+        assert_eq!(wrong, None);
+        counters.add("syncs_looked_at", reader.looks.load(Ordering::Relaxed));
+        counters.add("writes", writers as u64 * SEEN_WRITES);
+    }
+    assert!(counters.get("syncs_looked_at") >= STORES * SEEN_WRITES / 2, "too few syncs");
+    counters.finish();
+}
+
+/// A write whose sync fails, wherever that is, is never seen, by whatever way of looking.
+#[test]
+fn a_write_whose_sync_failed_is_never_seen() {
+    for call in 0..20 {
+        for lasting in [false, true] {
+            let disk = SimDisk::new();
+            let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+            let options = options(call, vfs).log(true).background_threads(0);
+            let db = Db::open(DIR, options).expect("a healthy disk");
+            let fault = Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(call);
+            disk.inject(if lasting { fault.lasting() } else { fault });
+            let put = |number| db.put_with(key(0, number), "v", WriteOptions::sync());
+            let written =
+                (0..100).find_map(|number| put(number).err().map(|error| (number, error)));
+            let (written, error) = written.expect("the sync of a log was to fail");
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+            for _ in 0..2 {
+                assert_eq!(db.get(key(0, written)).expect("reading"), None, "call {call}");
+                assert_eq!(db.iter().count() as u64, written, "call {call}");
+                assert_eq!(db.iter().rev().count() as u64, written, "call {call}");
+                let snapshot = db.snapshot();
+                assert_eq!(snapshot.get(key(0, written)).expect("reading"), None, "call {call}");
+                // Nor when the next write is refused.
+                assert!(matches!(put(written + 1), Err(Error::Poisoned { .. })), "call {call}");
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! With a [`Gate`] the threads that a store starts do nothing to the disk until they are let: so a
 //! test decides when a flush or a compaction happens, and the same seed makes the same run.
 
+use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,12 @@ impl Gate {
     }
 }
 
+/// Whoever looks at what a process does, from within.
+pub(crate) trait Watcher: Debug + Send + Sync {
+    /// A log is about to be synced.
+    fn before_log_sync(&self);
+}
+
 /// A log that is so long holds no batch yet.
 const LOG_HEAD_BYTES: u64 = 64;
 
@@ -105,6 +112,7 @@ pub(crate) struct Process {
     /// Calls that it will still make.
     calls_left: Arc<AtomicU64>,
     gate: Option<Arc<Gate>>,
+    watcher: Option<Arc<dyn Watcher>>,
     /// Whether this process itself ends when it makes no more calls.
     is_this_one: bool,
 }
@@ -112,7 +120,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(disk: impl Vfs + 'static) -> Self {
         let calls_left = Arc::new(AtomicU64::new(u64::MAX));
-        Self { disk: Arc::new(disk), calls_left, gate: None, is_this_one: false }
+        Self { disk: Arc::new(disk), calls_left, gate: None, watcher: None, is_this_one: false }
     }
 
     /// The process that runs this, which kills itself instead of making one call more than so many.
@@ -124,6 +132,10 @@ impl Process {
 
     pub(crate) fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
         Self { gate, ..self }
+    }
+
+    pub(crate) fn watched_by(self, watcher: Arc<dyn Watcher>) -> Self {
+        Self { watcher: Some(watcher), ..self }
     }
 
     /// Is killed after so many more calls.
@@ -181,6 +193,9 @@ impl WriteFile for ProcessFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if let Some(watcher) = self.process.watcher.as_ref().filter(|_| self.is_log) {
+            watcher.before_log_sync();
+        }
         self.process.call(|| self.file.sync())
     }
 

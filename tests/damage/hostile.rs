@@ -24,9 +24,9 @@ use trommel_tests::counters::Counters;
 /// How it ends what is said of answers that do not agree.
 const DIFFER: &str = "differ";
 
-/// Memory that a store of a few KiB may take, beyond its files: much less than a length that a file
-/// only claims, of 32 bits or more.
-const MOST_BYTES: u64 = 64 << 20;
+/// Memory that a store of a few KiB may take, beyond its files: less than a block takes of which the
+/// highest byte of the length is set that the largest blocks may have.
+const MOST_BYTES: u64 = 8 << 20;
 
 fn make_right(image: &mut Image) {
     for (file, bytes) in image {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use trommel::vfs::SimDisk;
+use trommel::vfs::{Failure, Fault, SimDisk};
 use trommel::{Db, Error, ErrorKind, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
@@ -312,6 +312,46 @@ fn fills_up(capacity: u64, options: Options) -> u64 {
 fn noise(i: u32) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(u64::from(i));
     (0..500).map(|_| rng.u8(..)).collect()
+}
+
+/// Waits until it is so, far longer than that needs; what `what` says never came otherwise.
+fn comes(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(15), "{what}: it never came");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes until a memtable was full, and a bit into the next one.
+fn fill_a_memtable(db: &Db) {
+    for i in 0..150 {
+        db.put(scattered(i), noise(i)).unwrap();
+    }
+}
+
+/// A memtable is full, and nobody flushes, waits or writes on: it is flushed all the same.
+#[test]
+fn a_full_memtable_is_flushed_though_nobody_waits() {
+    let disk = Arc::new(SimDisk::new());
+    let options = Options::default().write_buffer_bytes(64 << 10).background_threads(1);
+    let db = Db::open("/db", options.vfs(disk)).unwrap();
+    fill_a_memtable(&db);
+    comes("a flush", || db.stats().flushes > 0);
+}
+
+/// A flush fails for want of room, and nobody flushes, waits or writes on: it is tried again by itself
+/// once there is room.
+#[test]
+fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
+    let disk = SimDisk::new();
+    let db = Db::open("/db", without_a_log().vfs(Arc::new(disk.clone()))).unwrap();
+    disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
+    fill_a_memtable(&db);
+    comes("a flush that fails", || disk.faults_fired() > 0);
+    assert_eq!(db.stats().flushes, 0);
+    disk.clear_faults();
+    comes("another attempt", || db.stats().flushes > 0);
 }
 
 fn without_a_log() -> Options {

@@ -178,6 +178,18 @@ bugs! {
     ReadOnlyWrites: "sled#1509";
     /// A store that is poisoned is marked as closed all the same.
     CleanAfterPoison: "redb PR#1177, fjall#296";
+    /// A length in a block is believed as far as blocks may be long, whatever its bytes can hold.
+    LengthBelieved: "redb PR#888, redb#642";
+    /// Files of others are removed from the store's directory when it is opened.
+    ForeignFileRemoved: "fjall#176";
+    /// What failed for want of room is never tried again.
+    RetryNeverDue: "rocksdb#919, rocksdb#9762";
+    /// Verifying a table never looks at the last block of it.
+    VerifySkipsLastBlock: "not seen before";
+    /// A salvage says nothing of what it drops.
+    SalvageSilent: "not seen before";
+    /// A write is seen by readers before the sync that it asked for.
+    PublishedBeforeSync: "fjall#304";
     /// A checkpoint leaves the last table out.
     CheckpointMissesTable: "rocksdb PR#7701";
 }
@@ -204,7 +216,15 @@ pub fn planted(bug: Bug) -> bool {
     *CHOSEN.get_or_init(choose) == Some(bug)
 }
 
+/// What was looked at: there is no race to be planted.
+#[cfg(not(trommel_planted))]
+#[inline(always)]
+pub fn dawdling<T>(seen: T) -> T {
+    seen
+}
+
 /// What was looked at, a little later: in a race that is planted, so that others come between.
+#[cfg(trommel_planted)]
 pub fn dawdling<T>(seen: T) -> T {
     std::thread::sleep(std::time::Duration::from_micros(100));
     seen

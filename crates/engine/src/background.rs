@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use trommel_base::planted::{Bug, planted};
+
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
 use crate::compaction::plan::{Plan, plan};
@@ -73,7 +75,7 @@ impl Trouble {
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.retry.is_none_or(|(at, _)| at <= now)
+        self.retry.is_none_or(|(at, _)| at <= now && !planted(Bug::RetryNeverDue))
     }
 
     /// The last failure, if it came after the first `seen` of them.

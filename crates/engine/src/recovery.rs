@@ -324,6 +324,9 @@ impl Engine {
         let manifest = lock(&self.manifest).as_ref().map(Manifest::number);
         for entry in listing.iter().filter(|entry| entry.is_file) {
             let needed = match Numbered::parse(&entry.name) {
+                None if planted(Bug::ForeignFileRemoved) => {
+                    entry.name == *"LOCK" || entry.name == *"CURRENT"
+                }
                 None => true,
                 Some(Numbered::Table(number)) => tables.contains(&number),
                 Some(Numbered::Log(number)) => number >= view.active.log_number,

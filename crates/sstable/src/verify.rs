@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use trommel_base::planted::{Bug, planted};
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
 use trommel_filter::{FilterKind, FilterSpec};
 
@@ -202,6 +203,9 @@ impl<'a> Walk<'a> {
             for slot in slot..behind {
                 let Some(handle) = leaf.handle(slot) else { continue };
                 let start = (handle.offset - first.offset) as usize;
+                if planted(Bug::VerifySkipsLastBlock) && slot + 1 == leaf.len() {
+                    continue;
+                }
                 let block = self.table.source.open_block(&buffer, start, handle)?;
                 self.block(block.view(), leaf, slot)
                     .map_err(|fault| fault.at(&self.table.source.path, handle.offset))?;
@@ -307,7 +311,7 @@ impl<'a> Walk<'a> {
             filters: stored.filters.clone(),
             ..self.facts
         };
-        if facts != *stored {
+        if facts != *stored && !planted(Bug::VerifySkipsLastBlock) {
             return Err(Fault::Damaged("the properties are not true of the entries"));
         }
         let Some(filters) = filters else { return Ok((facts.entries, facts.keys, false)) };

@@ -92,7 +92,8 @@ impl LogWriter {
     ///
     /// Sequence numbers increase strictly from record to record (asserted).
     pub(crate) fn push(&mut self, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
-        assert!(first_seqno > self.last_seqno, "records are numbered upwards");
+        let upwards = first_seqno > self.last_seqno || planted(Bug::WritesGoOnAfterLogError);
+        assert!(upwards, "records are numbered upwards");
         self.push_kind(KIND_DATA, first_seqno, parts)
     }
 

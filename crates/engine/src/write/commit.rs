@@ -61,6 +61,9 @@ impl Engine {
             Turn::Failed(error) => return Err(error),
             Turn::Lead | Turn::Wait => self.lead()?,
         }
+        if sync && planted(Bug::PublishedBeforeSync) {
+            self.sync_logs(&mut lock(&self.leader))?;
+        }
         if sync { self.sync_without_log() } else { Ok(()) }
     }
 
@@ -138,7 +141,8 @@ impl Engine {
         }
         leader.last_seqno = last_seqno;
         let told = if planted(Bug::FollowerAckedBeforeSync) { &members[..1] } else { members };
-        if told.iter().any(|member| member.sync) && !planted(Bug::AckedBeforeSync) {
+        let syncs = !planted(Bug::AckedBeforeSync) && !planted(Bug::PublishedBeforeSync);
+        if told.iter().any(|member| member.sync) && syncs {
             self.sync_logs(leader)?;
         }
         self.counters.with(|shard| shard.commits.add(1));
@@ -155,7 +159,7 @@ impl Engine {
                 group.memtable.insert(op.key, seqno, op.kind, op.value);
                 user_bytes += (op.key.len() + op.value.len()) as u64;
                 if planted(Bug::HalfBatchVisible) {
-                    self.snapshots.publish(seqno.max(self.snapshots.visible()));
+                    self.snapshots.publish(seqno);
                 }
             }
             self.counters.with(|shard| {

@@ -21,7 +21,7 @@ const WORKLOADS: u64 = 8;
 type Site = (OpKind, &'static str);
 
 /// What the system may say; of the first three there are more runs.
-const FAILURES: [Failure; 8] = [
+const FAILURES: [Failure; 13] = [
     Failure::Io,
     Failure::NoSpace,
     Failure::TooManyOpenFiles,
@@ -30,8 +30,15 @@ const FAILURES: [Failure; 8] = [
     Failure::NoMemory,
     Failure::PermissionDenied,
     Failure::ReadOnly,
+    Failure::NotFound,
+    Failure::Interrupted,
+    Failure::NoLocks,
+    Failure::EndOfFile,
+    Failure::ShortRead,
 ];
 const OFTEN: &[Failure] = &[Failure::Io, Failure::NoSpace, Failure::TooManyOpenFiles];
+/// What a read of a file may end with, having given some bytes or none.
+const ENDS: &[Failure] = &[Failure::EndOfFile, Failure::ShortRead];
 
 /// Whether a call of this kind can fail so: what opens a file needs a handle, and what changes
 /// something needs room.
@@ -41,7 +48,12 @@ fn can_occur(kind: OpKind, failure: Failure) -> bool {
     match failure {
         Failure::NoSpace | Failure::QuotaExceeded | Failure::ReadOnly => kind.is_write(),
         Failure::TooManyOpenFiles | Failure::TooManySystemFiles => opens.contains(&kind),
-        Failure::PermissionDenied => opens.contains(&kind) || names.contains(&kind),
+        Failure::PermissionDenied | Failure::NotFound => {
+            opens.contains(&kind) || names.contains(&kind)
+        }
+        Failure::Interrupted => !names.contains(&kind),
+        Failure::NoLocks => kind == OpKind::Lock,
+        Failure::EndOfFile | Failure::ShortRead => kind == OpKind::Read,
         _ => true,
     }
 }
@@ -71,7 +83,12 @@ fn sites(seed: u64) -> BTreeMap<Site, u64> {
 
 /// The fault of this number at a site.
 fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault {
-    let fault = Fault::new(failure).on(kind).named(part_of_name(file));
+    let fault = match failure {
+        Failure::EndOfFile => Fault::end_of_file((number * 97) as usize),
+        Failure::ShortRead => Fault::short_read((number * 97) as usize),
+        _ => Fault::new(failure).on(kind),
+    };
+    let fault = fault.named(part_of_name(file));
     // The first call, the last, and some between; every other time for good.
     let call = match number / 2 {
         0 => 0,
@@ -86,12 +103,15 @@ fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault
         6 => fault.writing_all_but(1),
         _ => fault,
     };
-    if number.is_multiple_of(2) { fault } else { fault.lasting() }
+    // A call that is made again is not interrupted for ever.
+    let once = number.is_multiple_of(2) || failure == Failure::Interrupted;
+    if once { fault } else { fault.lasting() }
 }
 
 /// How often a site fails so, for each workload; appends also in part, and writes after the fact.
 fn runs(kind: OpKind, failure: Failure) -> u64 {
     match kind {
+        OpKind::Read if ENDS.contains(&failure) => 4,
         _ if !OFTEN.contains(&failure) => 2,
         OpKind::Append => 7,
         kind if kind.is_write() => 5,

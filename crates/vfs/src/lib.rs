@@ -146,7 +146,8 @@ pub trait WriteFile: Debug + Send + Sync {
 
 /// A finished file.
 pub trait ReadFile: Debug + Send + Sync {
-    /// Fills `buffer` from `offset`; `UnexpectedEof` if the file ends before that.
+    /// Fills `buffer` from `offset`, carrying on after short reads; `UnexpectedEof` if the file ends
+    /// before that, and another error if it does not, but the system gives no more of it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// The file's length when it was opened, in bytes.

@@ -15,7 +15,7 @@ use memmap2::Mmap;
 use rustix::io::Errno;
 
 use super::map::map;
-use crate::error::{check_range, end_of_file, os_error, wrap};
+use crate::error::{check_range, end_of_file, ended_early, os_error, wrap};
 use crate::{Access, ReadFile};
 
 /// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
@@ -53,14 +53,25 @@ struct BufferedFile {
     bytes: u64,
 }
 
+impl BufferedFile {
+    /// What a read up to `end` failed for.
+    fn failure(&self, error: io::Error, end: u64) -> io::Error {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let bytes = self.file.metadata().map(|found| found.len());
+                ended_early(&self.path, bytes, end)
+            }
+            _ => wrap("read", &self.path, error),
+        }
+    }
+}
+
 impl ReadFile for BufferedFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_range(&self.path, self.bytes, offset, buffer.len())?;
         // Carries on after short reads and interrupts.
-        self.file.read_exact_at(buffer, offset).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => end_of_file(&self.path),
-            _ => wrap("read", &self.path, error),
-        })
+        let read = self.file.read_exact_at(buffer, offset);
+        read.map_err(|error| self.failure(error, offset + buffer.len() as u64))
     }
 
     fn bytes(&self) -> u64 {
@@ -104,28 +115,28 @@ impl ReadFile for DirectFile {
         let BufferedFile { file, path, bytes } = &self.file;
         check_range(path, *bytes, offset, buffer.len())?;
         let mut offset = offset;
+        let end = offset + buffer.len() as u64;
         let mut rest = buffer;
         while !rest.is_empty() {
             let lead = (offset % ALIGN as u64) as usize;
             let (piece, after) = rest.split_at_mut(rest.len().min(DIRECT_BYTES - lead));
             let done: io::Result<()> =
                 with_aligned((lead + piece.len()).next_multiple_of(ALIGN), |space| {
-                    read_aligned(file, offset - lead as u64, space, lead + piece.len())?;
+                    let read = |space: &mut [u8], start| file.read_at(space, start);
+                    read_aligned(read, offset - lead as u64, space, lead + piece.len())?;
                     piece.copy_from_slice(&space[lead..lead + piece.len()]);
                     Ok(())
                 });
             match done {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(end_of_file(path));
-                }
                 // Accepted when opened and refused now (a larger grid, a file system in between):
                 // from here on this handle reads through the page cache, which accepts anything.
                 Err(error) if os_error(&error) == Some(Errno::INVAL.raw_os_error()) => {
                     set_direct(file, false).map_err(|error| wrap("read", path, error))?;
-                    file.read_exact_at(piece, offset).map_err(|error| wrap("read", path, error))?;
+                    let read = file.read_exact_at(piece, offset);
+                    read.map_err(|error| self.file.failure(error, end))?;
                 }
-                Err(error) => return Err(wrap("read", path, error)),
+                Err(error) => return Err(self.file.failure(error, end)),
             }
             offset += piece.len() as u64;
             rest = after;
@@ -138,12 +149,17 @@ impl ReadFile for DirectFile {
     }
 }
 
-/// Fills at least the first `wanted` bytes of `space`; its address, its length and `start` are
-/// multiples of [`ALIGN`].
-fn read_aligned(file: &File, start: u64, space: &mut [u8], wanted: usize) -> io::Result<()> {
+/// Fills at least the first `wanted` bytes of `space` by `read`, which is given a place and an offset
+/// in the file; the address of `space`, its length and `start` are multiples of [`ALIGN`].
+fn read_aligned(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    start: u64,
+    space: &mut [u8],
+    wanted: usize,
+) -> io::Result<()> {
     let mut filled = 0;
     while filled < wanted {
-        match file.read_at(&mut space[filled..], start + filled as u64) {
+        match read(&mut space[filled..], start + filled as u64) {
             Ok(read) if filled + read >= wanted => return Ok(()),
             Ok(read) => {
                 // A short read carries on from the grid; one that gained no grid line is the end.
@@ -216,6 +232,32 @@ mod tests {
             assert!(buffer == bytes[start..end], "{start}..{end}");
             let flags = fcntl_getfl(&file.file.file).expect("an open file");
             assert!(flags.contains(OFlags::DIRECT), "{start}..{end} fell back");
+        }
+    }
+
+    /// However little the system gives at a time, and whatever comes between.
+    #[test]
+    fn short_and_interrupted_reads_are_carried_on_with() {
+        let bytes: Vec<u8> = (0..5 * ALIGN as u32 + 700).map(|i| (i % 251) as u8).collect();
+        for most in (ALIGN..6 * ALIGN).step_by(512) {
+            let mut calls = 0;
+            let mut read = |space: &mut [u8], start: u64| {
+                calls += 1;
+                if calls % 3 == 2 {
+                    return Err(ErrorKind::Interrupted.into());
+                }
+                let rest = &bytes[start as usize..];
+                let given = most.min(rest.len()).min(space.len());
+                space[..given].copy_from_slice(&rest[..given]);
+                Ok(given)
+            };
+            let mut space = vec![0; 6 * ALIGN];
+            read_aligned(&mut read, 0, &mut space, bytes.len()).expect("all of it is there");
+            assert!(space.starts_with(&bytes), "{most} bytes at a time");
+            // One byte more is not there, and is not waited for.
+            let error =
+                read_aligned(&mut read, 0, &mut space, bytes.len() + 1).expect_err("the end");
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
         }
     }
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::error::SHORT_READ;
 use crate::os_error;
 
 fn folder() -> (tempfile::TempDir, PathBuf) {
@@ -202,6 +203,23 @@ fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
         let mut buffer = vec![0; expected.len()];
         reader.read_at(0, &mut buffer).expect("inside the file");
         assert_eq!(buffer, expected);
+    }
+}
+
+/// A file that is shorter than it was is damaged; one that the system only gave too little of is not.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_that_ends_inside_its_file_is_no_end_of_the_file() {
+    // The kernel says that it is a page long, and gives a line of it.
+    let file = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let Ok(line) = fs::read(file) else { return };
+    for access in [Access::Buffered, Access::Direct] {
+        let reader = DiskVfs.open(file, access).expect("it may be read");
+        let mut buffer = vec![0; line.len() + 1];
+        assert!(reader.bytes() >= buffer.len() as u64);
+        let error = reader.read_at(0, &mut buffer).expect_err("there is no more");
+        assert_eq!(error.kind(), ErrorKind::Other, "{access:?} {error}");
+        assert!(error.to_string().contains(SHORT_READ), "{access:?} {error}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::op::OpKind;
+use crate::error::SHORT_READ;
 
 /// What the system says when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,14 +30,22 @@ pub enum Failure {
     ReadOnly,
     /// `ENOENT`: somebody removed the file.
     NotFound,
-    /// No error of the system's: the file ended early.
+    /// `EINTR`: a signal came between, where nobody made the call again.
+    Interrupted,
+    /// `ENOLCK`: the file system has no locks, or none left.
+    NoLocks,
+    /// No error of the system's: the file ends early, as one does that somebody cut short.
     EndOfFile,
+    /// No error of the system's: it gave fewer bytes than were asked for, and no more when asked again,
+    /// though the file has them.
+    ShortRead,
 }
 
 impl Failure {
     pub(super) fn error(self) -> io::Error {
         let number = match self {
             Self::EndOfFile => return ErrorKind::UnexpectedEof.into(),
+            Self::ShortRead => return io::Error::other(SHORT_READ),
             Self::Io => Errno::IO,
             Self::NoSpace => Errno::NOSPC,
             Self::QuotaExceeded => Errno::DQUOT,
@@ -46,6 +55,8 @@ impl Failure {
             Self::PermissionDenied => Errno::ACCESS,
             Self::ReadOnly => Errno::ROFS,
             Self::NotFound => Errno::NOENT,
+            Self::Interrupted => Errno::INTR,
+            Self::NoLocks => Errno::NOLCK,
         };
         number.into()
     }
@@ -64,7 +75,10 @@ impl fmt::Display for Failure {
             Self::PermissionDenied => "EACCES",
             Self::ReadOnly => "EROFS",
             Self::NotFound => "ENOENT",
+            Self::Interrupted => "EINTR",
+            Self::NoLocks => "ENOLCK",
             Self::EndOfFile => "EOF",
+            Self::ShortRead => "SHORT",
         })
     }
 }
@@ -145,9 +159,18 @@ impl Fault {
         fault.on(OpKind::Sync).on(OpKind::SyncDir)
     }
 
-    /// The next read ends after (at most) this many bytes, as if the file did.
-    pub fn short_read(bytes: usize) -> Self {
+    /// The next read ends after (at most) this many bytes, as if the file did
+    /// ([`Failure::EndOfFile`]).
+    pub fn end_of_file(bytes: usize) -> Self {
         let fault = Self { effect: Effect::Part(bytes), ..Self::new(Failure::EndOfFile) };
+        fault.on(OpKind::Read)
+    }
+
+    /// The next read ends after (at most) this many bytes, though the file goes on
+    /// ([`Failure::ShortRead`]). (One that can be carried on with is no failure: no reader of a file
+    /// ever hears of it.)
+    pub fn short_read(bytes: usize) -> Self {
+        let fault = Self { effect: Effect::Part(bytes), ..Self::new(Failure::ShortRead) };
         fault.on(OpKind::Read)
     }
 

@@ -163,11 +163,17 @@ fn a_read_may_end_early_and_then_says_so() {
     let disk = SimDisk::new();
     write(&disk, "a", b"0123456789");
     let reader = disk.open(path("a"), Access::Buffered).expect("it is there");
-    disk.inject(Fault::short_read(4));
     let mut buffer = [b'-'; 8];
-    let error = reader.read_at(1, &mut buffer).expect_err("planned");
-    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-    assert_eq!(&buffer, b"1234----");
+    for (fault, kind) in [
+        (Fault::end_of_file(4), ErrorKind::UnexpectedEof),
+        (Fault::short_read(4), ErrorKind::Other),
+    ] {
+        disk.inject(fault);
+        buffer.fill(b'-');
+        let error = reader.read_at(1, &mut buffer).expect_err("planned");
+        assert_eq!(error.kind(), kind);
+        assert_eq!(&buffer, b"1234----");
+    }
     reader.read_at(1, &mut buffer).expect("once is enough");
     assert_eq!(&buffer, b"12345678");
 }

@@ -4,8 +4,8 @@
 //! 1. A seeded workload runs on a simulated disk, in one to three lives with a crash between them.
 //! 2. The operation log is replayed ([`walk`](crate::walk)). At each boundary images are made: with
 //!    nothing but what was synced, with everything, and under two of the other policies, which take
-//!    turns, with seeds of their own; at one boundary in four also with stale bytes; and at some of
-//!    those where few decisions are open, all images that there are.
+//!    turns, with seeds of their own; at one boundary in four also with stale bytes; and where few
+//!    decisions are open, at most six, all images that there are (where some more, now and then).
 //! 3. Each image not met before is opened; its state must be that after some prefix of the
 //!    batches, at or past the last acknowledged sync. Where everything is kept, a process was
 //!    killed: all acknowledged batches must be there.
@@ -27,7 +27,7 @@ use crate::inspect::{failed, scan};
 use crate::minimise::minimise;
 use crate::oracle::{History, digest};
 use crate::settings::{only, only_these, places};
-use crate::walk::{Case, EXHAUSTIVE, Failed, Flaw, Look, Walk, make, policy};
+use crate::walk::{Case, EXHAUSTIVE, Failed, Flaw, Look, Walk, assert_exhaustive, make, policy};
 use crate::workload::{Action, DIR, Profile, Run};
 
 /// How often a failing life is run again to find out which of its actions it takes.
@@ -72,6 +72,7 @@ impl Lane {
                 break;
             }
         }
+        assert_exhaustive(&counters);
         counters.finish();
     }
 

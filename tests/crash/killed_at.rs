@@ -147,31 +147,36 @@ fn sum(counts: &[usize]) -> u64 {
     counts.iter().sum::<usize>() as u64
 }
 
-fn lane(test: &str, threads: usize, in_memory: bool, step: usize) {
+/// Kills children at every `step`th call; `floor` is how many calls are killed at with each seed, or
+/// more: if work became less, or ended before its time, the lane would be none.
+fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
     let seeds = only().map_or(first_seed()..first_seed() + scale(), |[seed]| seed..seed + 1);
     for seed in seeds {
+        let before = counters.get("kills");
         kill_at_every_call(seed, threads, in_memory, step, &mut counters).unwrap_or_else(|what| {
             panic!(
                 "{what}\n  run it again: TROMMEL_CRASH_ONLY={seed} cargo test -p trommel-tests \
                  --test crash {test} -- --nocapture"
             )
         });
+        let kills = counters.get("kills") - before;
+        assert!(kills >= floor, "seed {seed}: killed at {kills} calls only, not {floor}");
     }
     counters.finish();
 }
 
 #[test]
 fn one_writer_killed_at_every_call() {
-    lane("one_writer_killed_at_every_call", 1, true, 1);
+    lane("one_writer_killed_at_every_call", 1, true, 1, 600);
 }
 
 #[test]
 fn three_writers_killed_at_every_call() {
-    lane("three_writers_killed_at_every_call", 3, true, 2);
+    lane("three_writers_killed_at_every_call", 3, true, 2, 400);
 }
 
 #[test]
 fn one_writer_killed_on_the_real_disk() {
-    lane("one_writer_killed_on_the_real_disk", 1, false, 9);
+    lane("one_writer_killed_on_the_real_disk", 1, false, 9, 65);
 }

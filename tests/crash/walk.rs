@@ -29,10 +29,14 @@ pub(crate) fn policy(number: usize) -> Policy {
 /// its own number among them.
 pub(crate) const EXHAUSTIVE: usize = Policy::ALL.len() + Policy::STALE.len();
 
-/// Up to so many open decisions, all images at a boundary are made.
+/// Up to so many open decisions, all images are made, at every boundary that is looked at.
+const ALWAYS_DECISIONS: usize = 6;
+/// Up to so many, at some boundaries.
 const EXHAUSTIVE_DECISIONS: usize = 12;
-/// At one boundary in so many, or in so many more if the decisions are many.
+/// At one of those in so many, or in so many more if the decisions are many.
 const EXHAUSTIVE_EVERY: u64 = 12;
+/// Counts the boundaries at which so few decisions are open that all images are made.
+const FEW: &str = "boundaries_of_few_decisions";
 /// How often an image is made again to find out which of its losses a failure takes.
 const TRIES: usize = 400;
 
@@ -57,6 +61,19 @@ pub(crate) enum Look {
     Nowhere,
     /// This one, with all checks; of what it lacks, perhaps, only some.
     At(Case, Option<Vec<usize>>),
+}
+
+/// That at every boundary with few open decisions all images were made that there are.
+///
+/// # Panics
+/// Where it was not so, or there were no such boundaries.
+pub(crate) fn assert_exhaustive(counters: &Counters) {
+    let made = |decisions: usize| counters.get(&format!("exhaustive.boundaries.{decisions:02}"));
+    let all: u64 = (0..=ALWAYS_DECISIONS).map(made).sum();
+    let few = counters.get(FEW);
+    assert!(few > 0 && all == few, "of {few} boundaries of few decisions, all images of {all}");
+    // More than what was synced and what was written: decisions that are open, one by one.
+    assert!((1..=ALWAYS_DECISIONS).all(|decisions| made(decisions) > 0), "{counters:?}");
 }
 
 /// What was found, and where.
@@ -164,7 +181,14 @@ impl<'a> Walk<'a> {
             self.one(replay, Case { boundary, policy, seed }, None, counters)?;
         }
         let decisions = replay.undecided();
-        let rare = if decisions > 8 { 4 * EXHAUSTIVE_EVERY } else { EXHAUSTIVE_EVERY };
+        let rare = match decisions {
+            ..=ALWAYS_DECISIONS => 1,
+            7..=8 => EXHAUSTIVE_EVERY,
+            _ => 4 * EXHAUSTIVE_EVERY,
+        };
+        if decisions <= ALWAYS_DECISIONS {
+            counters.add(FEW, 1);
+        }
         if rng.u64(..rare) != 0 {
             return Ok(());
         }

@@ -21,8 +21,8 @@ use trommel_tests::settings::{first_seed, scale};
 use crate::inspect::{Verdict, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
 use crate::settings::only;
-use crate::watchdog;
 use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, write};
+use trommel_tests::watchdog;
 
 /// Runs of a workload with a fault.
 const RUNS: u64 = 4000;

@@ -18,8 +18,8 @@ use crate::faults::{crashed, profile, run};
 use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::State;
 use crate::settings::only;
-use crate::watchdog;
 use crate::workload::DIR;
+use trommel_tests::watchdog;
 
 /// Sizes of the disk that a workload is run with.
 const SIZES: u64 = 300;

@@ -26,8 +26,8 @@ use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::oracle::{History, Operation, State};
-use crate::watchdog;
 use crate::workload::{options, write};
+use trommel_tests::watchdog;
 
 /// What tells the child that it is one: directory, seed, and the batches each thread has written.
 const CHILD: &str = "TROMMEL_CRASH_CHILD";

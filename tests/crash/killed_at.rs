@@ -25,8 +25,8 @@ use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::killed::{ACKNOWLEDGED, Threads, batch, home_on_disk, spawn, store_options};
 use crate::process::Process;
 use crate::settings::only;
-use crate::watchdog;
 use crate::workload::write;
+use trommel_tests::watchdog;
 
 /// Batches that each thread of a child writes.
 const BATCHES: usize = 16;

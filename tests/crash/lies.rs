@@ -23,8 +23,8 @@ use crate::inspect::Verdict;
 use crate::oracle::{Bounds, History, digest};
 use crate::settings::only;
 use crate::walk::policy;
-use crate::watchdog;
 use crate::workload::{DIR, Profile, Run};
+use trommel_tests::watchdog;
 
 /// Images of disks that have lied.
 const WANTED: u64 = 8000;

@@ -57,6 +57,4 @@ mod sites;
 #[cfg(test)]
 mod walk;
 #[cfg(test)]
-mod watchdog;
-#[cfg(test)]
 mod workload;

@@ -19,8 +19,8 @@ use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::{Bounds, History, digest};
 use crate::process::Process;
 use crate::settings::only;
-use crate::watchdog;
 use crate::workload::{DIR, Profile, Run};
+use trommel_tests::watchdog;
 
 /// Distinct images taken while a store recovers.
 const WANTED: u64 = 30_000;

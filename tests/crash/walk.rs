@@ -13,8 +13,8 @@ use trommel_tests::counters::Counters;
 use crate::inspect::{Inspection, Verdict, inspect_checkpoints, inspect_suspect};
 use crate::minimise::minimise;
 use crate::oracle::{Bounds, History, State};
-use crate::watchdog;
 use crate::workload::Profile;
+use trommel_tests::watchdog;
 
 /// All policies, by the numbers under which failures name them: first those under which nothing
 /// durable may be missing, then those under which the store may find that it was damaged. The one

@@ -18,8 +18,8 @@ use crate::fix;
 use crate::flips::turns;
 use crate::injury::kind_of;
 use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
-use crate::watchdog::note;
 use trommel_tests::counters::Counters;
+use trommel_tests::watchdog::note;
 
 /// How it ends what is said of answers that do not agree.
 const DIFFER: &str = "differ";

@@ -7,7 +7,7 @@ use trommel_tests::counters::Counters;
 use crate::exam::{Found, How, examine, leave};
 use crate::injury::{Injury, kind_of};
 use crate::stores::Store;
-use crate::watchdog::note;
+use trommel_tests::watchdog::note;
 
 /// Failures after which a lane stops.
 const ENOUGH: usize = 5;

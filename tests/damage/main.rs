@@ -54,8 +54,6 @@ mod salvage;
 #[cfg(test)]
 mod stores;
 #[cfg(test)]
-mod watchdog;
-#[cfg(test)]
 mod wrong_input;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod settings;
+pub mod watchdog;
 
 /// The pages that hold Rust; a test of the program compares this list with the book.
 #[cfg(doctest)]

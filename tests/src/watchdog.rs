@@ -2,23 +2,25 @@
 //! too long ends the process with that note.
 
 use std::cell::OnceCell;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// No case lasts as long, on however busy a machine.
 const LONGEST: Duration = Duration::from_secs(100);
 
-type Note = Arc<Mutex<Option<(String, Instant)>>>;
+type Note = Arc<Mutex<Option<(Box<dyn Debug + Send>, Instant)>>>;
 
 thread_local! {
     static NOTE: OnceCell<Note> = const { OnceCell::new() };
 }
 
 /// The calling test begins this case.
-pub(crate) fn note(case: String) {
+pub fn note(case: impl Debug + Send + 'static) {
     NOTE.with(|note| {
         let note = note.get_or_init(watch);
-        *note.lock().unwrap_or_else(PoisonError::into_inner) = Some((case, Instant::now()));
+        let now = (Box::new(case) as Box<dyn Debug + Send>, Instant::now());
+        *note.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     });
 }
 
@@ -26,12 +28,16 @@ pub(crate) fn note(case: String) {
 fn watch() -> Note {
     let note = Note::default();
     let watched = Arc::clone(&note);
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
     std::thread::spawn(move || {
         while Arc::strong_count(&watched) > 1 {
             std::thread::sleep(Duration::from_secs(1));
             let now = watched.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((case, _)) = now.as_ref().filter(|(_, since)| since.elapsed() > LONGEST) {
-                eprintln!("this case hangs: {case}");
+                #[allow(clippy::print_stderr, reason = "a hang must say where")]
+                {
+                    eprintln!("{name} hangs in case {case:?}");
+                }
                 std::process::abort();
             }
         }

@@ -124,13 +124,18 @@ impl Walk {
 pub(crate) fn told_of(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
     for KeySpan { first, last } in passed_over {
         let (first, last) = (form.print(first), form.print(last));
-        let _ = writeln!(std::io::stderr(), "in doubt, passed over: {first} to {last}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "in doubt, passed over where not certain: {first} to {last}"
+        );
     }
     match passed_over.len() {
         0 => Ok(()),
-        1 => Err(Failure::Damaged("a range of keys is in doubt, and was passed over".into())),
         n => {
-            Err(Failure::Damaged(format!("{n} ranges of keys are in doubt, and were passed over")))
+            let ranges =
+                if n == 1 { "a range of keys is" } else { &*format!("{n} ranges of keys are") };
+            let what = format!("{ranges} in doubt, and what is not certain was passed over");
+            Err(Failure::Damaged(what))
         }
     }
 }

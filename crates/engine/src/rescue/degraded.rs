@@ -13,16 +13,21 @@
 //!    is [`Error::InDoubt`], unless the user asks for the last intact state
 //!    ([`Degraded::LastIntact`]), which is a state that the store once was in.
 //!
-//! [`Healthy`] walks over all entries that can be had, around every piece that cannot.
+//! [`Healthy`] walks over all entries that can be had, around every piece that cannot: by a scan where
+//! nothing is damaged; and where a damaged piece may hold keys, by looking up each key of which any
+//! version is left, since a get knows which versions lie above the damage.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use trommel_base::Slice;
-use trommel_vfs::{DirEntry, Vfs};
+use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
+use trommel_vfs::{Access, DirEntry, Vfs};
 
 use super::damage::{Damage, KeySpan};
 use super::doubt::spans;
+use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
+use super::sources::{Everything, left};
 use super::{logs, table};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -31,6 +36,8 @@ use crate::iter::range::{Bounds, Range};
 use crate::log::recover::Plan;
 use crate::manifest::names;
 use crate::manifest::reader::Recovered;
+use crate::version::TableFile;
+use crate::view::View;
 
 /// What a degraded open answers where nobody can know the keys of the writes that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,43 +109,139 @@ pub(crate) fn plan_logs(
 
 /// All entries of a range that can be had, in key order, around what is damaged.
 ///
-/// It passes over every key that lies between the first and the last of a damaged piece, on whatever
-/// level that lies: a lost table of the lowest level hides newer entries above it too, which
-/// [`Db::get`](crate::Db::get) still gives.
+/// What [`Db::get`](crate::Db::get) gives is in it, and nothing else: a lost table of the lowest level
+/// hides no newer entry above it. Of the keys that a damaged piece may hold, each of which any version
+/// is left is looked up by itself, so a walk over these is slower than over others.
 ///
 /// Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
 /// is damaged.
 #[derive(Debug)]
 pub struct Healthy {
-    engine: std::sync::Arc<Engine>,
+    engine: Arc<Engine>,
+    bounds: Bounds,
     /// The pieces still to come, the next one last.
     pieces: Vec<Piece>,
     damage: Vec<Damage>,
     walk: Option<Range>,
+    left: Option<KeysLeft>,
 }
 
 #[derive(Debug)]
 enum Piece {
     /// Keys that no damage touches.
     Sound(Bounds),
-    /// A key at the edge of damage: it may be had all the same.
-    Edge(Vec<u8>),
+    /// Keys that damage may touch: some may be had all the same.
+    Doubtful(KeySpan),
 }
 
 impl Healthy {
-    /// What is damaged, with the keys that it may cost: what the walk passes over.
+    /// What is damaged, with the keys that it may cost.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// The keys passed over: disjoint, in order. Some at their ends may be had all the same.
+    /// The keys that damage may touch: disjoint, in order. Those of which nothing newer can be lost
+    /// are had all the same; the others are passed over.
     pub fn in_doubt(&self) -> Vec<KeySpan> {
         spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
+    }
+
+    /// The next entry, if there is one.
+    fn step(&mut self) -> Result<Option<(Slice, Slice)>> {
+        loop {
+            if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
+                return entry.map(Some);
+            }
+            self.walk = None;
+            if let Some(left) = &mut self.left {
+                let Some(key) = left.step()? else {
+                    self.left = None;
+                    continue;
+                };
+                match self.engine.get(&key, None) {
+                    Ok(Some(value)) => return Ok(Some((Slice::from(&*key), value))),
+                    // In doubt, and told of: whatever is wrong with a file of the store.
+                    Ok(None)
+                    | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            match self.pieces.pop() {
+                None => return Ok(None),
+                Some(Piece::Sound(bounds)) => self.walk = Some(self.engine.range(bounds, None)),
+                Some(Piece::Doubtful(keys)) => {
+                    self.left = Some(KeysLeft::new(&self.engine, &keys, &self.bounds)?);
+                }
+            }
+        }
+    }
+}
+
+/// The keys of which any version is left, in order.
+#[derive(Debug)]
+struct KeysLeft {
+    versions: Everything,
+    keys: KeySpan,
+    bounds: Bounds,
+    /// It keeps the files.
+    _view: Arc<View>,
+}
+
+impl KeysLeft {
+    /// Those within `keys` and `bounds`: in memory, and in good blocks of tables.
+    fn new(engine: &Engine, keys: &KeySpan, bounds: &Bounds) -> Result<Self> {
+        let view = engine.view.load_full();
+        let mut logged = Vec::new();
+        for memtable in view.memtables() {
+            let mut cursor = memtable.memtable.cursor();
+            let Ok(()) = cursor.seek(&keys.first, MAX_SEQNO);
+            while let Some(entry) = cursor.entry().filter(|entry| *entry.key <= *keys.last) {
+                logged.push(LoggedEntry {
+                    key: entry.key.to_vec(),
+                    seqno: entry.seqno,
+                    kind: entry.kind,
+                    value: Vec::new(),
+                });
+                let Ok(()) = cursor.next();
+            }
+        }
+        let of_file = |file: &Arc<TableFile>| {
+            if *file.largest < *keys.first || *keys.last < *file.smallest {
+                return None;
+            }
+            let path = table_path(&engine.dir, file.number);
+            let opened = engine.vfs.open(&path, Access::Buffered).ok()?;
+            // Where nobody can tell what is left of it, each key of its span ends in an error.
+            let mut blocks = trommel_sstable::layout(&opened, &path).ok()?;
+            blocks.retain(|block| match &block.content {
+                Ok(content) => content.first_key <= keys.last && keys.first <= content.last_key,
+                Err(_) => false,
+            });
+            left(path, blocks)
+        };
+        let tables = view.version.tables().filter_map(|(_, file)| of_file(file)).collect();
+        let versions = Everything::new(&engine.vfs, tables, logged)?;
+        Ok(Self { versions, keys: keys.clone(), bounds: bounds.clone(), _view: view })
+    }
+
+    fn step(&mut self) -> Result<Option<Vec<u8>>> {
+        while let Some(entry) = self.versions.entry()? {
+            let key = entry.key.to_vec();
+            // The other versions of it.
+            while self.versions.entry()?.is_some_and(|entry| *entry.key == *key) {
+                self.versions.advance()?;
+            }
+            if self.keys.holds(&key) && self.bounds.holds(&key) {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
     }
 }
 
 impl Engine {
-    pub(crate) fn healthy(self: &std::sync::Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
+    pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
         self.check_open()?;
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
@@ -154,28 +257,19 @@ impl Engine {
             damage.extend(table::survey(&*self.vfs, &self.dir, file.meta(), entry, extractor).0);
         }
         let pieces = pieces(bounds, &damage);
-        Ok(Healthy { engine: std::sync::Arc::clone(self), pieces, damage, walk: None })
+        let (engine, bounds) = (Arc::clone(self), bounds.clone());
+        Ok(Healthy { engine, bounds, pieces, damage, walk: None, left: None })
     }
 }
 
 /// The range, cut where damage is; the first piece last.
 fn pieces(bounds: &Bounds, damage: &[Damage]) -> Vec<Piece> {
-    let keys = || damage.iter().filter_map(|damage| damage.keys.as_ref());
-    let mut edges: Vec<&[u8]> = keys()
-        .flat_map(|keys| [&*keys.first, &*keys.last])
-        .filter(|key| bounds.holds(key))
-        .collect();
-    edges.sort_unstable();
-    edges.dedup();
-    let mut edges = edges.into_iter().peekable();
-    let mut pieces = Vec::new();
     let mut from = bounds.from.clone();
-    for span in spans(keys()) {
+    let mut pieces = Vec::new();
+    for span in spans(damage.iter().filter_map(|damage| damage.keys.as_ref())) {
         pieces.push(Piece::Sound(Bounds { from, to: Some(bounds.capped(&span.first)) }));
-        while let Some(edge) = edges.next_if(|edge| **edge <= *span.last) {
-            pieces.push(Piece::Edge(edge.to_vec()));
-        }
         from = Bounds::behind(&span.last).max(bounds.from.clone());
+        pieces.push(Piece::Doubtful(span));
     }
     pieces.push(Piece::Sound(Bounds { from, to: bounds.to.clone() }));
     pieces.reverse();
@@ -186,21 +280,11 @@ impl Iterator for Healthy {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
-                return Some(entry);
-            }
-            self.walk = None;
-            match self.pieces.pop()? {
-                Piece::Sound(bounds) => self.walk = Some(self.engine.range(bounds, None)),
-                Piece::Edge(key) => match self.engine.get(&key, None) {
-                    Ok(Some(value)) => return Some(Ok((Slice::from(&*key), value))),
-                    // In doubt, and told of: whatever is wrong with a file of the store.
-                    Ok(None)
-                    | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
-                    Err(error) => return Some(Err(error)),
-                },
-            }
+        let entry = self.step().transpose();
+        if matches!(entry, None | Some(Err(_))) {
+            (self.walk, self.left) = (None, None);
+            self.pieces.clear();
         }
+        entry
     }
 }

@@ -24,15 +24,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, MAX_SEQNO};
-use trommel_sstable::BlockInfo;
-use trommel_sstable::format::BlockKind;
 use trommel_vfs::{Access, DirEntry, Vfs};
 
 use super::damage::{Damage, KeySpan, Remedy};
 use super::doubt::{Doubt, Lost, spans};
 use super::logs::{self, LoggedEntry, RecordBeyond};
 use super::manifest::{Chosen, choose};
-use super::sources::{Everything, TableLeft};
+use super::sources::{Everything, TableLeft, left};
 use super::table;
 use crate::batch::WriteBatch;
 use crate::db::Db;
@@ -352,18 +350,6 @@ impl<'a> Work<'a> {
         self.report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
         Ok(self.report)
     }
-}
-
-/// The table, if any of its blocks is good.
-fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
-    let mut good = blocks
-        .iter()
-        .filter(|block| block.kind == BlockKind::Data)
-        .filter_map(|block| block.content.as_ref().ok());
-    let first = good.next()?;
-    let last = good.next_back().unwrap_or(first);
-    let keys = KeySpan::new(&first.first_key, &last.last_key);
-    Some(TableLeft { path, blocks, keys })
 }
 
 /// An error unless a new store can be made at `to`, and lies outside of `from`.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trommel_base::{EntryRef, compare_internal};
+use trommel_sstable::format::BlockKind;
 use trommel_sstable::{BlockInfo, Salvage};
 use trommel_vfs::{Access, Vfs};
 
@@ -28,6 +29,18 @@ pub(crate) struct TableLeft {
     pub(crate) blocks: Vec<BlockInfo>,
     /// The keys of its good blocks.
     pub(crate) keys: KeySpan,
+}
+
+/// The table, if any of its blocks is good.
+pub(crate) fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
+    let mut good = blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::Data)
+        .filter_map(|block| block.content.as_ref().ok());
+    let first = good.next()?;
+    let last = good.next_back().unwrap_or(first);
+    let keys = KeySpan::new(&first.first_key, &last.last_key);
+    Some(TableLeft { path, blocks, keys })
 }
 
 /// Tables one behind the other.

@@ -2,6 +2,7 @@
 //! working directories, locks; and what went wrong there in other stores.
 //!
 //! * [`paths`]: directories and names of every kind.
+//! * [`locks`]: lock files that are removed or replaced under an open store, and stores that move.
 //! * [`strange`]: what stands in a file's place and is none.
 //! * [`historic`]: bugs of other stores at this boundary, by their numbers.
 
@@ -9,6 +10,8 @@
 
 #[cfg(test)]
 mod historic;
+#[cfg(test)]
+mod locks;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]

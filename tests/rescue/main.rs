@@ -5,6 +5,7 @@
 //! * [`verify`]: every damage is listed, by file, whether or not the store can be opened.
 //! * [`degraded`]: an open that serves what is healthy, and errs for the rest.
 //! * [`obstacles`]: what stands in the way of an open, and is no damage.
+//! * [`late`]: who comes while a store is looked at, and what runs short then.
 //! * [`faults`]: the same while the disk fails, at every call.
 //! * [`odd`]: links, places that cannot be read, tables of newer versions.
 //! * [`repair`]: whatever is hurt, each key of the new store is right or named.
@@ -13,6 +14,8 @@
 mod degraded;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod late;
 #[cfg(test)]
 mod obstacles;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use trommel_vfs::{FileLock, Vfs};
 use crate::background::Background;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
-use crate::files::Graveyard;
+use crate::files::{Graveyard, LOCK};
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
@@ -93,6 +93,20 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         self.check_open()
+    }
+
+    /// An error, and the end of all writes, if the lock file is no longer the one that was locked:
+    /// somebody removed or replaced it, so another process may write to the store too. Looks at the
+    /// directory, so not for hot paths: asked before the manifest or a new log is written.
+    pub(crate) fn check_lock(&self) -> Result<()> {
+        match &*lock(&self.lock) {
+            Some(held) if !held.is_in_place() => {}
+            _ => return Ok(()),
+        }
+        let why = "it was removed or replaced while the store was open, so another process may have \
+                   written to the store: close it everywhere, verify it, and never remove its LOCK";
+        let source = std::io::Error::other(why);
+        Err(self.poison(Error::io(&self.dir.join(LOCK), "keeping the lock on", source)))
     }
 
     /// An error if the store was closed, or if nothing that it holds is certain.

@@ -2,11 +2,13 @@
 //!
 //! 1. The new version is computed from the current one, whose only changer is the holder of the
 //!    manifest lock.
-//! 2. The edit is appended to the manifest and synced. From here on the change has happened. If
+//! 2. The lock file must still be the one that was locked, or another process may have changed the
+//!    store: the store is poisoned.
+//! 3. The edit is appended to the manifest and synced. From here on the change has happened. If
 //!    this fails nobody can say whether it has: the store is poisoned and no file is removed.
-//! 3. The view is replaced, and the registry of running jobs with it under one lock, so that the
+//! 4. The view is replaced, and the registry of running jobs with it under one lock, so that the
 //!    planner never sees one without the other.
-//! 4. Tables that left the version are retired: removed once the last reader is gone.
+//! 5. Tables that left the version are retired: removed once the last reader is gone.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -108,6 +110,7 @@ impl Engine {
     ) -> Result<()> {
         let mut manifest = lock(&self.manifest);
         let writer = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
+        self.check_lock()?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
         let appended = writer.append(self, &edit).map_err(|error| match error {

@@ -214,12 +214,13 @@ impl Engine {
     pub(crate) fn finish_manifest(&self) -> Result<()> {
         self.graveyard.sweep();
         self.tables.close();
+        let locked = if self.poison.get().is_none() { self.check_lock() } else { Ok(()) };
         let poison = self.poison.get().filter(|_| !planted(Bug::CleanAfterPoison));
         let finished = match (lock(&self.manifest).take(), poison) {
             (Some(mut manifest), None) => manifest.finish(),
             _ => Ok(()),
         };
         *lock(&self.lock) = None;
-        finished
+        locked.and(finished)
     }
 }

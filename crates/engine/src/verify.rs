@@ -46,7 +46,7 @@ pub struct VerifyReport {
     pub tables: u64,
     /// Logs and manifests read.
     pub logs: u64,
-    /// Bytes read of all of them.
+    /// Bytes read of all of them, and of `CURRENT`.
     pub bytes: u64,
     /// Entries of the tables.
     pub entries: u64,
@@ -125,7 +125,11 @@ impl Engine {
     /// As [`Engine::verify`], and goes on behind damage.
     pub(crate) fn verify_all(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
-        self.verify_files(&mut report, &mut |report, _, damage| {
+        self.verify_files(&mut report, &mut |report, error, damage| {
+            // That says nothing about the file.
+            if error.is_shortage() {
+                return Err(error);
+            }
             report.damage.extend(damage());
             Ok(())
         })?;
@@ -141,7 +145,7 @@ impl Engine {
             }
         }
         if self.options.load().read_only || self.poisoned().is_some() {
-            return match self.logs_at_rest() {
+            return match self.logs_at_rest(report) {
                 Ok(needed) => self.verify_logs(needed, report, tell),
                 Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
             };
@@ -150,7 +154,7 @@ impl Engine {
         self.exclusively(|leader| {
             let manifest = lock(&self.manifest);
             let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
-            match self.logs_in_use(leader, bytes) {
+            match self.logs_in_use(leader, bytes, report) {
                 Ok(needed) => self.verify_logs(needed, report, tell),
                 Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
             }
@@ -188,20 +192,27 @@ impl Engine {
     }
 
     /// The manifest in force, by `CURRENT`, which is checked on the way.
-    fn current_manifest(&self, end: End) -> Result<Needed> {
+    fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<Needed> {
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
         let Current::Manifest(number) = current::find(&*self.vfs, &self.dir, &listing)? else {
             let path = self.dir.join(names::CURRENT);
             return Err(Corruption::new(&path, 0, "the file is missing").into());
         };
+        let current = listing.iter().find(|entry| entry.name == names::CURRENT);
+        report.bytes += current.map_or(0, |entry| entry.bytes);
         let path = self.dir.join(names::manifest(number));
         Ok(Needed { path, kind: FileKind::Manifest, number, end })
     }
 
     /// The files of a store that is being written, and what their writers know of them.
-    fn logs_in_use(&self, leader: &Leader, manifest_bytes: u64) -> Result<Vec<Needed>> {
-        let mut needed = vec![self.current_manifest(End::At(manifest_bytes))?];
+    fn logs_in_use(
+        &self,
+        leader: &Leader,
+        manifest_bytes: u64,
+        report: &mut VerifyReport,
+    ) -> Result<Vec<Needed>> {
+        let mut needed = vec![self.current_manifest(End::At(manifest_bytes), report)?];
         let Some(log) = leader.log() else { return Ok(needed) };
         let view = self.view.load();
         let log_file = |number, end| {
@@ -214,8 +225,8 @@ impl Engine {
     }
 
     /// The files of a store that nobody writes.
-    fn logs_at_rest(&self) -> Result<Vec<Needed>> {
-        let mut needed = vec![self.current_manifest(End::Any)?];
+    fn logs_at_rest(&self, report: &mut VerifyReport) -> Result<Vec<Needed>> {
+        let mut needed = vec![self.current_manifest(End::Any, report)?];
         let oldest = self.view.load().memtables().map(|m| m.log_number).min().unwrap_or(0);
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;

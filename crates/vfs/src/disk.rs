@@ -132,9 +132,14 @@ impl Vfs for DiskVfs {
 #[derive(Debug)]
 struct DiskLock {
     file: File,
+    path: PathBuf,
 }
 
-impl FileLock for DiskLock {}
+impl FileLock for DiskLock {
+    fn is_in_place(&self) -> bool {
+        is_at(&self.file, &self.path).unwrap_or(true)
+    }
+}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
@@ -196,7 +201,7 @@ fn lock_opened(
             Err(TryLockError::Error(error)) => return Err(wrap("lock", path, error)),
         }
         if is_at(&file, path).map_err(|error| wrap("lock", path, error))? {
-            return Ok(DiskLock { file });
+            return Ok(DiskLock { file, path: path.to_path_buf() });
         }
     }
     let why = "the file is being replaced again and again";

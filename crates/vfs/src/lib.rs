@@ -160,4 +160,10 @@ pub trait ReadFile: Debug + Send + Sync {
 }
 
 /// A held lock; dropping it releases it.
-pub trait FileLock: Debug + Send + Sync {}
+pub trait FileLock: Debug + Send + Sync {
+    /// Whether the path still names the file that is locked. If not, somebody removed or replaced it,
+    /// and another owner may have locked its successor. `true` where that cannot be told.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+}

@@ -60,6 +60,8 @@ pub(crate) struct MgetArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    degraded: DegradedArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -72,7 +74,7 @@ pub(crate) fn run_mget(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    args.store.read_degraded(session, args.degraded, |db| {
         let mut output = args.output.begin("mget", out);
         output.list("entries", &["key", "found", "value"])?;
         let mut all_found = true;

@@ -9,6 +9,7 @@
 //! * [`doubt`]: of which keys a newer version may be lost.
 //! * [`sources`]: everything that is left, as one walk in order.
 //! * [`repair`]: a new store made of that.
+//! * [`watched`]: that nothing is taken for lost because the process was short of something.
 //!
 //! Nothing here writes. `verify` lists what is found, a degraded open reads around it, and `repair`
 //! copies what is left to a new store.
@@ -21,6 +22,7 @@ pub(crate) mod manifest;
 pub(crate) mod repair;
 mod sources;
 pub(crate) mod table;
+pub(crate) mod watched;
 
 pub use damage::{Damage, KeySpan, Remedy};
 pub use degraded::{Degraded, Healthy};

@@ -2,7 +2,9 @@
 //!
 //! 1. The new directory must be empty, or not be there, and must not lie in the old store, whatever
 //!    paths or links lead there. The old store is locked for reading, so that nobody writes it; nothing
-//!    in it is ever changed.
+//!    in it is ever changed. Where there is no lock to hold, or it was replaced, and somebody came in the
+//!    meantime, the repair fails; as it does where the process runs out of file handles or memory, which
+//!    is no damage.
 //! 2. A manifest is chosen ([`manifest`](super::manifest)). Where it says all, the tables are those that
 //!    it names. Where it may not, or where there is none, they are all tables that lie there.
 //! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still lists;
@@ -32,6 +34,7 @@ use super::logs::{self, LoggedEntry, RecordBeyond};
 use super::manifest::{Chosen, choose};
 use super::sources::{Everything, TableLeft, left};
 use super::table;
+use super::watched::Watched;
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -134,22 +137,29 @@ pub(crate) fn repair(
     options: Options,
     how: RepairOptions,
 ) -> Result<RepairReport> {
-    let vfs = Arc::clone(&options.vfs);
+    let watched = Arc::new(Watched::new(&options.vfs));
+    let vfs: Arc<dyn Vfs> = Arc::<Watched>::clone(&watched);
     check_target(&*vfs, from, to)?;
     let mut locked = VerifyReport::default();
-    let (_held, listing) = hold(&*vfs, from, &mut locked)?;
+    let (held, listing) = hold(&*vfs, from, &mut locked)?;
     let mut work = Work::begin(Arc::clone(&vfs), from, listing)?;
     work.report.damage.append(&mut locked.damage);
     let tables = work.tables();
     let logged = work.logs(how)?;
     work.refuse_newer()?;
+    watched.check()?;
+    held.check(&*vfs, from)?;
     let everything = Everything::new(&vfs, tables, logged)?;
-    if how.dry_run {
-        return work.copy(everything, how, |_, _| Ok(()));
-    }
-    let mut target = Target::create(&vfs, from, to, options)?;
-    let report = work.copy(everything, how, |key, value| target.put(key, value))?;
-    target.finish()?;
+    let mut target = match how.dry_run {
+        true => None,
+        false => Some(Target::create(&options.vfs, from, to, &options)?),
+    };
+    let report = work.copy(everything, how, |key, value| match &mut target {
+        Some(target) => target.put(key, value),
+        None => Ok(()),
+    })?;
+    held.check(&*vfs, from)?;
+    target.map_or(Ok(()), Target::finish)?;
     Ok(report)
 }
 
@@ -398,7 +408,7 @@ struct Target {
 }
 
 impl Target {
-    fn create(vfs: &Arc<dyn Vfs>, from: &Path, dir: &Path, options: Options) -> Result<Self> {
+    fn create(vfs: &Arc<dyn Vfs>, from: &Path, dir: &Path, options: &Options) -> Result<Self> {
         match vfs.create_dir(dir) {
             Ok(()) => {}
             // It was empty a moment ago, or what comes next tells that it is no directory.
@@ -410,7 +420,7 @@ impl Target {
         file.append(unfinished::text(from).as_bytes()).map_err(Error::on(&marker))?;
         file.sync().map_err(Error::on(&marker))?;
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
-        let options = Options { log: false, ..options };
+        let options = Options { log: false, ..options.clone() };
         let options = options.read_only(false).salvage(false).create_if_missing(true);
         let db = Db::open_unfinished(dir, options)?;
         Ok(Self { vfs: Arc::clone(vfs), dir: dir.to_path_buf(), db, batch: WriteBatch::new() })

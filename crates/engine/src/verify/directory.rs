@@ -1,7 +1,8 @@
 //! Everything that is wrong with the store in a directory, whether it can be opened or not.
 //!
 //! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile. Where there is none,
-//!    nobody can be kept out; if one is there in the end, somebody came, and nothing is said.
+//!    nobody can be kept out; if one is there in the end, or another than was locked, somebody came, and
+//!    nothing is said.
 //! 2. `CURRENT` and all manifests are read; one is chosen to go by (see `rescue::manifest`).
 //! 3. Each table that it names is read whole. No two may be the same table, none may hold a sequence
 //!    number above the manifest's; that their key ranges are disjoint is checked as the manifest is.
@@ -25,6 +26,7 @@ use crate::log::{FileKind, read_whole};
 use crate::manifest::names::{self, CURRENT, CURRENT_TMP, Numbered};
 use crate::options::Options;
 use crate::rescue::manifest::{Chosen, choose};
+use crate::rescue::watched::Watched;
 use crate::rescue::{Damage, Remedy, table};
 
 /// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair that
@@ -43,7 +45,8 @@ pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport
 
 /// As [`verify_store`], of a store that a repair may still be filling.
 pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> {
-    let vfs = &*options.vfs;
+    let watched = Watched::new(&options.vfs);
+    let vfs: &dyn Vfs = &watched;
     let mut report = VerifyReport::default();
     let (held, listing) = hold(vfs, dir, &mut report)?;
     let mut chosen = choose(vfs, dir, &listing);
@@ -55,17 +58,15 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
     let is_certain = chosen.damage.is_empty() && chosen.doubt.is_none();
     report.damage.append(&mut chosen.damage);
     report.logs += u64::from(chosen.number.is_some());
-    report.bytes += chosen.bytes;
+    let current = listing.iter().find(|entry| entry.name == CURRENT);
+    report.bytes += chosen.bytes + current.map_or(0, |entry| entry.bytes);
     report.incomplete.extend(chosen.torn.iter().map(Into::into));
     let tables = Tables { vfs, dir, listing: &listing, options };
     tables.verify(&chosen, &mut report);
     verify_logs(vfs, dir, &listing, &chosen, &mut report);
     list_others(dir, &listing, &chosen, is_certain, &mut report);
-    let is_locked_now = || vfs.list(dir).is_ok_and(|now| now.iter().any(|e| e.name == LOCK));
-    if held.is_none() && !listing.iter().any(|e| e.name == LOCK) && is_locked_now() {
-        // Nobody could be kept out, and somebody came.
-        return Err(Error::Locked { dir: dir.to_path_buf() });
-    }
+    held.check(vfs, dir)?;
+    watched.check()?;
     report.damage.sort_by(|a, b| (&a.file, a.offset).cmp(&(&b.file, b.offset)));
     Ok(report)
 }
@@ -77,13 +78,38 @@ fn is_numbered(entry: &DirEntry) -> bool {
 /// What is said of something that stands in a file's place.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// The lock, if there is one to be had, and what lies in `dir` while it is held.
-type Held = (Option<Box<dyn FileLock>>, Vec<DirEntry>);
+/// What keeps others from writing to a store that is looked at, if anything does.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lock: Option<Box<dyn FileLock>>,
+    /// Whether something that is no file stood in the lock's place.
+    stood_in_its_place: bool,
+}
+
+impl Held {
+    /// An error if somebody may have written meanwhile: where there was no lock file there is one now,
+    /// or the one that was locked is gone.
+    pub(crate) fn check(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+        let somebody_came = match &self.lock {
+            Some(lock) => !lock.is_in_place(),
+            None if self.stood_in_its_place => false,
+            None => {
+                let now = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+                now.iter().any(|entry| entry.name == LOCK)
+            }
+        };
+        if somebody_came { Err(Error::Locked { dir: dir.to_path_buf() }) } else { Ok(()) }
+    }
+}
 
 /// Takes the lock, so that nobody writes, and lists what is there. What is no regular file in the lock's
 /// place is damage, and no reason to stop: nobody can hold it. A lock that cannot be had for any other
 /// reason is an error, as the store may be in use.
-pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Result<Held> {
+pub(crate) fn hold(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    report: &mut VerifyReport,
+) -> Result<(Held, Vec<DirEntry>)> {
     let not_a_store =
         |what: &str| Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() };
     let list = || {
@@ -94,21 +120,21 @@ pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path, report: &mut VerifyReport) -> Resu
         })
     };
     let is_no_file = |entry: &DirEntry| entry.name == LOCK && !entry.is_file;
-    let stands_in_its_place = list()?.iter().any(is_no_file);
+    let stood_in_its_place = list()?.iter().any(is_no_file);
     let path = dir.join(LOCK);
-    let held = match vfs.lock_shared(&path) {
+    let lock = match vfs.lock_shared(&path) {
         Ok(held) => Some(held),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             return Err(Error::Locked { dir: dir.to_path_buf() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(_) if stands_in_its_place => {
+        Err(_) if stood_in_its_place => {
             report.damage.push(Damage::at(&path, 0, NO_FILE, Remedy::Remove));
             None
         }
         Err(error) => return Err(Error::io(&path, "locking", error)),
     };
-    Ok((held, list()?))
+    Ok((Held { lock, stood_in_its_place }, list()?))
 }
 
 /// What is needed to look at the tables.

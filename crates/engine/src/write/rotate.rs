@@ -87,6 +87,7 @@ impl Engine {
 
     /// Creates log `number`, the successor of log `previous`.
     pub(crate) fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
+        self.check_lock()?;
         let path = log_path(&self.dir, number);
         let header = crate::log::FileHeader {
             kind: crate::log::FileKind::Log,

@@ -1,0 +1,102 @@
+//! A file system that remembers whether it was short of something.
+//!
+//! Who looks at a damaged store takes a file that cannot be opened or read for lost, and goes on. But
+//! that the process has no file handle or no memory left says nothing about the file: what was lost that
+//! way would be there a moment later. So each such error is remembered, whoever swallowed it, and the
+//! whole work fails with it. Used by [`repair`](super::repair) and `verify`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, is_out_of_handles};
+
+use crate::error::{Error, Result};
+use crate::sync::{Mutex, lock};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    vfs: Arc<dyn Vfs>,
+    first: Mutex<Option<Error>>,
+}
+
+impl Watched {
+    pub(crate) fn new(vfs: &Arc<dyn Vfs>) -> Self {
+        Self { vfs: Arc::clone(vfs), first: Mutex::default() }
+    }
+
+    /// The first error that was no file's fault, if there was one.
+    pub(crate) fn check(&self) -> Result<()> {
+        lock(&self.first).clone().map_or(Ok(()), Err)
+    }
+
+    fn note<T>(&self, path: &Path, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            if !is_out_of_handles(&error) && error.kind() != io::ErrorKind::OutOfMemory {
+                return error;
+            }
+            let copy = io::Error::new(error.kind(), error.to_string());
+            lock(&self.first).get_or_insert_with(|| Error::io(path, "reading", error));
+            copy
+        })
+    }
+}
+
+impl Vfs for Watched {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.note(path, self.vfs.create(path))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.note(path, self.vfs.open(path, access))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.note(dir, self.vfs.list(dir))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.vfs.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.vfs.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.vfs.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.vfs.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.vfs.remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.vfs.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.vfs.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.vfs.lock_shared(path)
+    }
+
+    fn working_dir(&self) -> Option<PathBuf> {
+        self.vfs.working_dir()
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.vfs.real_path(path)
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        self.note(path, self.vfs.read(path, limit))
+    }
+}

@@ -1,0 +1,143 @@
+//! What strangers do to the lock file and the directory of a store that is open: the owner must notice
+//! before it writes over what another one wrote, and nothing acknowledged may be lost by a move.
+
+use std::fs;
+use std::path::Path;
+
+use trommel::{Db, Error};
+
+use crate::common::{fill, home, small};
+
+/// Writes what makes the store write to its manifest.
+fn change(db: &Db, key: &str) -> Result<(), Error> {
+    db.put(key, "1")?;
+    db.flush()
+}
+
+fn is_told(result: Result<(), Error>, case: &str) {
+    let told = result.expect_err(case).to_string();
+    assert!(told.contains("LOCK") && told.contains("removed or replaced"), "{case}: {told}");
+}
+
+/// Two processes had one store open, and each removed the other's files.
+#[test]
+fn an_owner_whose_lock_was_replaced_writes_no_more() {
+    let (_home, dir) = home();
+    fill(&dir);
+    let first = Db::open(&dir, small()).expect("opening");
+    change(&first, "before").expect("all is well");
+    fs::remove_file(dir.join("LOCK")).expect("removing");
+    let second = Db::open(&dir, small()).expect("nobody can tell it");
+    change(&second, "second").expect("it is the owner now");
+    is_told(change(&first, "first"), "a flush");
+    let refused = first.put("more", "of it");
+    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    drop(first);
+    change(&second, "third").expect("it is the owner still");
+    second.close().expect("closing");
+    assert!(Db::verify_dir(&dir, &small()).expect("verifying").is_sound());
+    let db = Db::open(&dir, small()).expect("opening");
+    for key in ["before", "second", "third", "last"] {
+        assert!(db.get(key).expect("reading").is_some(), "{key}");
+    }
+}
+
+#[test]
+fn each_way_to_lose_a_lock_is_noticed() {
+    let replace = |path: &Path| {
+        fs::remove_file(path).expect("removing");
+        fs::write(path, "").expect("writing");
+    };
+    let rename = |path: &Path| fs::rename(path, path.with_extension("old")).expect("renaming");
+    let remove = |path: &Path| fs::remove_file(path).expect("removing");
+    let ways: [(&str, &dyn Fn(&Path)); 3] =
+        [("replaced", &replace), ("renamed", &rename), ("removed", &remove)];
+    for (name, lose) in ways {
+        let (_home, dir) = home();
+        fill(&dir);
+        let db = Db::open(&dir, small()).expect("opening");
+        db.put("written", "1").expect("writing");
+        lose(&dir.join("LOCK"));
+        assert!(db.get("last").expect("reading").is_some(), "{name}: reads go on");
+        is_told(change(&db, "more"), name);
+        drop(db);
+        let db = Db::open(&dir, small()).expect("opening");
+        for key in ["written", "more", "last"] {
+            assert!(db.get(key).expect("reading").is_some(), "{name}: {key} was acknowledged");
+        }
+        lose(&dir.join("LOCK"));
+        is_told(db.close(), &format!("{name}, closing"));
+    }
+}
+
+/// A lock file that is merely touched or written to is the same one.
+#[test]
+fn a_lock_file_that_is_written_to_is_still_the_lock() {
+    let (_home, dir) = home();
+    fill(&dir);
+    let db = Db::open(&dir, small()).expect("opening");
+    fs::write(dir.join("LOCK"), "somebody's words").expect("writing");
+    change(&db, "more").expect("it is held");
+    let second = Db::open(&dir, small()).map(drop);
+    assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
+    db.close().expect("closing");
+}
+
+/// A directory that is renamed takes the store's paths away: no write is acknowledged that is not in it.
+#[test]
+fn a_store_that_is_renamed_while_open_loses_nothing_acknowledged() {
+    let (home, dir) = home();
+    fill(&dir);
+    let db = Db::open(&dir, small()).expect("opening");
+    let moved = home.path().join("moved");
+    fs::rename(&dir, &moved).expect("renaming");
+    let mut acknowledged = Vec::new();
+    for number in 0..3000 {
+        let key = format!("new{number:04}");
+        if db.put(&key, "w".repeat(60)).is_ok() {
+            acknowledged.push(key);
+        }
+    }
+    assert!(db.flush().is_err(), "there is nothing where the store was");
+    assert!(acknowledged.len() < 3000, "a new log cannot be made there");
+    assert!(!dir.exists(), "nothing is made in its old place");
+    drop(db);
+    let db = Db::open(&moved, small()).expect("opening");
+    for key in acknowledged.iter().map(String::as_str).chain(["last", "key001"]) {
+        assert!(db.get(key).expect("reading").is_some(), "{key}");
+    }
+}
+
+/// Another store in its place is not written to.
+#[test]
+fn another_store_in_the_place_of_an_open_one_is_left_alone() {
+    let (home, dir) = home();
+    fill(&dir);
+    let other = home.path().join("other");
+    fill(&other);
+    let db = Db::open(&dir, small()).expect("opening");
+    fs::rename(&dir, home.path().join("moved")).expect("renaming");
+    fs::rename(&other, &dir).expect("renaming");
+    let listing = || {
+        let entries = fs::read_dir(&dir).expect("listing").map(|e| e.expect("an entry"));
+        let mut all: Vec<_> = entries.map(|e| (e.file_name(), fs::read(e.path()).ok())).collect();
+        all.sort();
+        all
+    };
+    let before = listing();
+    is_told(change(&db, "more"), "a flush");
+    drop(db);
+    assert_eq!(listing(), before);
+}
+
+#[test]
+fn a_store_that_is_deleted_while_open_is_an_error_and_stays_deleted() {
+    let (_home, dir) = home();
+    fill(&dir);
+    let db = Db::open(&dir, small()).expect("opening");
+    fs::remove_dir_all(&dir).expect("removing");
+    assert!(change(&db, "more").is_err());
+    assert!(db.put("again", "1").is_err(), "nothing more is acknowledged");
+    drop(db);
+    assert!(!dir.exists());
+}

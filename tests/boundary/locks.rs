@@ -50,9 +50,8 @@ fn each_way_to_lose_a_lock_is_noticed() {
     };
     let rename = |path: &Path| fs::rename(path, path.with_extension("old")).expect("renaming");
     let remove = |path: &Path| fs::remove_file(path).expect("removing");
-    let ways: [(&str, &dyn Fn(&Path)); 3] =
-        [("replaced", &replace), ("renamed", &rename), ("removed", &remove)];
-    for (name, lose) in ways {
+    let ways: [&dyn Fn(&Path); 3] = [&replace, &rename, &remove];
+    for (name, lose) in ["replaced", "renamed", "removed"].into_iter().zip(ways) {
         let (_home, dir) = home();
         fill(&dir);
         let db = Db::open(&dir, small()).expect("opening");

@@ -17,6 +17,8 @@ mod filter_benching;
 mod load_and_dump;
 mod odd;
 mod reporting;
+#[cfg(unix)]
+mod rescuing;
 mod shell;
 mod stressing;
 mod support;

@@ -152,7 +152,7 @@ pub(crate) fn repair(
     let everything = Everything::new(&vfs, tables, logged)?;
     let mut target = match how.dry_run {
         true => None,
-        false => Some(Target::create(&options.vfs, from, to, &options)?),
+        false => Some(Target::create(from, to, options)?),
     };
     let report = work.copy(everything, how, |key, value| match &mut target {
         Some(target) => target.put(key, value),
@@ -408,7 +408,8 @@ struct Target {
 }
 
 impl Target {
-    fn create(vfs: &Arc<dyn Vfs>, from: &Path, dir: &Path, options: &Options) -> Result<Self> {
+    fn create(from: &Path, dir: &Path, options: Options) -> Result<Self> {
+        let vfs = Arc::clone(&options.vfs);
         match vfs.create_dir(dir) {
             Ok(()) => {}
             // It was empty a moment ago, or what comes next tells that it is no directory.
@@ -420,10 +421,10 @@ impl Target {
         file.append(unfinished::text(from).as_bytes()).map_err(Error::on(&marker))?;
         file.sync().map_err(Error::on(&marker))?;
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
-        let options = Options { log: false, ..options.clone() };
+        let options = Options { log: false, ..options };
         let options = options.read_only(false).salvage(false).create_if_missing(true);
         let db = Db::open_unfinished(dir, options)?;
-        Ok(Self { vfs: Arc::clone(vfs), dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
+        Ok(Self { vfs, dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

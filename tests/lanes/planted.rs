@@ -27,7 +27,7 @@ const RECORD: &str = "docs/measurements/planted.json";
 
 /// Tests that were written for one class of bug, and find it sooner than a lane does that comes upon
 /// it.
-const WRITTEN_FOR: [(Bug, &str); 7] = [
+const WRITTEN_FOR: [(Bug, &str); 8] = [
     (Bug::FlushNotAnnounced, "model::liveness::a_full_memtable_is_flushed_though_nobody_waits"),
     (
         Bug::RetryNeverDue,
@@ -42,6 +42,10 @@ const WRITTEN_FOR: [(Bug, &str); 7] = [
     (
         Bug::SalvageSilent,
         "damage::salvage::a_salvage_of_a_closed_store_keeps_what_stands_before_the_damage",
+    ),
+    (
+        Bug::DamagedLogSkipped,
+        "damage::salvage::a_salvage_of_a_store_with_two_logs_keeps_what_stands_before_the_damage",
     ),
     (Bug::LengthBelieved, "damage::hostile::contents_of_a_closed_store_that_nobody_wrote"),
 ];

@@ -334,10 +334,18 @@ fn fill_a_memtable(db: &Db) {
 #[test]
 fn a_full_memtable_is_flushed_though_nobody_waits() {
     let disk = Arc::new(SimDisk::new());
-    let options = Options::default().write_buffer_bytes(64 << 10).background_threads(1);
+    let options = Options::default()
+        .write_buffer_bytes(64 << 10)
+        .background_threads(1)
+        .auto_compaction(false);
     let db = Db::open("/db", options.vfs(disk)).unwrap();
-    fill_a_memtable(&db);
-    comes("a flush", || db.stats().flushes > 0);
+    for _ in 0..8 {
+        // The thread looks for work by itself when it starts, and after each job: it has to sleep.
+        thread::sleep(Duration::from_millis(25));
+        let before = db.stats().flushes;
+        fill_a_memtable(&db);
+        comes("a flush", || db.stats().flushes > before);
+    }
 }
 
 /// A flush fails for want of room, and nobody flushes, waits or writes on: it is tried again by itself

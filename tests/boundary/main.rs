@@ -3,6 +3,7 @@
 //!
 //! * [`paths`]: directories and names of every kind.
 //! * [`locks`]: lock files that are removed or replaced under an open store, and stores that move.
+//! * [`names`]: the edges of paths and names.
 //! * [`strange`]: what stands in a file's place and is none.
 //! * [`historic`]: bugs of other stores at this boundary, by their numbers.
 
@@ -12,6 +13,8 @@
 mod historic;
 #[cfg(test)]
 mod locks;
+#[cfg(test)]
+mod names;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]

@@ -306,13 +306,14 @@ impl Run {
                     db = self.open(profile).map_err(failed("opening again"))?;
                 }
                 _ => {
-                    let outcome = self.one(profile, &db, action);
+                    let outcome = self.one(profile, &db, action).map_err(failed("an action"));
+                    let outcome = outcome.and_then(|()| self.look_back(action));
+                    // Perhaps only while it looked back, for which it opened a table.
                     if self.process.is_dead() {
                         self.bury(db);
                         db = self.start_again(profile)?;
                     } else {
-                        outcome.map_err(failed("an action"))?;
-                        self.look_back(action)?;
+                        outcome?;
                     }
                 }
             }

@@ -7,17 +7,19 @@
 //! together:
 //!
 //! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` bounds
-//!    the cost of any choice from below. A choice `j` of table `i` that is dearer at the price than
-//!    the best of `i` raises that bound by as much; if beyond the cost of the solution at hand, it is
-//!    in no better one. This leaves few choices for each table.
-//! 2. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of which
+//!    the cost of any choice from below. If the solution at hand is within [`NEAR`] of it, it stays:
+//!    so it is wherever a large table can take what is left.
+//! 2. A choice `j` of table `i` that is dearer at the price than the best of `i` raises that bound by
+//!    as much; if beyond the cost of the solution at hand, it is in no better one. This leaves few
+//!    choices for each table.
+//! 3. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of which
 //!    no state of as few bytes has less cost, and none is ruled out by the bound.
-//! 3. Should there be more than [`MOST_STATES`], keep those of the fewest bytes in as many equal
+//! 4. Should there be more than [`MOST_STATES`], keep those of the fewest bytes in as many equal
 //!    strips of cost. It moves the result by at most a strip for each table.
-//! 4. The state of least cost at the end is the solution.
+//! 5. The state of least cost at the end is the solution.
 //!
-//! Step 2 is Nemhauser and Ullmann's ("Discrete dynamic programming and capital allocation", 1969),
-//! step 1 the usual reduction by Lagrange bounds.
+//! Step 3 is Nemhauser and Ullmann's ("Discrete dynamic programming and capital allocation", 1969),
+//! step 2 the usual reduction by Lagrange bounds.
 
 use crate::menu::{Choice, Menu};
 use crate::price::Price;
@@ -25,7 +27,9 @@ use crate::price::Price;
 /// Tables that are solved together.
 pub(crate) const CORE: usize = 16;
 /// States that are kept.
-const MOST_STATES: usize = 4096;
+const MOST_STATES: usize = 1024;
+/// What a better solution could save at most, as a part of the cost, for it not to be sought.
+const NEAR: f64 = 1e-3;
 
 /// A table, or several that are alike, with all their choices.
 #[derive(Debug, Clone)]
@@ -45,9 +49,7 @@ impl Part {
     }
 
     fn at_price(&self, choice: &Choice, price: Price) -> f64 {
-        // An infinite price of no bytes is none.
-        let bytes = self.bytes(choice) as f64;
-        self.cost(choice) + if bytes > 0.0 { price.per_byte() * bytes } else { 0.0 }
+        self.cost(choice) + price.per_byte() * self.bytes(choice) as f64
     }
 }
 
@@ -62,38 +64,41 @@ struct State {
     from: (u32, u32),
 }
 
-/// The choices of least cost within `budget` bytes, if they cost less than `known`.
+/// The choices of least cost within `budget` bytes, if they cost less than the `known` ones.
 pub(crate) fn best(parts: &[Part], budget: u64, price: Price, known: f64) -> Option<Vec<Choice>> {
     let cheapest: Vec<f64> = parts.iter().map(|part| cheapest(part, price)).collect();
-    let spent = if budget > 0 { price.per_byte() * budget as f64 } else { 0.0 };
-    let bound = cheapest.iter().sum::<f64>() - spent;
-    // Where the price says nothing, neither does the bound.
-    let room = if bound.is_finite() { known - bound } else { f64::INFINITY };
+    let bound = cheapest.iter().sum::<f64>() - price.per_byte() * budget as f64;
+    let room = known - bound;
+    if room <= NEAR * known {
+        return None;
+    }
     let mut layers = vec![vec![State { bytes: 0, cost: 0.0, extra: 0.0, from: (0, 0) }]];
     for (part, cheapest) in parts.iter().zip(cheapest) {
         let extra = |choice: &Choice| part.at_price(choice, price) - cheapest;
         let options = part.menu.options().iter().enumerate();
-        let options: Vec<_> = options.map(|(nth, choice)| (nth, choice, extra(choice))).collect();
+        let options = options.map(|(nth, choice)| (nth, choice, extra(choice)));
+        let mut options: Vec<_> = options.filter(|(.., extra)| *extra <= room).collect();
+        options.sort_by(|(.., a), (.., b)| a.total_cmp(b));
         let last = &layers[layers.len() - 1];
         let mut states = Vec::new();
         for (from, state) in last.iter().enumerate() {
-            for &(nth, choice, extra) in &options {
+            let fits = |(.., extra): &&(_, _, f64)| state.extra + extra <= room;
+            for &(nth, choice, extra) in options.iter().take_while(fits) {
                 let next = State {
                     bytes: state.bytes.saturating_add(part.bytes(choice)),
                     cost: state.cost + part.cost(choice),
-                    extra: state.extra + if extra.is_finite() { extra } else { 0.0 },
+                    extra: state.extra + extra,
                     from: (from as u32, nth as u32),
                 };
-                if next.bytes <= budget && next.cost < known && next.extra <= room {
+                if next.bytes <= budget && next.cost < known {
                     states.push(next);
                 }
             }
         }
         layers.push(thinned(undominated(states)));
     }
-    let last = layers.last()?;
     // Sorted by bytes, and so by falling cost.
-    let mut at = last.len().checked_sub(1)?;
+    let mut at = layers.last()?.len().checked_sub(1)?;
     let mut chosen = Vec::new();
     for (part, layer) in parts.iter().zip(&layers[1..]).rev() {
         let (from, nth) = layer[at].from;
@@ -124,7 +129,7 @@ fn undominated(mut states: Vec<State>) -> Vec<State> {
     states
 }
 
-/// Step 3.
+/// Step 4.
 fn thinned(mut states: Vec<State>) -> Vec<State> {
     let (Some(first), Some(last)) = (states.first(), states.last()) else { return states };
     if states.len() <= MOST_STATES {
@@ -155,12 +160,11 @@ mod tests {
     fn what_fits_beats_what_is_best_for_a_byte() {
         // The first is the better bargain, and leaves room for nothing else.
         let parts = [part(1.0, &[(0, 1.0), (104, 0.0)]), part(1.3, &[(0, 1.0), (150, 0.0)])];
-        for (budget, bytes) in [(103, [0, 0]), (104, [104, 0]), (150, [0, 150]), (254, [104, 150])]
-        {
-            let price = Price::new(1.3 / 150.0).unwrap();
+        let price = Price::new(1.3 / 150.0).unwrap();
+        for (budget, bytes) in [(104, [104, 0]), (150, [0, 150]), (254, [104, 150])] {
             let chosen = best(&parts, budget, price, 10.0).unwrap();
             assert_eq!(chosen.iter().map(|c| c.bytes).collect::<Vec<_>>(), bytes, "{budget}");
         }
-        assert_eq!(best(&parts, 150, Price::FREE, 1.0), None, "no better one than that is known");
+        assert_eq!(best(&parts, 150, price, 1.0), None, "no better one than that is known");
     }
 }

@@ -5,7 +5,7 @@ use trommel_filter::FilterSpec;
 use crate::curve::{self, Lines};
 use crate::error::TuningError;
 use crate::tree::Tree;
-use crate::workload::Workload;
+use crate::workload::{Visits, Workload};
 
 /// What filters are expected to do, of one lookup on average.
 ///
@@ -48,8 +48,13 @@ impl Cost {
         if visits.len() != filters.len() {
             return Err(TuningError::Count { tables: visits.len(), given: filters.len() });
         }
+        Ok(Self::sum(tree, &visits, filters))
+    }
+
+    /// The same, where there is one of each for every table.
+    pub(crate) fn sum(tree: &Tree, visits: &[Visits], filters: &[FilterSpec]) -> Self {
         let mut cost = Self::default();
-        for (((_, table), visits), &spec) in tree.tables().zip(&visits).zip(filters) {
+        for (((_, table), visits), &spec) in tree.tables().zip(visits).zip(filters) {
             let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
             let bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
             cost.wasted_reads += visits.in_vain * rate;
@@ -63,6 +68,6 @@ impl Cost {
                 cost.lines += visits.in_vain * (1.0 - rate) * lines.absent;
             }
         }
-        Ok(cost)
+        cost
     }
 }

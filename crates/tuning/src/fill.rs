@@ -50,8 +50,10 @@ impl Slot<'_> {
     }
 }
 
-/// Spends up to `left` bytes on `slots`.
-pub(crate) fn fill(slots: &mut [Slot<'_>], mut left: u64) {
+/// Spends on `slots`, so that they take `budget` bytes at most; they do so before.
+pub(crate) fn fill(slots: &mut [Slot<'_>], budget: u64) {
+    let taken = slots.iter().map(Slot::bytes).fold(0, u64::saturating_add);
+    let mut left = budget.saturating_sub(taken);
     for _ in 0..slots.len() {
         let mut best: Option<(f64, usize, Slot<'_>)> = None;
         for (nth, slot) in slots.iter().enumerate() {

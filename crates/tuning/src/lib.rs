@@ -20,29 +20,38 @@
 //! not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`.
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `policy` and
+//! `held` for a store that lives, `shape` for one that is not there.
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod core;
 mod cost;
 mod curve;
 mod error;
 mod fill;
+mod held;
 mod menu;
+mod policy;
 mod price;
 mod rules;
+mod shape;
 mod solver;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod workload;
 
+pub use budget::Budget;
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;
+pub use held::{Drift, Held, to_drop};
+pub use policy::Policy;
 pub use price::Price;
 pub use rules::{Rule, Rules};
+pub use shape::{MEMTABLE_OVERHEAD, Shape};
 pub use solver::{Plan, Solver};
 pub use tree::{Run, Table, Tree};
 pub use workload::{Visits, Workload};

@@ -19,7 +19,7 @@ use crate::rules::Rule;
 /// Options for each bit per key.
 const PER_BIT: f64 = 8.0;
 /// Bits per key of the smallest option that is listed.
-const LEAST_BITS: f64 = 1.0;
+const LEAST_BITS: f64 = 0.5;
 
 /// One filter that a table may get.
 #[derive(Debug, Clone, Copy, PartialEq)]

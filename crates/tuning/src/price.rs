@@ -15,8 +15,6 @@
 //! It is what spending greedily by the best edge comes to, without sorting all edges: each table is
 //! looked at once for each bit of the price until it is settled.
 
-use std::fmt;
-
 use crate::error::{TuningError, within};
 use crate::menu::Menu;
 
@@ -42,14 +40,6 @@ impl Price {
     #[must_use]
     pub fn per_byte(self) -> f64 {
         self.0
-    }
-}
-
-impl fmt::Display for Price {
-    /// As wasted reads of a million lookups for a MiB.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reads = self.0 * f64::from(1 << 20) * 1e6;
-        write!(f, "{reads:.3} reads of a million lookups for a MiB")
     }
 }
 
@@ -90,6 +80,28 @@ pub(crate) struct Bought {
     pub(crate) price: Price,
     /// A corner for each item.
     pub(crate) corners: Vec<usize>,
+}
+
+impl Bought {
+    /// The `most` items whose next or last edge is worth nearest to the price, in their order; all,
+    /// if they are not more.
+    pub(crate) fn nearest(&self, items: &[Item<'_>], most: usize) -> Vec<usize> {
+        let mut nearest: Vec<usize> = (0..items.len()).collect();
+        if nearest.len() <= most {
+            return nearest;
+        }
+        let from = |worth: f64| (worth / self.price.0).ln().abs();
+        let distance = |(item, &corner): (&Item<'_>, &usize)| {
+            let last = corner.checked_sub(1).map_or(f64::INFINITY, |last| from(item.worth(last)));
+            from(item.worth(corner)).min(last)
+        };
+        let distances: Vec<f64> = items.iter().zip(&self.corners).map(distance).collect();
+        let order = |a: &usize, b: &usize| distances[*a].total_cmp(&distances[*b]).then(a.cmp(b));
+        nearest.select_nth_unstable_by(most, order);
+        nearest.truncate(most);
+        nearest.sort_unstable();
+        nearest
+    }
 }
 
 /// The least price at which what is bought takes `budget` bytes at most, and what is bought. The

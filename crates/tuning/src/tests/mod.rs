@@ -1,8 +1,12 @@
 //! What the crate promises, on trees of every shape.
 
+mod any;
+mod ideal;
+mod live;
 mod small;
 
 use crate::*;
+use trommel_filter::FilterKind;
 
 #[test]
 fn unfiltered_tables_waste_every_read_that_reaches_them() {
@@ -15,6 +19,32 @@ fn unfiltered_tables_waste_every_read_that_reaches_them() {
 pub(crate) fn tree(keys: &[u64]) -> Tree {
     let runs = keys.iter().enumerate().map(|(level, &keys)| Run::whole(level, keys));
     Tree::new(runs.collect()).unwrap()
+}
+
+/// One kind of filter, or two.
+pub(crate) fn drawn_kinds(random: &mut fastrand::Rng) -> Vec<FilterKind> {
+    let all = [FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon, FilterKind::Standard];
+    let first = random.usize(0..4);
+    let mut kinds = vec![all[first]];
+    kinds.extend(random.bool().then(|| all[(first + 1) % 4]));
+    kinds
+}
+
+/// A tree of up to seven runs and forty tables of up to `most_keys` keys, of all magnitudes.
+pub(crate) fn random_tree(random: &mut fastrand::Rng, most_keys: u64) -> Tree {
+    let magnitudes = (most_keys as f64).ln();
+    let mut runs = Vec::new();
+    for level in 0..random.usize(1..=7) {
+        let count = *random.choice(&[1, 1, 2, 8]).unwrap();
+        let mut table = || Table {
+            keys: (magnitudes * random.f64()).exp() as u64,
+            bytes: 0,
+            reach: random.f64() / f64::from(count),
+            alike: *random.choice(&[1, 1, 1, 5]).unwrap(),
+        };
+        runs.push(Run { level, tables: (0..count).map(|_| table()).collect() });
+    }
+    Tree::new(runs).unwrap()
 }
 
 #[test]

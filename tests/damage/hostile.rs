@@ -131,6 +131,11 @@ fn contents_of_a_closed_store_that_nobody_wrote() {
 }
 
 #[test]
+fn contents_of_a_store_with_partitioned_filters_that_nobody_wrote() {
+    change_everything("partitioned blocked:10", Compression::None, Ending::Closed);
+}
+
+#[test]
 fn contents_of_a_killed_store_that_nobody_wrote() {
     change_everything("standard:10", Compression::None, Ending::Killed);
 }

@@ -115,9 +115,12 @@ type Put<'a> = (&'a str, Option<Vec<u8>>);
 impl Building {
     fn new(filters: &str, compression: Compression, ending: Ending) -> Self {
         let vfs = GatedVfs::default();
+        let (shape, filters) = filters.split_once(' ').unwrap_or(("whole", filters));
         let options = Options::default()
             .vfs(Arc::new(vfs.clone()))
             .filters(filters.parse().expect("a filter policy"))
+            .filter_shape(shape.parse().expect("a shape of filters"))
+            .filter_piece_bytes(256)
             .compression(compression)
             .cache_bytes(1 << 20)
             .block_bytes(256)
@@ -232,7 +235,7 @@ impl Building {
     }
 }
 
-/// Builds a store with these filters and this compression, and leaves it like that.
+/// Builds a store with these filters ("paired:16", or "partitioned paired:16") and this compression, and leaves it like that.
 pub(crate) fn build(filters: &str, compression: Compression, ending: Ending) -> Store {
     let mut building = Building::new(filters, compression, ending);
     building.fill_tables();
@@ -264,7 +267,7 @@ pub(crate) fn build(filters: &str, compression: Compression, ending: Ending) -> 
     }
     let (kind, _) = filters.split_once(':').unwrap_or((filters, ""));
     Store {
-        name: format!("{ending:?}-{kind}-{compression:?}").to_lowercase(),
+        name: format!("{ending:?}-{kind}-{compression:?}").to_lowercase().replace(' ', "-"),
         ending,
         has_filters: filters != "none",
         image,

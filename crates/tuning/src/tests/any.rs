@@ -32,17 +32,46 @@ fn budgets_are_kept_and_never_spent_worse_than_uniformly() {
 
 #[test]
 fn tables_that_are_the_same_share_what_there_is() {
-    let table = |count: usize| Table { keys: 9_000, bytes: 0, reach: 1.0 / count as f64, alike: 1 };
-    let run = |level, count| Run { level, tables: vec![table(count); count] };
+    let run = |level, count: u64, alike: u64| Run {
+        level,
+        tables: vec![
+            Table { keys: 60_000, bytes: 0, reach: 1.0 / count as f64, alike };
+            (count / alike) as usize
+        ],
+    };
     let (solver, workload) = (Solver::default(), Workload::new(1.0).unwrap());
-    for runs in [vec![run(0, 500)], vec![run(0, 40), run(1, 500)]] {
-        let tree = Tree::new(runs).unwrap();
-        let budget = (tree.keys() as f64 * 10.06 / 8.0) as u64;
-        let plan = solver.solve(&tree, &workload, budget).unwrap();
-        let uniform = solver.uniform(&tree, &workload, budget).unwrap();
-        assert!(plan.cost.wasted_cost <= uniform.cost.wasted_cost, "{:?}", plan.cost);
-        let spare = (budget - plan.cost.filter_bytes) as f64 / budget as f64;
-        assert!(spare < 0.003, "{spare} of the budget is left to tables that tie");
+    let tree = |grouped: bool, counts: &[u64]| {
+        let runs = counts.iter().enumerate();
+        let runs = runs.map(|(level, &count)| run(level, count, if grouped { count } else { 1 }));
+        Tree::new(runs.collect()).unwrap()
+    };
+    for counts in [&[300][..], &[40, 300]] {
+        let (each, together) = (tree(false, counts), tree(true, counts));
+        for step in 0..10 {
+            let bits = 11.5 + 0.03 * f64::from(step);
+            let budget = (each.keys() as f64 * bits / 8.0) as u64;
+            let plan = solver.solve(&each, &workload, budget).unwrap();
+            let uniform = solver.uniform(&each, &workload, budget).unwrap();
+            assert!(plan.cost.wasted_cost <= uniform.cost.wasted_cost, "{bits}: {:?}", plan.cost);
+            let grouped = solver.solve(&together, &workload, budget).unwrap();
+            assert!(plan.cost.wasted_cost <= grouped.cost.wasted_cost * 1.001, "{bits}");
+        }
+    }
+}
+
+#[test]
+fn large_tables_take_what_is_left() {
+    let (solver, workload) = (Solver::default(), Workload::new(1.0).unwrap());
+    for keys in [[1_000_000, 10_000_000], [1_000_000, 1_000_000]] {
+        let tree = tree(&keys);
+        for bits in [3.03, 11.56, 17.21] {
+            let budget = (tree.keys() as f64 * bits / 8.0) as u64;
+            let plan = solver.solve(&tree, &workload, budget).unwrap();
+            assert!(budget - plan.cost.filter_bytes < 300, "{bits}: {plan:?} of {budget}");
+            // Of two equal tables neither should have more.
+            let uniform = solver.uniform(&tree, &workload, budget).unwrap();
+            assert!(plan.cost.wasted_cost <= uniform.cost.wasted_cost, "{bits}: {plan:?}");
+        }
     }
 }
 
@@ -73,8 +102,10 @@ fn floors_and_caps_are_kept() {
     let rule = |kind, floor, cap| Rule::new(&[kind]).unwrap().with_bits(floor, cap).unwrap();
     let rules = Rules::everywhere(rule(FilterKind::Paired, 0.0, 20.0))
         .with_level(1, rule(FilterKind::Blocked, 8.0, 12.0))
+        .with_level(2, rule(FilterKind::Standard, 1.0, 2.0))
         .with_level(2, rule(FilterKind::Paired, 0.0, 0.0))
         .with_level(4, rule(FilterKind::Ribbon, 3.3, 3.3));
+    assert_eq!(rules.of(2).cap(), 0.0, "of two rules for a level the last holds");
     let solver = Solver::new(rules.clone());
     let tree = tree(&[3_000, 20_000, 100_000, 400_000, 2_000_000]);
     let workload = Workload::new(0.7).unwrap();

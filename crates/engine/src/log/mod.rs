@@ -31,6 +31,7 @@ mod tests;
 use std::io;
 use std::path::Path;
 
+use trommel_base::Corruption;
 use trommel_vfs::{Access, ReadFile, Vfs};
 
 use crate::error::Error;
@@ -39,7 +40,15 @@ pub(crate) use framing::{FileHeader, FileKind};
 pub(crate) use recover::{DropReason, Dropped};
 pub(crate) use writer::LogWriter;
 
-/// The whole of a file, its memory asked for and not demanded.
+/// No log and no manifest is longer: a log ends with the first batch that fills its memtable, which
+/// has at most 4 GiB, and a batch has little more than 1 GiB.
+const LONGEST_BYTES: u64 = 8 << 30;
+
+/// The whole of a log or manifest, its memory asked for and not demanded.
+///
+/// # Errors
+/// [`Error::Corruption`] if it is longer than any that was written; [`Error::Io`] if it cannot be
+/// read, or does not fit into memory.
 pub(crate) fn read_whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>, Error> {
     let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
     read_all(&*file, path)
@@ -51,6 +60,10 @@ pub(crate) fn read_all(file: &dyn ReadFile, path: &Path) -> Result<Vec<u8>, Erro
         let text = format!("{} does not fit into memory", path.display());
         Error::on(path)(io::Error::new(io::ErrorKind::OutOfMemory, text))
     };
+    if file.bytes() > LONGEST_BYTES {
+        let what = "it is longer than any log or manifest that was ever written";
+        return Err(Corruption::new(path, LONGEST_BYTES, what).into());
+    }
     let length = usize::try_from(file.bytes()).map_err(|_| too_large())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| too_large())?;

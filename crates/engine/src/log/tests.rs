@@ -1,14 +1,16 @@
 //! What a log promises, shown on logs small enough to try everything.
 
+use std::io;
 use std::path::Path;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
 
 use super::format::{FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
 use super::framing::{FileHeader, FileKind};
 use super::reader::{LogImage, Summary, TearReason, Verdict};
 use super::testing::{Crash, Recorder, choices};
 use super::writer::LogWriter;
+use crate::error::Error;
 
 const NUMBER: u64 = 7;
 
@@ -369,4 +371,25 @@ fn after_a_failure_nothing_is_written_or_synced() {
         let error = writer.push(99, &[]).unwrap_err().to_string();
         assert!(error.ends_with(": planted failure"), "{error}");
     }
+}
+
+/// A file whose length nobody believes.
+#[derive(Debug)]
+struct Endless;
+
+impl ReadFile for Endless {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        panic!("nothing of it is read");
+    }
+
+    fn bytes(&self) -> u64 {
+        1 << 62
+    }
+}
+
+#[test]
+fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
+    let error = super::read_all(&Endless, path()).unwrap_err();
+    assert!(matches!(error, Error::Corruption(_)), "{error}");
+    assert!(error.to_string().contains("longer than any log"), "{error}");
 }

@@ -2,6 +2,7 @@
 # Fuzzes every target, or those named, on the stable toolchain: see fuzz/README.md.
 #
 #   fuzz/run.sh [--seconds N] [--jobs N] [--asan] [TARGET...]
+#   fuzz/run.sh --build                                        build only
 #
 # Each target first replays its corpus, then goes on for N seconds (default 2); those whose inputs
 # are whole stores, which take milliseconds each, six times as long. Ends with 1 if there was a find:
@@ -10,13 +11,14 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-seconds=2 jobs=2 asan="" targets=()
+seconds=2 jobs=2 asan="" only_build="" targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
     --asan) asan=1; shift ;;
-    -*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --build) only_build=1; shift ;;
+    -*) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *) targets+=("$1"); shift ;;
   esac
 done
@@ -33,6 +35,7 @@ if [ -n "$asan" ]; then
   target_dir=target/asan
 fi
 RUSTFLAGS="$flags" cargo build --release --quiet --target "$host" --target-dir "$target_dir"
+[ -z "$only_build" ] || exit 0
 program=$PWD/$target_dir/$host/release/trommel-fuzz
 
 if [ ${#targets[@]} -eq 0 ]; then

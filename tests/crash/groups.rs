@@ -142,7 +142,9 @@ fn a_follower_that_asked_for_it_is_durable() {
     let wanted = IMAGES * scale();
     for seed in first_seed().. {
         let left = wanted - counters.get("images");
-        counters.add("images", one_store(seed, left.min(20)));
+        let images = one_store(seed, left.min(20));
+        counters.add("images", images);
+        counters.add("images.groups", images);
         if counters.get("images") >= wanted {
             break;
         }

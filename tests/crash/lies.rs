@@ -127,6 +127,7 @@ fn one(
     let matters = matters.start < at as usize && at as usize <= matters.end;
     let image = replay.image(policy(number as usize), seed);
     counters.add("images", 1);
+    counters.add("images.P10", 1);
     let damaged = |what: &str, counters: &mut Counters| {
         counters.add(what, 1);
         if matters { Ok(()) } else { Err(format!("{what}, and the lie did not matter")) }

@@ -1,4 +1,5 @@
-//! The test binaries of this package: built, and asked for their tests.
+//! The test binaries that hold lanes, of this package and of the program: built, and asked for their
+//! tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,9 @@ use crate::job::scratch;
 
 /// Binaries that hold no lanes: what they check is the source, not the store.
 const NO_LANES: [&str; 1] = ["tidy"];
+
+/// Of the program's tests, those that are lanes: `trommel stress` kills real processes.
+const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
 
 /// Tests that are no lanes: what lanes start as processes of their own, and what replays a failure. They
 /// do nothing unless the environment asks, so that they passed says nothing.
@@ -24,6 +28,13 @@ const NO_LANE: [&str; 7] = [
 
 /// What goes wrong is told in words.
 pub(crate) type Outcome<T> = Result<T, String>;
+
+/// How the tests of this binary begin that are lanes, where it is not one of this package's, of which
+/// all are.
+pub(crate) fn lanes_of(binary: &str) -> Option<&'static str> {
+    let (name, lanes) = OF_THE_PROGRAM;
+    (binary == name).then_some(lanes)
+}
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -70,6 +81,9 @@ pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo.args(["test", "--package", "trommel-tests", "--test", "*", "--no-run"]);
+    if how == Build::Plain {
+        cargo.args(["--package", "trommel-cli"]);
+    }
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     if how == Build::Planted {
         let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
@@ -132,7 +146,8 @@ pub(crate) fn tests_of(binary: &Binary) -> Outcome<Vec<Test>> {
     let names = all
         .lines()
         .filter(|line| !ignored.contains(line))
-        .filter_map(|line| line.strip_suffix(": test"));
+        .filter_map(|line| line.strip_suffix(": test"))
+        .filter(|name| lanes_of(&binary.name).is_none_or(|lanes| name.starts_with(lanes)));
     let test = |name: &str| Test {
         binary: binary.name.clone(),
         path: binary.path.clone(),

@@ -1,7 +1,7 @@
 //! `lanes ci` and `lanes soak`: all lanes, once or until the time is over.
 //!
-//! 1. The test binaries are built. A *task* is one test of one of them, or a script that brings its
-//!    own build.
+//! 1. The test binaries are built, and the scripts have built what they need. A *task* is one test of
+//!    a binary, or a script.
 //! 2. Tasks run some at a time. Each writes what it counted into one file; each has a log.
 //! 3. A soak begins anew when all tasks were run, each round with seeds of its own. When the time is
 //!    over nothing new begins, and what runs is waited for.
@@ -15,14 +15,19 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::binaries::{Build, Outcome, Test, build, root, tests_of};
+use crate::binaries::{Build, Outcome, Test, build, lanes_of, root, tests_of};
 use crate::job::{End, command_of, run, scratch, words_of};
 use crate::sums::{Floor, Sums};
 use crate::{page, record};
 
-/// Scripts that run lanes which need a build of their own, where they exist.
-const SCRIPTS: [(&str, &str); 2] =
-    [("schedules", "tests/schedules/run.sh"), ("fuzz", "fuzz/run.sh")];
+/// Scripts that run lanes which need a build of their own; `--build` makes that, and nothing else. And
+/// what a soak asks of them more: how long to fuzz each target.
+const SCRIPTS: [(&str, &str, &[&str]); 2] =
+    [("schedules", "tests/schedules/run.sh", &[]), ("fuzz", "fuzz/run.sh", &["--seconds", "10"])];
+
+/// Longest time that all lanes may take together when a change is tried, on two cores, what they are
+/// built from being there.
+const LONGEST_CI: Duration = Duration::from_secs(15 * 60);
 
 /// Seeds between the first of one round and the first of the next: no lane uses as many.
 const SEEDS_A_ROUND: u64 = 1 << 24;
@@ -59,7 +64,7 @@ pub(crate) struct SoakArgs {
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What a whole run for a change must have counted at least.
-const FLOORS: [Floor; 8] = [
+const FLOORS: [Floor; 17] = [
     Floor { lanes: "model/", noun: "operations", least: 20_000_000 },
     Floor { lanes: "crash/", noun: "images", least: 200_000 },
     Floor { lanes: "crash/", noun: "distinct", least: 200_000 },
@@ -68,32 +73,37 @@ const FLOORS: [Floor; 8] = [
     Floor { lanes: "damage/", noun: "flips", least: 10_000 },
     Floor { lanes: "damage/", noun: "cuts", least: 10_000 },
     Floor { lanes: "schedules/", noun: "schedules", least: 1_000 },
+    Floor { lanes: "damage/", noun: "hostile", least: 10_000 },
+    Floor { lanes: "model/metamorphic", noun: "operations", least: 1_000_000 },
+    Floor { lanes: "model/linearizable", noun: "calls", least: 10_000 },
+    Floor { lanes: "model/bank", noun: "audits", least: 1_000 },
+    Floor { lanes: "rescue/", noun: "stores", least: 1_000 },
+    Floor { lanes: "limits/", noun: "scenarios", least: 25 },
+    Floor { lanes: "loom/", noun: "orders", least: 1_000 },
+    Floor { lanes: "fuzz/", noun: "executions", least: 100_000 },
+    Floor { lanes: "stress/", noun: "kills", least: 1 },
 ];
 
 /// What runs as one process.
 #[derive(Debug, Clone)]
 enum Task {
     Test(Test),
-    /// Its name, and the script below the root.
-    Script(&'static str, &'static str),
+    /// Its name, the script below the root, and what it is asked.
+    Script(&'static str, &'static str, &'static [&'static str]),
 }
 
 impl Task {
     fn name(&self) -> String {
         match self {
             Self::Test(test) => test.id(),
-            Self::Script(name, _) => (*name).to_owned(),
+            Self::Script(name, ..) => (*name).to_owned(),
         }
     }
 
     fn command(&self) -> Command {
         match self {
             Self::Test(test) => command_of(test),
-            Self::Script(_, path) => {
-                let mut command = Command::new(root().join(path));
-                command.current_dir(root());
-                command
-            }
+            Self::Script(_, path, asked) => script(path, asked),
         }
     }
 }
@@ -110,17 +120,30 @@ struct Progress {
     broken: Option<String>,
 }
 
-/// The tasks whose name contains `only`.
-fn tasks(only: Option<&str>) -> Outcome<Vec<Task>> {
-    let mut all: Vec<Task> = SCRIPTS
-        .iter()
-        .filter(|(_, path)| root().join(path).exists())
-        .map(|(name, path)| Task::Script(name, path))
-        .collect();
+/// The command that runs a script with these arguments.
+fn script(path: &str, asked: &[&str]) -> Command {
+    let mut command = Command::new(root().join(path));
+    command.args(asked).current_dir(root());
+    command
+}
+
+/// The tasks whose name contains `only`, all built.
+fn tasks(only: Option<&str>, is_soak: bool) -> Outcome<Vec<Task>> {
+    let mut all = Vec::new();
+    for (name, path, more) in SCRIPTS {
+        all.push(Task::Script(name, path, if is_soak { more } else { &[] }));
+    }
     for binary in build(Build::Plain)? {
         all.extend(tests_of(&binary)?.into_iter().map(Task::Test));
     }
     all.retain(|task| only.is_none_or(|text| task.name().contains(text)));
+    for task in &all {
+        let Task::Script(_, path, _) = task else { continue };
+        let built = script(path, &["--build"]).status();
+        if !built.map_err(|error| format!("{path}: {error}"))?.success() {
+            return Err(format!("{path} cannot build what it runs: see above"));
+        }
+    }
     if all.is_empty() {
         return Err("there is no such lane: see `lanes list`".to_owned());
     }
@@ -129,20 +152,28 @@ fn tasks(only: Option<&str>) -> Outcome<Vec<Task>> {
 
 /// Runs every lane once.
 pub(crate) fn ci(args: &CiArgs) -> Outcome<bool> {
-    let rounds = Rounds::new("ci", tasks(args.only.as_deref())?, 1, None)?;
+    let rounds = Rounds::new("ci", tasks(args.only.as_deref(), false)?, 1, None)?;
     rounds.run(args.jobs);
+    let took = rounds.start.elapsed();
     let whole = args.only.is_none();
     let passed = rounds.keep("ci", whole.then_some("docs/measurements/lanes-ci.json"))?;
-    let short = if whole { rounds.sums().below(&FLOORS) } else { Vec::new() };
+    if !whole {
+        return Ok(passed);
+    }
+    let short = rounds.sums().below(&FLOORS);
     for what in &short {
         eprintln!("too little: {what}");
     }
-    Ok(passed && short.is_empty())
+    let is_long = took > LONGEST_CI;
+    if is_long {
+        eprintln!("too long: {took:.0?}, not {LONGEST_CI:?}");
+    }
+    Ok(passed && short.is_empty() && !is_long)
 }
 
 /// Runs the lanes until the time is over.
 pub(crate) fn soak(args: &SoakArgs) -> Outcome<bool> {
-    let tasks = tasks(args.only.as_deref())?;
+    let tasks = tasks(args.only.as_deref(), true)?;
     let time = Duration::try_from_secs_f64(args.minutes * 60.0);
     let time = time.map_err(|error| format!("--minutes {}: {error}", args.minutes))?;
     let rounds = Rounds::new("soak", tasks, args.first_seed, Some(time))?;
@@ -273,7 +304,7 @@ impl Rounds {
 /// again; that its own build failed is seen by running it.
 fn again(task: &Task, seed: u64, output: &str) -> String {
     match task {
-        Task::Script(_, path) => {
+        Task::Script(_, path, _) => {
             let said = |line: &str| {
                 let after = |word| line.split_once(word).map(|(_, rest)| rest.trim().to_owned());
                 after("replay: ").or_else(|| after("again: "))
@@ -281,7 +312,8 @@ fn again(task: &Task, seed: u64, output: &str) -> String {
             output.lines().find_map(said).unwrap_or_else(|| (*path).to_owned())
         }
         Task::Test(Test { binary, name, .. }) => {
-            let test = format!("cargo test -p trommel-tests --test {binary} -- --exact {name}");
+            let package = if lanes_of(binary).is_some() { "trommel-cli" } else { "trommel-tests" };
+            let test = format!("cargo test -p {package} --test {binary} -- --exact {name}");
             format!("TROMMEL_FIRST_SEED={seed} {test}")
         }
     }

@@ -95,7 +95,7 @@ impl Work {
         counters.add("compactions", self.compactions);
         counters.add("moves", self.moves);
         counters.add("reopens", self.reopens);
-        counters.add("kills", self.kills);
+        counters.add("simulated_kills", self.kills);
         counters.add("power_cuts", self.power_cuts);
         counters.add("levels", self.deepest as u64);
         counters.add("tables_passed_over", self.passed_over);

@@ -5,6 +5,7 @@
 #   TROMMEL_SCALE=60 tests/schedules/run.sh         a soak
 #   tests/schedules/run.sh NAME                     one scenario
 #   TROMMEL_SCHEDULE=N tests/schedules/run.sh NAME  one schedule of it: what a failure prints
+#   tests/schedules/run.sh --build                  build only
 #
 # Each of the two builds into a target directory of its own, as all is compiled with another flag.
 # TROMMEL_LANES_JSON names a file that gets a line for each lane.
@@ -12,7 +13,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # Less optimised than elsewhere, as building is half of the time.
-build=(--quiet --config 'profile.dev.package."*".opt-level=1')
+only_build=()
+if [ "${1-}" = --build ]; then
+  only_build=(--no-run)
+  shift
+fi
+build=(--quiet "${only_build[@]}" --config 'profile.dev.package."*".opt-level=1')
 
 CARGO_TARGET_DIR="$PWD/target/shuttle" RUSTFLAGS="--cfg shuttle" \
     cargo test "${build[@]}" --config 'profile.dev.package.shuttle-engine.opt-level=3' \
@@ -25,6 +31,7 @@ CARGO_TARGET_DIR="$PWD/target/loom" RUSTFLAGS="--cfg trommel_loom" \
     cargo test "${build[@]}" --config 'profile.dev.package.trommel.opt-level=0' \
     --package trommel-memtable --package trommel-sstable --package trommel \
     --lib models:: -- --nocapture | tee "$log"
+[ ${#only_build[@]} -eq 0 ] || exit 0
 # Crates print their counters; only the package of tests keeps them.
 [ "$(grep -c '^{"lane": "loom/' "$log")" -eq 7 ] || { echo "a model did not run" >&2; exit 1; }
 [ -z "${TROMMEL_LANES_JSON-}" ] || grep '^{"lane"' "$log" >> "$TROMMEL_LANES_JSON"

@@ -74,7 +74,7 @@ bugs! {
     /// Whether a group is synced is up to its leader: those who follow are acknowledged all the same.
     FollowerAckedBeforeSync: "fjall#308";
     /// Logs that were rotated out are not synced along with the one in use.
-    RotatedLogNotSynced: "pebble#567, rocksdb PR#7701";
+    RotatedLogNotSynced: "rocksdb PR#7701";
     /// A sync that failed is tried once more, and believed.
     FsyncRetried: "cockroach#37102";
     /// After an error of the log, writes go on.
@@ -145,7 +145,7 @@ bugs! {
     /// Nobody is told that there is a memtable to be flushed.
     FlushNotAnnounced: "rocksdb PR#14830, fjall#257";
     /// A conditional write looks before it is alone.
-    ConditionNotAtomic: "lsm-tree#316";
+    ConditionNotAtomic: "not seen before";
     /// A piece of a cut filter may lack the first keys behind the cut.
     FilterMissesKeyAtCut: "lsm-tree 1bcca8b1, rocksdb 9.5.0";
     /// A filter lacks the first key of its table.
@@ -159,25 +159,25 @@ bugs! {
     /// A block's checksum is not bound to its place, so that one block passes for another.
     ChecksumNotBound: "rocksdb (before format 6)";
     /// A range ends with its upper bound.
-    RangeEndIncluded: "lsm-tree#211";
+    RangeEndIncluded: "not seen before";
     /// Going backward, the version of the reader's own moment is not seen.
-    ReverseSkipsVersion: "rocksdb 5.15.0";
+    ReverseSkipsVersion: "not seen before";
     /// A search in a group of a block never looks at its last entry.
-    SeekOffByOne: "lsm-tree#201";
+    SeekOffByOne: "not seen before";
     /// The separator of two blocks is the first key of the second.
-    SeparatorOffByOne: "rocksdb 6.20";
+    SeparatorOffByOne: "not seen before";
     /// The last key of a table is looked for in the next one.
-    FencesOffByOne: "lsm-tree 3171c668";
+    FencesOffByOne: "not seen before";
     /// A table's file is removed while iterators may still have to open it.
     TableRemovedUnderReader: "reth#24411";
     /// The block cache gives one table's blocks to another.
-    CacheKeyReused: "pebble#567";
+    CacheKeyReused: "not seen before";
     /// The lock of the directory is not taken.
     LockNotTaken: "leveldb#126, rocksdb#1780";
     /// A read-only open puts a new manifest in force.
-    ReadOnlyWrites: "sled#1509";
+    ReadOnlyWrites: "not seen before";
     /// A store that is poisoned is marked as closed all the same.
-    CleanAfterPoison: "redb PR#1177, fjall#296";
+    CleanAfterPoison: "redb PR#1177";
     /// A length in a block is believed as far as blocks may be long, whatever its bytes can hold.
     LengthBelieved: "redb PR#888, redb#642";
     /// Files of others are removed from the store's directory when it is opened.
@@ -191,7 +191,7 @@ bugs! {
     /// A write is seen by readers before the sync that it asked for.
     PublishedBeforeSync: "fjall#304";
     /// A checkpoint leaves the last table out.
-    CheckpointMissesTable: "rocksdb PR#7701";
+    CheckpointMissesTable: "not seen before";
 }
 
 /// Whether this bug is there: never, in an ordinary build.

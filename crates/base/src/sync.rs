@@ -114,7 +114,7 @@ pub mod models {
         let (seconds, orders) = (start.elapsed().as_secs_f64(), orders.load(Relaxed));
         println!(
             "\n{{\"lane\": \"loom/{name}\", \"seconds\": {seconds:.1}, \
-             \"counters\": {{\"executions\": {orders}}}}}"
+             \"counters\": {{\"orders\": {orders}}}}}"
         );
     }
 }

@@ -12,7 +12,7 @@ use trommel::vfs::{Failure, Fault, SimDisk};
 use trommel::{Db, Error, ErrorKind, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
-fn ends(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, waiting) = mpsc::channel();
     let worker = thread::spawn(move || {
         work();
@@ -24,7 +24,7 @@ fn ends(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn scattered(i: u32) -> [u8; 4] {
+pub(crate) fn scattered(i: u32) -> [u8; 4] {
     i.wrapping_mul(2_654_435_761).to_le_bytes()
 }
 
@@ -309,13 +309,13 @@ fn fills_up(capacity: u64, options: Options) -> u64 {
 }
 
 /// A value that does not compress.
-fn noise(i: u32) -> Vec<u8> {
+pub(crate) fn noise(i: u32) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(u64::from(i));
     (0..500).map(|_| rng.u8(..)).collect()
 }
 
 /// Waits until it is so, far longer than that needs; what `what` says never came otherwise.
-fn comes(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn comes(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < Duration::from_secs(15), "{what}: it never came");

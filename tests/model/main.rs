@@ -6,6 +6,7 @@
 //! * [`threads`]: what writers and readers on real threads may see of each other.
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
+//! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
@@ -30,6 +31,7 @@ mod lean;
 mod liveness;
 mod many;
 mod metamorphic;
+mod panics;
 mod prefixes;
 mod regressions;
 mod report;

@@ -259,8 +259,9 @@ impl Engine {
                 outcome
             }
         };
-        drop(unwinding);
+        // Removing files is part of the job: a panic in it must be told too.
         self.graveyard.sweep();
+        drop(unwinding);
         let mut state = lock(&self.background.state);
         if matches!(job, Job::Flush(_)) {
             state.flushing = false;

@@ -16,6 +16,7 @@ use crate::files::table_path;
 use crate::limiter::LimitedFile;
 use crate::memory::Construction;
 use crate::options::Options;
+use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, FilterReason, UserPolicy};
 use crate::version::{LEVELS, TableMeta, Version};
 
@@ -180,8 +181,8 @@ impl<'a> Outputs<'a> {
 impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         // After a failure whose effect on the manifest is unknown, nothing is removed: the next
-        // open knows what is referred to.
-        let stays = self.installed || self.engine.poison.get().is_some();
+        // open knows what is referred to. A panic may have come out of the manifest's write.
+        let stays = self.installed || self.engine.poison.get().is_some() || panicking();
         if stays || planted(Bug::PartialTableKept) {
             return;
         }

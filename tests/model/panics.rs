@@ -1,0 +1,222 @@
+//! A background thread panics: the store says so to those who wait and to those who come, reads go on,
+//! nobody hangs, and nothing acknowledged is lost.
+//!
+//! The panic comes out of the file system, so each step of a flush and of a compaction can have it.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use trommel::vfs::{Access, DirEntry, FileLock, OpKind, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::{Db, Error, Options};
+
+use crate::liveness::{comes, ends, noise, scattered};
+
+/// A disk on which the store's threads panic, once, at a call of one kind.
+#[derive(Debug, Clone)]
+struct Trap {
+    disk: SimDisk,
+    kind: OpKind,
+    /// What the file's name holds.
+    named: &'static str,
+    /// The thread in the trap waits for it, so that writers can come to stand still behind it.
+    open: Arc<AtomicBool>,
+    met: Arc<AtomicBool>,
+}
+
+impl Trap {
+    fn new(kind: OpKind, named: &'static str) -> Self {
+        let (open, met) = (Arc::default(), Arc::default());
+        Self { disk: SimDisk::new(), kind, named, open, met }
+    }
+
+    fn pass(&self, kind: OpKind, path: &Path) {
+        let in_background =
+            thread::current().name().is_some_and(|name| name.starts_with("trommel-"));
+        let is_here = kind == self.kind && path.to_string_lossy().contains(self.named);
+        if !in_background || !is_here || self.met.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        while !self.open.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // As a panic, but for the message.
+        resume_unwind(Box::new("planned"));
+    }
+}
+
+#[derive(Debug)]
+struct TrapFile {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    trap: Trap,
+}
+
+impl WriteFile for TrapFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.trap.pass(OpKind::Append, &self.path);
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.trap.pass(OpKind::Sync, &self.path);
+        self.file.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+impl Vfs for Trap {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.pass(OpKind::Create, path);
+        let file = self.disk.create(path)?;
+        Ok(Box::new(TrapFile { file, path: path.to_path_buf(), trap: self.clone() }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.pass(OpKind::Open, path);
+        self.disk.open(path, access)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.pass(OpKind::Remove, path);
+        self.disk.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.pass(OpKind::SyncDir, dir);
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.disk.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.disk.lock_shared(path)
+    }
+}
+
+fn small() -> Options {
+    Options::default()
+        .write_buffer_bytes(32 << 10)
+        .max_frozen_memtables(2)
+        .l0_trigger(2)
+        .background_threads(1)
+}
+
+fn is_poisoned<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Poisoned { .. }))
+}
+
+/// Writes until an error comes, and counts what was acknowledged.
+fn write_on(db: &Db, written: &AtomicU32) -> Error {
+    for i in written.load(Ordering::SeqCst).. {
+        if let Err(error) = db.put(scattered(i), noise(i)) {
+            return error;
+        }
+        written.store(i + 1, Ordering::SeqCst);
+    }
+    unreachable!("there are more writes than any store holds")
+}
+
+fn all_is_there(db: &Db, written: u32) {
+    for i in 0..written {
+        assert!(db.get(scattered(i)).unwrap().as_deref() == Some(&noise(i)[..]), "entry {i}");
+    }
+    let seen = db.iter().map(Result::unwrap).count() as u32;
+    // The write that was refused may be there.
+    assert!(seen == written || seen == written + 1, "{seen} of {written}");
+}
+
+/// A thread panics at a call of this kind, behind which writers and a flush stand still.
+fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
+    let trap = Trap::new(kind, named);
+    let db = Db::open("/db", small().vfs(Arc::new(trap.clone()))).unwrap();
+    let written = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write_on(&db, &written));
+        comes("the trap", || trap.met.load(Ordering::SeqCst));
+        // With nobody to flush, the writer stops sooner or later.
+        let mut before = u32::MAX;
+        while before != written.load(Ordering::SeqCst) {
+            before = written.load(Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(200));
+        }
+        assert!(!writer.is_finished(), "it is stopped, not refused");
+        let idle = scope.spawn(|| db.wait_idle());
+        trap.open.store(true, Ordering::SeqCst);
+        let told = writer.join().unwrap();
+        assert!(matches!(told, Error::Poisoned { .. }), "a stopped writer is told {told:?}");
+        let told = idle.join().unwrap();
+        assert!(is_poisoned(&told), "who waits is told {told:?}");
+    });
+    let written = written.into_inner();
+    for refused in [db.put("next", "v"), db.delete("next"), db.flush(), db.compact_all()] {
+        assert!(is_poisoned(&refused), "{refused:?}");
+    }
+    all_is_there(&db, written);
+    if close {
+        let told = db.close();
+        assert!(is_poisoned(&told), "closing tells {told:?}");
+    } else {
+        drop(db);
+    }
+    let db = Db::open("/db", small().vfs(Arc::new(trap.disk))).unwrap();
+    all_is_there(&db, written);
+    db.verify().unwrap();
+    db.close().unwrap();
+}
+
+/// At every step of a flush: the table, the manifest, the log that is not needed any more.
+#[test]
+fn who_waits_is_told_that_a_flush_panicked() {
+    let steps = [
+        (OpKind::Create, ".sst"),
+        (OpKind::Append, ".sst"),
+        (OpKind::Sync, ".sst"),
+        (OpKind::SyncDir, "db"),
+        (OpKind::Append, "MANIFEST"),
+        (OpKind::Sync, "MANIFEST"),
+        (OpKind::Remove, ".log"),
+    ];
+    for (kind, named) in steps {
+        for close in [true, false] {
+            ends(move || a_thread_panics(kind, named, close));
+        }
+    }
+}
+
+/// The same where a compaction removes the tables that it has replaced.
+#[test]
+fn who_waits_is_told_that_a_compaction_panicked() {
+    for close in [true, false] {
+        ends(move || a_thread_panics(OpKind::Remove, ".sst", close));
+    }
+}

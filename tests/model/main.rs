@@ -7,6 +7,7 @@
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`panics`]: a background thread panics, and everybody is told.
+//! * [`sizes`]: what is too large is refused before a byte is written.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
@@ -38,6 +39,7 @@ mod report;
 mod rng;
 mod runner;
 mod sequences;
+mod sizes;
 mod threads;
 mod user_filters;
 mod walks;

@@ -251,6 +251,23 @@ mod tests {
         assert_eq!(decode(batch.seal().unwrap().encoded()), Some(vec![]));
     }
 
+    /// Nobody touches the zeros, which take no memory then.
+    #[test]
+    fn sizes_are_taken_up_to_their_bounds_and_not_beyond() {
+        let (key, value) = (vec![0; MAX_KEY_BYTES + 1], vec![0; MAX_VALUE_BYTES + 1]);
+        let judge = |key_bytes: usize, value_bytes: usize| {
+            check_sizes(&key[..key_bytes], &value[..value_bytes])
+        };
+        assert!(judge(MAX_KEY_BYTES, MAX_VALUE_BYTES).is_ok() && judge(0, 0).is_ok());
+        let refused = judge(MAX_KEY_BYTES + 1, 0);
+        assert!(matches!(refused, Err(Error::KeyTooLong { bytes: 65_536 })), "{refused:?}");
+        let refused = judge(0, MAX_VALUE_BYTES + 1);
+        assert!(matches!(refused, Err(Error::ValueTooLong { bytes: 1_073_741_825 })));
+        let mut batch = WriteBatch::new();
+        batch.put("a", vec![1; MAX_BATCH_BYTES - MAX_VALUE_BYTES]).put("b", &value[1..]);
+        assert!(matches!(batch.seal(), Err(Error::BatchTooLarge { .. })));
+    }
+
     #[test]
     fn a_key_too_long_fails_the_whole_batch() {
         let mut batch = WriteBatch::new();

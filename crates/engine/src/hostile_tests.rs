@@ -140,6 +140,56 @@ fn batches_that_are_none_are_damage() {
     }
 }
 
+/// There are 2^56 sequence numbers. Who has used them all is told so, before a byte is written, and
+/// reads what is there as before.
+#[test]
+fn at_the_end_of_the_sequence_numbers_writes_are_refused_and_reads_go_on() {
+    let edit = VersionEdit {
+        next_file_number: Some(3),
+        last_seqno: Some(MAX_SEQNO - 2),
+        log_number: Some(LOG),
+        ..VersionEdit::default()
+    };
+    let vfs = store(&[edit.encode()], &[]);
+    let options = || Options::default().vfs(Arc::<MemoryVfs>::clone(&vfs)).background_threads(0);
+    let bytes = || -> usize {
+        let files = vfs.list(Path::new(DIR)).unwrap();
+        let path = |entry: &trommel_vfs::DirEntry| Path::new(DIR).join(&entry.name);
+        files.iter().map(|entry| vfs.read(&path(entry), u64::MAX).unwrap().len()).sum()
+    };
+    let refused = |outcome: Result<(), Error>| {
+        let error = outcome.expect_err("there is no number for it");
+        assert!(error.to_string().contains("sequence numbers"), "{error}");
+    };
+    let db = Db::open(DIR, options()).unwrap();
+    let before = bytes();
+    let mut three = crate::WriteBatch::new();
+    three.put("x", "").put("y", "").put("z", "");
+    refused(db.write(three));
+    assert_eq!(bytes(), before, "a batch without numbers was logged");
+    // What has a number is taken, up to the very last one.
+    db.put("a", "old").unwrap();
+    db.put("a", "new").unwrap();
+    assert_eq!(db.stats().last_seqno, MAX_SEQNO);
+    for _ in 0..2 {
+        let before = bytes();
+        refused(db.put("a", "newer"));
+        refused(db.delete("a"));
+        refused(db.insert_if_absent("x", "v").map(drop));
+        assert_eq!(bytes(), before, "a write without a number was logged");
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"new"[..]));
+        assert_eq!(db.snapshot().get("x").unwrap(), None);
+        assert_eq!(db.iter().count(), 1);
+        db.compact_all().unwrap();
+    }
+    db.verify().unwrap();
+    db.close().unwrap();
+    let db = Db::open(DIR, options()).unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"new"[..]));
+    refused(db.put("a", "newer"));
+    db.close().unwrap();
+}
+
 #[test]
 fn edits_that_are_none_are_errors() {
     let field = |tag: u64, bytes: u64, body: &[u8]| {

@@ -316,7 +316,7 @@ fn a_newer_format_is_a_typed_error() {
         let checksum = crate::log::framing::file_checksum(&newer[..60]);
         newer[60..64].copy_from_slice(&checksum.to_le_bytes());
         let error = LogImage::decode(newer, path(), FileKind::Log, NUMBER).unwrap_err();
-        assert!(matches!(error, crate::Error::Unsupported { .. }), "{error}");
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
 }
 

@@ -1,0 +1,121 @@
+//! What is too large is refused before a byte is written, whichever way it comes in, and the store
+//! goes on as if nobody had asked.
+//!
+//! The values are pages of zeros that nobody touches: a size is judged before a byte is copied.
+
+use std::sync::Arc;
+
+use trommel::vfs::{OpKind, SimDisk};
+use trommel::{
+    Db, Error, ErrorKind, MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Options, Result,
+    WriteBatch, WriteOptions,
+};
+
+/// Fills the batch so far that a value of the largest size has no room beside it.
+const TOO_MUCH_BESIDE: usize = MAX_BATCH_BYTES - MAX_VALUE_BYTES;
+
+struct Stage {
+    disk: SimDisk,
+    db: Db,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let disk = SimDisk::new();
+        let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+        let db = Db::open("/db", options).unwrap();
+        db.put("k", "before").unwrap();
+        Self { disk, db }
+    }
+
+    /// What the call is refused with. Neither it nor the refusal changed anything, on the disk or
+    /// for readers, and what is not too large is taken after it.
+    fn refused<T>(&self, way: &str, call: impl FnOnce(&Db) -> Result<T>) -> Error {
+        let appends = |disk: &SimDisk| disk.calls(OpKind::Append);
+        let before = (self.disk.hash(), self.disk.used_bytes(), appends(&self.disk));
+        let seqno = self.db.stats().last_seqno;
+        let Err(error) = call(&self.db) else { panic!("{way}: it was taken") };
+        assert_eq!(error.kind(), ErrorKind::Usage, "{way}: {error}");
+        let after = (self.disk.hash(), self.disk.used_bytes(), appends(&self.disk));
+        assert_eq!(after, before, "{way}: something was written");
+        assert_eq!(self.db.stats().last_seqno, seqno, "{way}: something was numbered");
+        assert_eq!(self.db.get("k").unwrap().as_deref(), Some(&b"before"[..]), "{way}");
+        assert_eq!(self.db.iter().count(), 1, "{way}: something can be seen");
+        self.db.put("k", "before").unwrap();
+        error
+    }
+
+    /// As the next process finds it.
+    fn reopened(self) {
+        let Self { disk, db } = self;
+        drop(db);
+        let options = Options::default().vfs(Arc::new(disk)).background_threads(0);
+        let db = Db::open("/db", options).unwrap();
+        assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"before"[..]));
+        assert_eq!(db.iter().count(), 1);
+    }
+}
+
+/// A batch that `fill` adds to, between two operations that are fine.
+fn batch(fill: impl FnOnce(&mut WriteBatch) -> &mut WriteBatch) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put("k", "half of a batch");
+    fill(&mut batch);
+    batch.put("k", "the other half");
+    batch
+}
+
+#[test]
+fn a_value_that_is_too_long_is_refused_before_a_byte_is_written() {
+    let stage = Stage::new();
+    let huge = vec![0; MAX_VALUE_BYTES + 1];
+    let in_batch = batch(|batch| batch.put("huge", &huge));
+    for (way, error) in [
+        ("put", stage.refused("put", |db| db.put("k", &huge))),
+        ("put_with", stage.refused("put_with", |db| db.put_with("k", &huge, WriteOptions::sync()))),
+        ("batch", stage.refused("batch", |db| db.write(in_batch))),
+        ("insert", stage.refused("insert", |db| db.insert_if_absent("new", &huge))),
+        ("cas", stage.refused("cas", |db| db.compare_and_set("k", Some(b"before"), Some(&huge)))),
+    ] {
+        let is_told = matches!(error, Error::ValueTooLong { bytes } if bytes == huge.len());
+        assert!(is_told, "{way}: {error:?}");
+    }
+    stage.reopened();
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_before_a_byte_is_written() {
+    let stage = Stage::new();
+    let long = vec![b'k'; MAX_KEY_BYTES + 1];
+    let with_put = batch(|batch| batch.put(&long, "v"));
+    let with_delete = batch(|batch| batch.delete(&long));
+    for (way, error) in [
+        ("put", stage.refused("put", |db| db.put(&long, "v"))),
+        ("delete", stage.refused("delete", |db| db.delete(&long))),
+        ("batch, put", stage.refused("batch, put", |db| db.write(with_put))),
+        ("batch, delete", stage.refused("batch, delete", |db| db.write(with_delete))),
+        ("insert", stage.refused("insert", |db| db.insert_if_absent(&long, "v"))),
+        ("cas", stage.refused("cas", |db| db.compare_and_set(&long, None, Some(b"v")))),
+    ] {
+        let is_told = matches!(error, Error::KeyTooLong { bytes } if bytes == long.len());
+        assert!(is_told, "{way}: {error:?}");
+    }
+    stage.reopened();
+}
+
+/// Of the last value only its length is looked at, so that the batch takes little memory.
+#[test]
+fn a_batch_that_is_too_large_is_refused_before_a_byte_is_written() {
+    let stage = Stage::new();
+    let huge = vec![0; MAX_VALUE_BYTES];
+    let too_large = batch(|batch| batch.put("some", vec![7; TOO_MUCH_BESIDE]).put("huge", &huge));
+    let error = stage.refused("batch", |db| db.write(too_large.clone()));
+    let is_told = |error: &Error| match error {
+        Error::BatchTooLarge { bytes, limit } => *bytes > *limit && *limit == MAX_BATCH_BYTES,
+        _ => false,
+    };
+    assert!(is_told(&error), "{error:?}");
+    let durably = |db: &Db| db.write_with(too_large, WriteOptions::sync());
+    assert!(is_told(&stage.refused("a synced batch", durably)));
+    stage.reopened();
+}

@@ -8,6 +8,7 @@
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`sizes`]: what is too large is refused before a byte is written.
+//! * [`read_errors`]: a read that fails is never the end of a scan.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
@@ -34,6 +35,7 @@ mod many;
 mod metamorphic;
 mod panics;
 mod prefixes;
+mod read_errors;
 mod regressions;
 mod report;
 mod rng;

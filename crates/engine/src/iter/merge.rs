@@ -18,7 +18,6 @@
 //! Called by reads over memtables, tables and levels, and by merges.
 
 use std::cmp::Ordering;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Cursor, EntryRef, SeqNo, Slice, compare_internal, first_word};
 
@@ -100,10 +99,6 @@ where
         movement: impl FnOnce(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
         if let Err(error) = movement(&mut self.sources[i]) {
-            if planted(Bug::ReadErrorEndsScan) {
-                self.heads[i] = Head::default();
-                return Ok(());
-            }
             self.failed = Some(error.clone());
             return Err(error);
         }

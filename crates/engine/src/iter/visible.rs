@@ -128,7 +128,10 @@ impl VisibleCursor {
             Stand::Nowhere => Ok(()),
             Stand::On => {
                 self.remember_current_key();
-                self.merge.next()?;
+                match self.merge.next() {
+                    Err(_) if planted(Bug::ReadErrorEndsScan) => return Ok(()),
+                    moved => moved?,
+                }
                 self.settle_forward(true)
             }
             Stand::Before => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use trommel::vfs::{MemoryVfs, Vfs};
 use trommel::{Db, Options};
+use trommel_tests::settings::scale;
 
 /// A key's values, oldest first; none for a deletion.
 pub(crate) type History = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
@@ -94,13 +95,15 @@ impl Store {
         Some(vfs)
     }
 
-    /// Every file but the lock, hurt in every way, one after the other: files where only bytes at
-    /// every `step`th place are hurt are tables.
+    /// Every file but the lock, hurt in every way, one after the other. A byte is hurt at every
+    /// `step`th place of a table and three times as often elsewhere; with `TROMMEL_SCALE=n` n times as
+    /// often.
     pub(crate) fn each_injury(
         &self,
         step: usize,
         mut each: impl FnMut(&OsString, Injury, Arc<MemoryVfs>),
     ) {
+        let step = step.div_ceil(scale().max(1) as usize);
         for (name, bytes) in self.files.iter().filter(|(name, _)| name != "LOCK") {
             let is_table = name.to_string_lossy().ends_with(".sst");
             for injury in Injury::all(bytes.len(), if is_table { step } else { step.div_ceil(3) }) {
@@ -116,6 +119,13 @@ impl Store {
     pub(crate) fn is_silent(left: Left, name: &OsString, injury: Injury) -> bool {
         let is_log = name.to_string_lossy().ends_with(".log");
         left == Left::Killed && is_log && matches!(injury, Injury::Cut(_))
+    }
+
+    /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros where
+    /// something was to be written. A bit that is another, what was added, and a file that is gone
+    /// are damage, in a killed store as in a closed one.
+    pub(crate) fn may_be_torn(injury: Injury) -> bool {
+        matches!(injury, Injury::Emptied | Injury::Cut(_) | Injury::Zeroed(_))
     }
 
     /// The value that `key` has.

@@ -27,7 +27,9 @@ const RECORD: &str = "docs/measurements/planted.json";
 
 /// Tests that were written for one class of bug, and find it sooner than a lane does that comes upon
 /// it.
-const WRITTEN_FOR: [(Bug, &str); 8] = [
+const WRITTEN_FOR: [(Bug, &str); 10] = [
+    (Bug::ReadErrorEndsScan, "model::read_errors::a_read_error_is_never_the_end_of_a_scan"),
+    (Bug::PartialTableKept, "crash::full::a_full_disk_under_a_table_poisons_nothing"),
     (Bug::FlushNotAnnounced, "model::liveness::a_full_memtable_is_flushed_though_nobody_waits"),
     (
         Bug::RetryNeverDue,

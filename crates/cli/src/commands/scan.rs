@@ -64,7 +64,7 @@ impl RangeArgs {
         passed_over: &mut Vec<KeySpan>,
     ) -> Result<Walk, Failure> {
         if !degraded.is_wanted() {
-            return Ok(Walk::All(self.of(db, form)?));
+            return Ok(Walk::All(Box::new(self.of(db, form)?)));
         }
         let healthy = match &self.prefix {
             Some(prefix) => {
@@ -85,7 +85,7 @@ impl RangeArgs {
             None => db.healthy(self.ends.bounds(form)?)?,
         };
         passed_over.extend(healthy.in_doubt());
-        Ok(Walk::Around(healthy))
+        Ok(Walk::Around(Box::new(healthy)))
     }
 
     /// The entries of `db`.
@@ -99,8 +99,8 @@ impl RangeArgs {
 
 /// Entries one after the other, perhaps around damage.
 pub(crate) enum Walk {
-    All(Range),
-    Around(Healthy),
+    All(Box<Range>),
+    Around(Box<Healthy>),
 }
 
 /// The next entry, if there is one.

@@ -1,4 +1,5 @@
 //! `trommel repair`, `verify` and reading with `--degraded`: exit codes, what is written and what is not.
+#![expect(clippy::disallowed_methods, reason = "these tests lose files as an outsider does")]
 
 use std::fs;
 use std::os::unix::fs::symlink;

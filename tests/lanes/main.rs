@@ -51,6 +51,8 @@ enum Command {
     /// Writes docs/measurements/lanes-soak.json and the page docs/measurements/lanes.md. A lane
     /// that fails is written down with the line that plays it again, and the soak goes on.
     Soak(rounds::SoakArgs),
+    /// Writes the page docs/measurements/lanes.md anew, from the records that are kept.
+    Page,
     /// Plants one bug after the other, and runs the lanes until one of them fails.
     ///
     /// Builds the tests a second time, in target/planted. Writes docs/measurements/planted.json and
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::List => planted::list(),
         Command::Ci(args) => rounds::ci(&args),
         Command::Soak(args) => rounds::soak(&args),
+        Command::Page => page::write_lanes().map(|()| true),
         Command::Planted(args) => planted::run(&args),
     };
     match done {

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+use trommel_base::planted::Bug;
+
 use crate::source::root;
 
 /// The promises that must be there: the headline, C1 to C30 and the ten rules.
@@ -102,6 +105,25 @@ fn every_test_that_is_named_is_there() {
     assert!(all.iter().all(|named| named.len() > 20), "too few tests are named");
     let gone: Vec<&str> = all.into_iter().flatten().filter(|test| !exists(test)).collect();
     assert!(gone.is_empty(), "no such test:\n{}", gone.join("\n"));
+}
+
+#[test]
+fn the_table_of_planted_bugs_is_of_those_there_are() {
+    let file = root().join("docs/measurements/planted.json");
+    let text = std::fs::read_to_string(file).expect("the record is there");
+    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    let bugs = record["bugs"].as_array().expect("a list of bugs");
+    let names: Vec<&str> = bugs.iter().filter_map(|bug| bug["bug"].as_str()).collect();
+    let all: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+    let again = "run `cargo run -p trommel-tests --bin lanes -- planted`";
+    assert_eq!(names, all, "the table is of other bugs: {again}");
+    let stale = |(bug, found): (&Bug, &Value)| {
+        let test = found["caught_by"].as_str();
+        let holds = test.is_some_and(exists) && found["seen_before"] == bug.history();
+        (!holds).then(|| format!("{}: {}", bug.name(), test.unwrap_or("not found")))
+    };
+    let stale: Vec<String> = Bug::ALL.iter().zip(bugs).filter_map(stale).collect();
+    assert!(stale.is_empty(), "{again}:\n{}", stale.join("\n"));
 }
 
 #[test]

@@ -59,6 +59,9 @@ pub(crate) enum Command {
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
+    /// Experiments with filters: measure a plan's grid of stores, make a page of the results
+    #[command(long_about = tune::LONG_ABOUT)]
+    Tune(tune::TuneArgs),
     /// Write, read, kill and check for as long as is wanted: is the store reliable here?
     #[command(long_about = stress::LONG_ABOUT, after_help = stress::AFTER_HELP)]
     Stress(Box<stress::StressArgs>),

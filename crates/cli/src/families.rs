@@ -6,7 +6,7 @@ use clap::Command;
 const FAMILIES: [(&str, &[&str]); 5] = [
     (
         "Show and measure",
-        &["demo", "bench", "compare", "report", "filter-bench", "stress", "rates"],
+        &["demo", "bench", "compare", "report", "filter-bench", "tune", "stress", "rates"],
     ),
     ("Read and write", &["get", "mget", "put", "delete", "scan", "load", "dump", "shell"]),
     (

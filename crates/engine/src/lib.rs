@@ -97,6 +97,7 @@ pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};
 pub use trommel_sstable::{FilterLabel, UserFilter, UserFilterBuilder};
+pub use trommel_tuning as tuning;
 pub use trommel_vfs as vfs;
 pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;

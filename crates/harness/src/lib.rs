@@ -38,6 +38,7 @@ mod scratch;
 pub mod statistics;
 mod store;
 pub mod stress;
+pub mod tune;
 pub mod units;
 mod values;
 mod workload;

@@ -57,7 +57,7 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
 }
 
 /// The mean, and the square of its standard error.
-fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 2 {
         return None;
     }

@@ -23,4 +23,5 @@ pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod store_args;
 pub(crate) mod stress;
+pub(crate) mod tune;
 pub(crate) mod verify;

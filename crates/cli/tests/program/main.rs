@@ -22,4 +22,5 @@ mod rescuing;
 mod shell;
 mod stressing;
 mod support;
+mod tuning;
 mod usage;

@@ -121,7 +121,7 @@ fn write_row(fields: impl Iterator<Item = String>, out: &mut dyn Write) -> io::R
 }
 
 /// The field, in quotes if it needs them.
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

@@ -32,6 +32,7 @@ use crate::machine::Environment;
 use crate::measured::Measured;
 use crate::units;
 
+pub(crate) use csv::quoted;
 pub use csv::{write_csv, write_csv_header};
 pub(crate) use lines::read_each;
 pub use lines::{ReadError, read_lines, write_line};

@@ -117,6 +117,17 @@ pub(super) fn digits(number: f64) -> String {
     if size > 0.0 && size < 0.01 { exponent(number) } else { format!("{number:.decimals$}") }
 }
 
+/// Three digits of a number, without a power of ten down to a thousandth.
+pub(super) fn small(number: f64) -> String {
+    match number.abs() {
+        size if (1e-3..1.0).contains(&size) => {
+            let decimals = (2.0 - size.log10().floor()) as usize;
+            format!("{number:.decimals$}")
+        }
+        _ => digits(number),
+    }
+}
+
 /// A rate of errors: three digits, in percent unless that would hide them behind zeros.
 pub(super) fn rate(number: f64) -> String {
     match number * 100.0 {
@@ -146,9 +157,23 @@ fn exponent(number: f64) -> String {
 /// A rate as a tick of an axis has it: round, and no longer than it must be.
 pub(super) fn tick_rate(number: f64) -> String {
     if number > 9e-6 {
-        let text = format!("{:.3}", number * 100.0);
-        return format!("{}%", text.trim_end_matches('0').trim_end_matches('.'));
+        return format!("{}%", short_decimals(number * 100.0));
     }
+    tick_power(number)
+}
+
+/// A number as a tick of an axis has it: round, as a power of ten where it is small.
+pub(super) fn tick(number: f64) -> String {
+    if number == 0.0 || number > 9e-4 { short_decimals(number) } else { tick_power(number) }
+}
+
+fn short_decimals(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A round number as a power of ten, or a multiple of one.
+fn tick_power(number: f64) -> String {
     let text = exponent(number);
     let (digits, power) = text.split_once(" × ").unwrap_or((&text, ""));
     match digits.trim_end_matches('0').trim_end_matches('.') {
@@ -206,6 +231,11 @@ mod tests {
         ] {
             assert_eq!(digits(number), text);
         }
+        for (number, text) in
+            [(0.051_34, "0.0513"), (0.5, "0.500"), (0.001, "0.00100"), (2.345, "2.35")]
+        {
+            assert_eq!(small(number), text);
+        }
         for (nanos, text) in [(900.0, "900 ns"), (1500.0, "1.50 µs"), (2e6, "2 ms"), (61e9, "61 s")]
         {
             assert_eq!(time(nanos), text);
@@ -217,6 +247,11 @@ mod tests {
             [(1.0, "100%"), (0.002, "0.2%"), (1e-5, "0.001%"), (1e-6, "10⁻⁶"), (5e-12, "5·10⁻¹²")]
         {
             assert_eq!(tick_rate(number), text);
+        }
+        for (number, text) in
+            [(0.0, "0"), (5.0, "5"), (0.02, "0.02"), (0.001, "0.001"), (2e-4, "2·10⁻⁴")]
+        {
+            assert_eq!(tick(number), text);
         }
         for (number, text) in
             [(0.0, "0%"), (0.5, "50.0%"), (0.003_68, "0.368%"), (2e-6, "2.00 × 10⁻⁶")]

@@ -6,7 +6,8 @@
 //!
 //! Invariants: nothing in a record is taken for markup; colours are variables of the style, so
 //! light and dark are one page; what a chart shows is in a table too.
-//! [`filters`] makes a page of what `trommel filter-bench` measured.
+//! [`filters`] makes a page of what `trommel filter-bench` measured, [`tuning`] one of what `trommel
+//! tune run` did.
 //! Called by `trommel report`, `trommel bench --report` and the comparison with other stores.
 
 mod axis;
@@ -20,6 +21,7 @@ mod page;
 mod svg;
 #[cfg(test)]
 mod tests;
+pub mod tuning;
 mod workloads;
 
 pub use data::Source;

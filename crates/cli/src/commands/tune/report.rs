@@ -1,0 +1,79 @@
+//! `trommel tune report`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trommel_harness::Control;
+use trommel_harness::report::tuning::{page, write_csv};
+use trommel_harness::tune::merge;
+use trommel_harness::tune::record::read_lines;
+
+use crate::commands::records;
+use crate::failure::Failure;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Makes one HTML page of the results of `trommel tune run`: filter bytes against wasted reads and \
+against time, with the filters that no others beat; bits per level; what was predicted beside what \
+was measured; and a table of every level. The page needs no other file, no network and no script, and \
+follows the browser's choice of light or dark. --csv writes the same figures for other programs.
+
+Files of several machines are joined. Of a cell that was measured more than once, the result that was \
+begun last counts.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel tune report small.jsonl -o small.html
+  trommel tune report accuracy.*.jsonl -o accuracy.html --csv accuracy.csv";
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Files of results; - for standard input
+    #[arg(required = true, value_name = "FILE.jsonl")]
+    files: Vec<PathBuf>,
+    /// Where to write the page [default: standard output]
+    #[arg(long, short, value_name = "PAGE.html")]
+    output: Option<PathBuf>,
+    /// Where to write the figures as comma-separated values
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
+    /// What to call the page
+    #[arg(long, value_name = "TEXT", default_value = "Trommel experiments")]
+    title: String,
+}
+
+pub(crate) fn run(
+    args: &ReportArgs,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for file in &args.files {
+        all.extend(records::read_with(file, read_lines)?);
+    }
+    let (records, left_out) = merge(all);
+    if left_out > 0 {
+        control.progress.say(&format!(
+            "note: {left_out} results are of cells that are there more than once; the one begun \
+             last counts"
+        ));
+    }
+    if let Some(file) = &args.csv {
+        let mut bytes = Vec::new();
+        write_csv(&records, &mut bytes)?;
+        write(file, &bytes)?;
+    }
+    let page = page(&args.title, &records);
+    match &args.output {
+        Some(file) => write(file, page.as_bytes()),
+        None => {
+            out.write_all(page.as_bytes())?;
+            Ok(out.flush()?)
+        }
+    }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(file, bytes)
+        .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display())))
+}

@@ -1,0 +1,166 @@
+//! `trommel tune run`.
+//!
+//! 1. The plan becomes cells, of which this shard has a part.
+//! 2. Cells that the file of results holds are done. A last line that was cut off, by whoever killed
+//!    an earlier run, is taken away.
+//! 3. Each result is appended as one line, in one write, when its cell is done.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trommel_harness::tune::record::{read_lines, write_line};
+use trommel_harness::tune::{Cell, Plan, Record, Shard};
+use trommel_harness::{Control, Error};
+
+use crate::failure::Failure;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Measures what a plan says: every combination of its filters, budgets, trees, miss fractions, key \
+distributions, read modes and cache sizes. Each is a cell. A cell's stores are built with fixed seeds \
+in a directory of their own, asked, and removed; its result is one line of JSON.
+
+A run can be ended at any time and begun again: cells whose result is in the file are not measured \
+again. With --shard each of several machines measures its part; their files are joined by writing one \
+behind the other.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel tune run plans/small.toml
+  trommel tune run plans/small.toml --list
+  trommel tune run plans/accuracy.toml --shard 2/8 -o accuracy.2.jsonl
+  trommel tune report accuracy.*.jsonl -o accuracy.html";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The plan
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Where results are, and go [default: the plan's name with .jsonl, in the current directory]
+    #[arg(long, short, value_name = "FILE.jsonl")]
+    output: Option<PathBuf>,
+    /// Measure one part of several: 1/8 to 8/8
+    #[arg(long, value_name = "NTH/OF", value_parser = parse_shard)]
+    shard: Option<Shard>,
+    /// Print the cells with their keys, and measure nothing
+    #[arg(long)]
+    list: bool,
+    /// Where to make the directory that holds the stores [default: the temporary directory]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+fn parse_shard(text: &str) -> Result<Shard, String> {
+    let numbers = text
+        .split_once('/')
+        .and_then(|(nth, of)| Some(Shard { nth: nth.parse().ok()?, of: of.parse().ok()? }));
+    numbers
+        .filter(|shard| (1..=shard.of).contains(&shard.nth))
+        .ok_or_else(|| "write a shard as 1/8, for the first of eight".to_owned())
+}
+
+pub(crate) fn run(
+    args: &RunArgs,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let plan = Plan::read(&args.plan)?;
+    if plan.repeated > 0 {
+        let repeated = plan.repeated;
+        control.progress.say(&format!("note: {repeated} cells are in the plan more than once"));
+    }
+    let cells = args.shard.unwrap_or(Shard::WHOLE).of(&plan.cells);
+    if args.list {
+        for cell in &cells {
+            writeln!(out, "{} {}", cell.key(), cell.name())?;
+        }
+        return Ok(out.flush()?);
+    }
+    let file = args.output.clone().unwrap_or_else(|| default_output(&args.plan, args.shard));
+    let done = earlier(&file, control)?;
+    let missing: Vec<&Cell> =
+        cells.into_iter().filter(|cell| !done.contains(&cell.key())).collect();
+    let words = format!("{} cells to measure, {} done before", missing.len(), done.len());
+    control.progress.say(&format!("{words}; results go to {}", file.display()));
+    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut keep = |record: Record| append(&file, &record);
+    trommel_harness::tune::run(&missing, &parent, control, &mut keep)?;
+    Ok(())
+}
+
+/// The plan's name, with the shard's.
+fn default_output(plan: &Path, shard: Option<Shard>) -> PathBuf {
+    let name = plan.file_stem().unwrap_or_default().to_string_lossy();
+    match shard {
+        Some(Shard { nth, of }) => format!("{name}.{nth}-of-{of}.jsonl").into(),
+        None => format!("{name}.jsonl").into(),
+    }
+}
+
+/// The keys of the cells whose results are in the file, whose last line is made whole or removed.
+fn earlier(file: &Path, control: Control<'_>) -> Result<HashSet<String>, Failure> {
+    let failed = |doing: &str, error: std::io::Error| {
+        Failure::Other(format!("{doing} {} failed: {error}", file.display()))
+    };
+    // A pipe or a device holds no results.
+    let mut bytes = match file.is_file() {
+        true => std::fs::read(file).map_err(|error| failed("reading", error))?,
+        false => Vec::new(),
+    };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    // This also finds out at once whether results can be written.
+    let results = opened(file).map_err(|error| failed("writing", error))?;
+    if whole < bytes.len() {
+        let note = "note: the last line of the results was cut off, and is removed";
+        control.progress.say(note);
+        results.set_len(whole as u64).map_err(|error| failed("writing", error))?;
+        bytes.truncate(whole);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    if text.trim().is_empty() {
+        return Ok(HashSet::new());
+    }
+    let records = read_lines(&text)
+        .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))?;
+    Ok(records.into_iter().map(|record| record.key).collect())
+}
+
+/// The file of results, which is made if it is not there, to write behind what it holds.
+#[expect(clippy::disallowed_methods, reason = "it is no store's file")]
+fn opened(file: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(file)
+}
+
+fn append(file: &Path, record: &Record) -> Result<(), Error> {
+    let mut line = Vec::new();
+    write_line(record, &mut line)?;
+    opened(file).and_then(|mut results| results.write_all(&line)).map_err(|source| Error::Io {
+        file: file.into(),
+        doing: "writing",
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_counted_from_one() {
+        assert_eq!(parse_shard("1/1"), Ok(Shard::WHOLE));
+        assert_eq!(parse_shard("8/8"), Ok(Shard { nth: 8, of: 8 }));
+        for text in ["", "0/8", "9/8", "1", "1/", "/1", "1/0", "-1/2", "a/b", "1/2/3"] {
+            assert!(parse_shard(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn results_are_named_for_their_plan() {
+        let plan = Path::new("plans/small.toml");
+        assert_eq!(default_output(plan, None), Path::new("small.jsonl"));
+        let shard = Some(Shard { nth: 2, of: 8 });
+        assert_eq!(default_output(plan, shard), Path::new("small.2-of-8.jsonl"));
+    }
+}

@@ -1,0 +1,70 @@
+//! Records sorted for a page.
+
+use crate::report::svg::Role;
+use crate::tune::Record;
+
+/// Cells that differ in their filters alone.
+pub(super) struct Group<'a> {
+    /// What they share, in words.
+    pub(super) place: String,
+    /// In the order of the records.
+    pub(super) records: Vec<&'a Record>,
+}
+
+/// All records, sorted.
+pub(super) struct Groups<'a> {
+    pub(super) groups: Vec<Group<'a>>,
+    families: Vec<&'a str>,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(records: &'a [Record]) -> Self {
+        let mut sorted = Self { groups: Vec::new(), families: Vec::new() };
+        for record in records {
+            let place = record.cell.place();
+            match sorted.groups.iter_mut().find(|group| group.place == place) {
+                Some(group) => group.records.push(record),
+                None => sorted.groups.push(Group { place, records: vec![record] }),
+            }
+            let family = record.cell.family.as_str();
+            if !sorted.families.contains(&family) {
+                sorted.families.push(family);
+            }
+        }
+        sorted
+    }
+
+    /// The families with their colours.
+    pub(super) fn families(&self) -> impl Iterator<Item = (Role, &'a str)> {
+        self.families.iter().enumerate().map(|(nth, family)| (Role::Series(nth), *family))
+    }
+
+    /// The records of each family in a group that has any, each with its colour.
+    pub(super) fn by_family(&self, group: &Group<'a>) -> Vec<(Role, Vec<&'a Record>)> {
+        let of = |(role, family): (Role, &str)| {
+            let records = group.records.iter().copied();
+            let mut records: Vec<_> =
+                records.filter(|record| record.cell.family == family).collect();
+            records.sort_by(|a, b| a.filter_bytes.total_cmp(&b.filter_bytes));
+            (role, records)
+        };
+        self.families().map(of).filter(|(_, records)| !records.is_empty()).collect()
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The records that no other beats both in bytes and in `cost`, by bytes.
+    pub(super) fn front(&self, cost: impl Fn(&Record) -> f64) -> Vec<&'a Record> {
+        let mut sorted = self.records.clone();
+        sorted.sort_by(|a, b| {
+            a.filter_bytes.total_cmp(&b.filter_bytes).then(cost(a).total_cmp(&cost(b)))
+        });
+        let mut least = f64::INFINITY;
+        sorted.retain(|record| {
+            let is_better = cost(record) < least;
+            least = least.min(cost(record));
+            is_better
+        });
+        sorted
+    }
+}

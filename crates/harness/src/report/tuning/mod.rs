@@ -1,0 +1,81 @@
+//! A page about experiments with filters on stores.
+//!
+//! 1. `groups` sorts the records: which cells differ in their filters alone, and which filters are
+//!    one family with several budgets.
+//! 2. `charts` draws fronts of filter bytes against what they save, and what was predicted against
+//!    what was measured; `tables` has every figure, and the bits of each level as bars.
+//! 3. [`page`] puts it together; [`write_csv`] has the same figures for other programs.
+//!
+//! A family has the same colour everywhere.
+//! Called by `trommel tune report`.
+
+mod charts;
+mod csv;
+mod groups;
+mod tables;
+
+use super::bars::key;
+use super::facts;
+use super::html::section;
+use super::page::document;
+use super::workloads::card;
+use crate::tune::Record;
+use charts::Chart;
+pub use csv::write_csv;
+use groups::Groups;
+
+const ABOUT_WASTE: &str = "Reads of a table that does not have the key, of one lookup on average, \
+                           against the bytes of all filters; lower and further left is better. \
+                           Upright lines are 95% intervals. The black (or white) line joins the \
+                           filters that no others beat in both.";
+const ABOUT_TIMES: &str = "Microseconds of a lookup against the bytes of all filters. Times are of \
+                           one thread, and of a machine that may have had other work.";
+const ABOUT_PREDICTION: &str = "What the model said of the tree before it was asked, beside what was \
+                                measured, with 95% intervals from the variance between stores. Keys \
+                                asked for in vain are all distinct. The black (or white) lines \
+                                are equality, and 5% to both sides.";
+const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in memory.";
+const ABOUT_CELLS: &str = "Off: by how much the prediction misses what was measured. Blocks are data \
+                           blocks looked into; read are those that came from files.";
+
+/// The page about these records, under this title. It needs no other file, no network and no
+/// script.
+pub fn page(title: &str, records: &[Record]) -> String {
+    let groups = Groups::new(records);
+    let families = key(groups.families());
+    let grid = |charts: Vec<Chart>| {
+        let alone = charts.len() == 1;
+        let cards: String =
+            charts.iter().map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
+        match (cards.is_empty(), alone) {
+            (true, _) => cards,
+            // A chart alone is not as wide as the page: its texts would be too large.
+            (_, true) => {
+                format!("{families}<div class=\"grid\" style=\"max-width:42rem\">\n{cards}</div>\n")
+            }
+            _ => format!("{families}<div class=\"grid\">\n{cards}</div>\n"),
+        }
+    };
+    let sections = [
+        ("waste", "Wasted reads for filter bytes", ABOUT_WASTE, grid(charts::waste(&groups))),
+        ("times", "Time for filter bytes", ABOUT_TIMES, grid(charts::times(&groups))),
+        (
+            "prediction",
+            "Predicted and measured",
+            ABOUT_PREDICTION,
+            grid(charts::prediction(&groups)) + &tables::verdict(records),
+        ),
+        ("bits", "Bits per level", ABOUT_BITS, tables::bits(&groups)),
+        ("cells", "Every cell", ABOUT_CELLS, tables::cells(&groups)),
+        ("levels", "Every level", "", tables::levels(&groups)),
+        ("environment", "Machine and build", "", tables::machines(records)),
+    ]
+    .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
+    .concat();
+    let is_debug = records.iter().any(|record| record.environment.debug_assertions);
+    let warnings = facts::words_of_warning(is_debug, false) + &tables::mixture(records);
+    document(title, &tables::subtitle(&groups), &tables::headline(records), &(warnings + &sections))
+}
+
+#[cfg(test)]
+mod tests;

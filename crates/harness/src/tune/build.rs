@@ -1,0 +1,202 @@
+//! Builds the store of a cell.
+//!
+//! A filled tree is built from the bottom, each level at the height where it is to stay:
+//! 1. The level's keys are written and flushed in two halves, with the filter that the policy gives
+//!    to the level it will be in the end: it is the topmost while it is built.
+//! 2. Merges are let go, with a ratio of 2 and a base level that the levels below it exceed by as
+//!    many doublings as it is to lie above the last: so level 0 is merged to just there, and no level
+//!    is larger than its target. Then they are stopped again.
+//! 3. The runs of level 0 come last, the oldest first, and stay.
+//!
+//! A budget has no filter for a level: it is in force from the first key on, and what it comes to by
+//! the end is measured.
+//!
+//! The writer flushes and merges itself, so that the same cell makes the same tree. Keys are numbers
+//! scattered over all there are, so that each run covers nearly all keys; another store of the cell
+//! has others. Record 0 is the oldest, and each is written once.
+
+use std::ops::Range;
+use std::path::Path;
+
+use trommel::{Compression, Db, FilterPolicy, Options};
+
+use super::cell::{Cell, read_mode};
+use super::shape::{Grown, KEY_BYTES, Shape};
+use crate::control::Control;
+use crate::error::Error;
+use crate::keys::{KeySpace, mix};
+use crate::values::Values;
+
+/// Operations between two looks at the stop.
+pub(super) const STRIDE: u64 = 1024;
+/// Bytes of a memtable where nothing else asks for more.
+const WRITE_BUFFER: u64 = 64 << 20;
+/// Least base level that a store takes.
+const LEAST_BASE: u64 = 1 << 10;
+/// Most runs in level 0: more than there ever are, so that no writer waits.
+const NO_STALL: usize = 1 << 20;
+
+/// The keys of one store.
+pub(super) struct Keys {
+    space: KeySpace,
+    first: u64,
+}
+
+impl Keys {
+    /// Those of store number `nth` of the cell.
+    pub(super) fn new(cell: &Cell, nth: u64) -> Result<Self, Error> {
+        let space = KeySpace::integers(cell.tree.keys(), KEY_BYTES)?;
+        Ok(Self { space, first: mix(mix(cell.seed) ^ nth) })
+    }
+
+    /// The space that makes a key of a number.
+    pub(super) fn space(&self) -> &KeySpace {
+        &self.space
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        self.space.len()
+    }
+
+    /// The number of a record's key.
+    pub(super) fn number(&self, record: u64) -> u64 {
+        mix(self.first.wrapping_add(record))
+    }
+}
+
+/// How stores of the cell are opened, to be filled or to be measured.
+pub(super) fn options(cell: &Cell) -> Options {
+    let tree = &cell.tree;
+    Options::default()
+        .compression(Compression::None)
+        .table_bytes(tree.table_bytes)
+        .block_bytes(usize::try_from(tree.block_bytes).unwrap_or(usize::MAX))
+        .cache_bytes(cell.cache_bytes)
+        .read_mode(read_mode(&cell.read_mode).unwrap_or_default())
+        .background_threads(0)
+        .auto_compaction(false)
+        .log(false)
+}
+
+/// Builds the store in `dir` and closes it.
+///
+/// # Errors
+/// What the store reports, and [`Error::Interrupted`] if stopped.
+pub(super) fn build(
+    cell: &Cell,
+    policy: &FilterPolicy,
+    keys: &Keys,
+    dir: &Path,
+    control: Control<'_>,
+) -> Result<(), Error> {
+    let tree = &cell.tree;
+    let buffer = match &tree.grown {
+        Some(grown) => grown.write_buffer_bytes,
+        // Twice what it takes, for a run of level 0 is one table.
+        None => tree.l0.iter().map(|keys| 2 * tree.memory_of(*keys)).fold(WRITE_BUFFER, u64::max),
+    };
+    let options = options(cell)
+        .create_if_missing(true)
+        .error_if_exists(true)
+        .filters(policy.clone())
+        .write_buffer_bytes(usize::try_from(buffer.min(4 << 30)).unwrap_or(usize::MAX))
+        .l0_slowdown(NO_STALL)
+        .l0_stop(2 * NO_STALL)
+        .debt_stop_bytes(u64::MAX);
+    let db = Db::open(dir, options).map_err(store_error)?;
+    let values = Values::new(usize::try_from(tree.value_bytes).unwrap_or(0), 0.5, cell.seed);
+    let builder = Builder { db: &db, keys, values: &values, control };
+    match &tree.grown {
+        Some(grown) => builder.grow(grown)?,
+        None => builder.fill(tree, policy)?,
+    }
+    db.close().map_err(store_error)
+}
+
+/// What the store refused, as an error of the run.
+pub(super) fn store_error(error: trommel::Error) -> Error {
+    Error::Store(error.into())
+}
+
+struct Builder<'a> {
+    db: &'a Db,
+    keys: &'a Keys,
+    values: &'a Values,
+    control: Control<'a>,
+}
+
+impl Builder<'_> {
+    fn fill(&self, tree: &Shape, policy: &FilterPolicy) -> Result<(), Error> {
+        let mut next = 0;
+        for (height, &keys) in tree.levels.iter().rev().enumerate() {
+            let level = tree.levels.len() - height;
+            self.filter_for(policy, level, height == 0)?;
+            for part in [next..next + keys / 2, next + keys / 2..next + keys] {
+                self.write(part)?;
+                self.db.flush().map_err(store_error)?;
+            }
+            self.merge(height)?;
+            next += keys;
+        }
+        self.filter_for(policy, 0, false)?;
+        for &keys in tree.l0.iter().rev() {
+            self.write(next..next + keys)?;
+            self.db.flush().map_err(store_error)?;
+            next += keys;
+        }
+        Ok(())
+    }
+
+    /// Gives new tables the filter that the policy has for a level.
+    fn filter_for(&self, policy: &FilterPolicy, level: usize, is_last: bool) -> Result<(), Error> {
+        if policy.to_string().contains("budget=") {
+            return Ok(());
+        }
+        let spec = policy.for_level(level, is_last);
+        self.db.set_filters(FilterPolicy::uniform(spec)).map_err(store_error)
+    }
+
+    /// Merges level 0 to the level so many above the last.
+    fn merge(&self, height: usize) -> Result<(), Error> {
+        let levels = self.db.stats().levels;
+        let below: u64 = levels.iter().filter(|at| at.level > 0).map(|at| at.bytes).sum();
+        let base = (below >> height).max(LEAST_BASE);
+        let steer = |options: Options| {
+            options.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)
+        };
+        self.db.set_options(steer).map_err(store_error)?;
+        self.db.wait_idle().map_err(store_error)?;
+        self.db.set_options(|options| options.auto_compaction(false)).map_err(store_error)
+    }
+
+    fn grow(&self, grown: &Grown) -> Result<(), Error> {
+        let shape = |options: Options| {
+            options
+                .auto_compaction(true)
+                .l0_trigger(usize::try_from(grown.l0_trigger).unwrap_or(usize::MAX))
+                .level_ratio(grown.ratio)
+                .base_level_bytes(grown.base_level_bytes)
+        };
+        self.db.set_options(shape).map_err(store_error)?;
+        self.write(0..grown.keys)?;
+        self.db.flush().map_err(store_error)?;
+        self.db.wait_idle().map_err(store_error)
+    }
+
+    fn write(&self, records: Range<u64>) -> Result<(), Error> {
+        let mut maker = self.keys.space().maker();
+        let mut position = 0;
+        for (nth, record) in (1..).zip(records) {
+            let value = self.values.next(&mut position);
+            self.db.put(maker.key(self.keys.number(record)), value).map_err(store_error)?;
+            if nth % STRIDE == 0 {
+                self.control.progress.advance(STRIDE);
+                if self.control.stop.is_set() {
+                    return Err(Error::Interrupted);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Experiments with filters: a grid of stores, built, asked, and set beside what was predicted.
+//!
+//! 1. [`Plan::read`] makes of a file a list of [`Cell`]s: one filter policy on one tree under one
+//!    workload. Each has a key made of all that decides its result, so that no cell is run twice.
+//! 2. [`run`] does the cells that have no result yet. Of each it builds several stores (`build`),
+//!    whose keys differ and whose trees are alike, opens each anew, asks it (`lookups`), and notes
+//!    what its filters let pass.
+//! 3. A [`Record`] is a cell with its result: the tree that was in fact measured, what the model
+//!    predicted for it ([`trommel::tuning::Cost`]), and what was measured, with its error.
+//! 4. [`merge`] joins the records of several machines.
+//!
+//! The error of a mean comes from the variance *between* stores: filters of one kind and size differ,
+//! and one of few keys lies some percent off the mean of all however often it is asked. Keys asked
+//! for in vain are all distinct.
+//!
+//! Invariants: nothing but the cell decides what is written and asked for; a result is told of only
+//! when its cell is done.
+//! Called by `trommel tune`.
+
+mod build;
+mod cell;
+mod drawn;
+mod lookups;
+mod measure;
+mod plan;
+pub mod record;
+mod shape;
+mod solved;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod toml_file;
+
+use std::path::Path;
+
+use crate::control::{Control, Progress};
+use crate::error::Error;
+use crate::machine::Environment;
+use crate::scratch::ScratchDir;
+pub use cell::{Cell, Draw};
+pub use plan::Plan;
+pub use record::{Estimate, LevelRecord, Record, merge};
+pub use shape::{Grown, Shape};
+
+/// A part of the cells, for one of several machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 1.
+    pub nth: u64,
+    /// How many parts there are.
+    pub of: u64,
+}
+
+impl Shard {
+    /// All of them.
+    pub const WHOLE: Self = Self { nth: 1, of: 1 };
+
+    /// Those of `cells` that are in this part: every `of`th, as neighbours take about as long.
+    pub fn of(self, cells: &[Cell]) -> Vec<&Cell> {
+        let is_in = |nth: usize| nth as u64 % self.of.max(1) + 1 == self.nth;
+        cells.iter().enumerate().filter(|(nth, _)| is_in(*nth)).map(|(_, cell)| cell).collect()
+    }
+}
+
+/// Runs `cells`, each on stores of its own below `parent`, and gives each result to `keep` as soon
+/// as it is there. Stores are removed when their cell is done, also after an error or a stop.
+///
+/// # Errors
+/// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped.
+pub fn run(
+    cells: &[&Cell],
+    parent: &Path,
+    control: Control<'_>,
+    keep: &mut dyn FnMut(Record) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if cells.is_empty() {
+        return Ok(());
+    }
+    let scratch = ScratchDir::new(parent)?;
+    let environment = Environment::of(Some(parent));
+    let operations = cells.iter().map(|cell| cell.operations()).fold(0, u64::saturating_add);
+    control.progress.begin("experiments", operations);
+    let within = Control { stop: control.stop, progress: &Within(control.progress) };
+    let result = cells.iter().enumerate().try_for_each(|(nth, cell)| {
+        let record = measure::measure(cell, scratch.path(), &environment, within)
+            .map_err(|error| of_cell(error, cell))?;
+        let words = record.in_words();
+        control.progress.say(&format!("{}/{} {words}", nth + 1, cells.len()));
+        keep(record)
+    });
+    control.progress.end();
+    result?;
+    scratch.remove()
+}
+
+/// The error, with the cell it came up in.
+fn of_cell(error: Error, cell: &Cell) -> Error {
+    match error {
+        Error::Usage(what) => Error::Usage(format!("{}: {what}", cell.name())),
+        other => other,
+    }
+}
+
+/// A progress that is part of another, which is begun and ended elsewhere.
+struct Within<'a>(&'a dyn Progress);
+
+impl Progress for Within<'_> {
+    fn begin(&self, _what: &str, _operations: u64) {}
+
+    fn advance(&self, operations: u64) {
+        self.0.advance(operations);
+    }
+
+    fn end(&self) {}
+
+    fn say(&self, what: &str) {
+        self.0.say(what);
+    }
+}

@@ -1,0 +1,19 @@
+#!/bin/sh
+# A plan with GNU parallel, in eight shards on the machines of a list (one a line, as for --sshloginfile;
+# ":" is this one):
+#
+#   plans/parallel.sh plans/accuracy.toml machines
+#
+# Each machine has the program in its PATH, and sees this directory under the same path. One shard at a
+# time runs on each, for shards beside one another spoil each other's times. A run that was ended goes on
+# when it is begun again.
+set -eu
+plan=$1
+machines=${2:-:}
+name=$(basename "$plan" .toml)
+[ "$machines" = : ] && where="--sshlogin :" || where="--sshloginfile $machines"
+mkdir -p results
+# shellcheck disable=SC2086 # the flag and its value are two words
+parallel --jobs 1 $where --workdir . --line-buffer \
+    trommel tune run "$plan" --shard "{}/8" -o "results/$name.{}.jsonl" ::: 1 2 3 4 5 6 7 8
+trommel tune report results/"$name".*.jsonl -o "$name.html" --csv "$name.csv"

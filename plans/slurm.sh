@@ -1,0 +1,22 @@
+#!/bin/sh
+# A plan on a cluster, as a Slurm job array of eight shards:
+#
+#   sbatch --array=1-8 plans/slurm.sh plans/accuracy.toml
+#
+# A job that was killed is submitted again as it was: what it has measured it does not measure again.
+# When all are done, on any machine:
+#
+#   trommel tune report results/accuracy.*.jsonl -o accuracy.html --csv accuracy.csv
+#
+#SBATCH --job-name=trommel-tune
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=4G
+#SBATCH --time=04:00:00
+#SBATCH --exclusive
+set -eu
+plan=$1
+name=$(basename "$plan" .toml)
+mkdir -p results
+exec trommel tune run "$plan" --dir "${TMPDIR:-/tmp}" \
+    --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
+    -o "results/$name.$SLURM_ARRAY_TASK_ID.jsonl"

@@ -228,9 +228,16 @@ fn what_is_predicted_is_measured() {
         assert!((sum / record.predicted.wasted_reads - 1.0).abs() < 1e-9);
         assert!(record.blocks > 0.0 && record.micros.mean > 0.0);
     }
-    let wasted = |nth: usize| records[nth].predicted.wasted_reads;
-    assert!(wasted(0) > 1.2 * wasted(2), "hits are wasted on upper levels only");
-    assert!(wasted(3) < 0.9 * wasted(2), "the newest keys lie in the upper levels");
+    // The trees are the same, so that levels can be compared. Their rates are not: filters of some 260
+    // keys are rounded to whole pairs of cache lines.
+    let share = |nth: usize, level: usize| {
+        let [some, all] = [nth, 0].map(|nth| records[nth].levels[level].predicted);
+        some / all
+    };
+    assert!((share(2, 2) - 0.3).abs() < 1e-9, "a hit wastes nothing on the last level");
+    assert!(share(2, 0) > 0.9, "nearly every lookup goes through level 0: {}", share(2, 0));
+    let newest = share(3, 1) / share(2, 1);
+    assert!(newest < 0.9, "the newest keys lie above level 1: {newest}");
 }
 
 #[test]

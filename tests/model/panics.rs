@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trommel::vfs::{Access, DirEntry, FileLock, OpKind, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Access, Layer, OpKind, ReadFile, SimDisk, Vfs, WriteFile};
 use trommel::{Db, Error, Options};
 
 use crate::liveness::{comes, ends, noise, scattered};
@@ -72,7 +72,11 @@ impl WriteFile for TrapFile {
     }
 }
 
-impl Vfs for Trap {
+impl Layer for Trap {
+    fn below(&self) -> &dyn Vfs {
+        &self.disk
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.pass(OpKind::Create, path);
         let file = self.disk.create(path)?;
@@ -84,42 +88,14 @@ impl Vfs for Trap {
         self.disk.open(path, access)
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.pass(OpKind::Remove, path);
         self.disk.remove(path)
     }
 
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.hard_link(from, to)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir(path)
-    }
-
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.pass(OpKind::SyncDir, dir);
         self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock_shared(path)
     }
 }
 

@@ -2,14 +2,11 @@
 //! out, and the process runs out of file handles.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel::vfs::{
-    Access, DirEntry, Failure, Fault, FileLock, MemoryVfs, OpKind, ReadFile, SimDisk, Vfs,
-    WriteFile,
-};
+use trommel::vfs::{Access, Failure, Fault, Layer, MemoryVfs, OpKind, ReadFile, SimDisk, Vfs};
 use trommel::{Db, Error, RepairOptions, VerifyReport};
 
 use crate::stores::{DIR, Left, Store, contents, path, small, write};
@@ -21,57 +18,17 @@ struct Meddled {
     done: AtomicBool,
 }
 
-impl Vfs for Meddled {
+impl Layer for Meddled {
+    fn below(&self) -> &dyn Vfs {
+        &*self.disk
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let is_table = path.to_string_lossy().ends_with(".sst");
         if is_table && path.starts_with(DIR) && !self.done.swap(true, Ordering::Relaxed) {
             drop(self.disk.lock(&Path::new(DIR).join("LOCK"))?);
         }
         self.disk.open(path, access)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.disk.create(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.hard_link(from, to)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock_shared(path)
-    }
-
-    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
-        self.disk.real_path(path)
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{Access, DirEntry, FileLock, MemoryVfs, ReadFile, Vfs, WriteFile};
+use trommel::vfs::{Access, Layer, MemoryVfs, ReadFile, Vfs};
 use trommel::{Db, Degraded, Error, Options, RepairOptions};
 
 use crate::repair::{examine, is_named};
@@ -43,51 +43,15 @@ impl ReadFile for BadFile {
     }
 }
 
-impl Vfs for BadPlace {
+impl Layer for BadPlace {
+    fn below(&self) -> &dyn Vfs {
+        &*self.below
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let below = self.below.open(path, access)?;
         let is_it = path == self.file;
         Ok(if is_it { Arc::new(BadFile { below, at: self.at }) } else { below })
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.below.create(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.below.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.below.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.below.remove(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.below.hard_link(from, to)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.below.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.below.remove_dir(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.below.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.below.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.below.lock_shared(path)
     }
 }
 

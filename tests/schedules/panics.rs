@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shuttle::thread::{Builder, current, spawn};
-use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Layer, SimDisk, Vfs, WriteFile};
 use trommel::{Error, WriteOptions};
 
 use crate::lane::lane;
@@ -44,50 +44,14 @@ impl WriteFile for TrapFile {
     }
 }
 
-impl Vfs for Trap {
+impl Layer for Trap {
+    fn below(&self) -> &dyn Vfs {
+        &self.0
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let is_log = path.extension().is_some_and(|extension| extension == "log");
         Ok(Box::new(TrapFile { file: self.0.create(path)?, is_log }))
-    }
-
-    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        self.0.open(path, access)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.0.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.hard_link(from, to)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.remove_dir(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.0.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.0.lock_shared(path)
     }
 }
 

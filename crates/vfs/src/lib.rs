@@ -15,6 +15,7 @@
 mod content;
 mod disk;
 mod error;
+mod layer;
 mod machine;
 mod memory;
 mod sim;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 
 pub use disk::DiskVfs;
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
+pub use layer::Layer;
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
 pub use memory::MemoryVfs;
 pub use sim::{
@@ -117,17 +119,21 @@ pub trait Vfs: Debug + Send + Sync {
 
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let file = self.open(path, Access::Buffered)?;
-        let bytes = file.bytes();
-        if bytes > limit {
-            let text = format!("it has {bytes} bytes, more than the {limit} that make sense");
-            let found = io::Error::new(io::ErrorKind::InvalidData, text);
-            return Err(error::wrap("read", path, found));
-        }
-        let mut buffer = vec![0; bytes as usize];
-        file.read_at(0, &mut buffer)?;
-        Ok(buffer)
+        whole(&*self.open(path, Access::Buffered)?, path, limit)
     }
+}
+
+/// All of `file`, which lies at `path`: see [`Vfs::read`].
+fn whole(file: &dyn ReadFile, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let bytes = file.bytes();
+    if bytes > limit {
+        let text = format!("it has {bytes} bytes, more than the {limit} that make sense");
+        let found = io::Error::new(io::ErrorKind::InvalidData, text);
+        return Err(error::wrap("read", path, found));
+    }
+    let mut buffer = vec![0; bytes as usize];
+    file.read_at(0, &mut buffer)?;
+    Ok(buffer)
 }
 
 /// A file that is being appended to.

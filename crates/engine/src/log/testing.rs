@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use trommel_vfs::{Access, DirEntry, FileLock, MemoryVfs, ReadFile, Vfs, WriteFile};
+use trommel_vfs::{Layer, MemoryVfs, Vfs, WriteFile};
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +43,15 @@ impl Recorder {
     }
 }
 
-impl Vfs for Recorder {
+impl Layer for Recorder {
+    fn below(&self) -> &dyn Vfs {
+        &self.inner
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.note(Op::Create(path.to_path_buf()))?;
         let file = self.inner.create(path)?;
         Ok(Box::new(RecordedFile { file, path: path.to_path_buf(), vfs: self.clone() }))
-    }
-
-    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        self.inner.open(path, access)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.list(dir)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -72,25 +68,9 @@ impl Vfs for Recorder {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove_dir(path)
-    }
-
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.note(Op::SyncDir)?;
         self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
     }
 }
 

@@ -6,10 +6,10 @@
 //! whole work fails with it. Used by [`repair`](super::repair) and `verify`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, is_out_of_handles};
+use trommel_vfs::{Access, DirEntry, Layer, ReadFile, Vfs, WriteFile, is_out_of_handles};
 
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, lock};
@@ -43,7 +43,11 @@ impl Watched {
     }
 }
 
-impl Vfs for Watched {
+impl Layer for Watched {
+    fn below(&self) -> &dyn Vfs {
+        &*self.vfs
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.note(path, self.vfs.create(path))
     }
@@ -54,46 +58,6 @@ impl Vfs for Watched {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.note(dir, self.vfs.list(dir))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.vfs.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.vfs.remove(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.vfs.hard_link(from, to)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.vfs.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.vfs.remove_dir(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.vfs.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.vfs.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.vfs.lock_shared(path)
-    }
-
-    fn working_dir(&self) -> Option<PathBuf> {
-        self.vfs.working_dir()
-    }
-
-    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
-        self.vfs.real_path(path)
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

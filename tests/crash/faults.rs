@@ -20,7 +20,8 @@ use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
-use crate::settings::only;
+use crate::settings::{only, only_these};
+use crate::trouble::{CutDown, Trouble};
 use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, write};
 use trommel_tests::watchdog;
 
@@ -320,18 +321,36 @@ pub(crate) fn profile(seed: u64, threads: usize) -> Profile {
     Profile { actions: 40, threads, log: !seed.is_multiple_of(8), ..Profile::new(seed) }
 }
 
-/// Runs the workload of `seed` on a disk with a fault, or of a capacity, and gives back the disk; a
-/// disk with neither must be healthy.
+/// Runs the workload of `seed` on a disk in `trouble`, and gives back the disk; a disk in none must be
+/// healthy. A failure is cut down.
 pub(crate) fn run(
     seed: u64,
     threads: usize,
-    fault: Option<Fault>,
-    capacity: Option<u64>,
+    trouble: Trouble,
+    counters: &mut Counters,
+) -> Result<SimDisk, CutDown> {
+    let profile = profile(seed, threads);
+    let trouble = trouble.at_what_was_asked();
+    let actions = only_these(1, &profile.actions());
+    once(&profile, &actions, &trouble, counters).map_err(|what| {
+        if threads > 0 {
+            return CutDown::not(what);
+        }
+        trouble.cut_down(what, &actions, |actions, trouble| {
+            once(&profile, actions, trouble, &mut Counters::new("cutting down")).map(drop)
+        })
+    })
+}
+
+/// As [`run`], of these actions and no others.
+fn once(
+    profile: &Profile,
+    actions: &[Action],
+    trouble: &Trouble,
     counters: &mut Counters,
 ) -> Verdict<SimDisk> {
-    let profile = profile(seed, threads);
     let mut program = Program {
-        profile: &profile,
+        profile,
         disk: prepared_disk(),
         history: History::default(),
         doubtful: Vec::new(),
@@ -339,16 +358,15 @@ pub(crate) fn run(
         checkpoints: 0,
         errors: 0,
         cuts: 0,
-        rng: Rng::with_seed(seed),
+        rng: Rng::with_seed(profile.seed),
     };
-    let healthy = fault.is_none() && capacity.is_none();
-    if healthy {
-        program.disk.count_by_path();
+    match trouble {
+        Trouble::None => program.disk.count_by_path(),
+        Trouble::Fault(fault) => program.disk.inject(fault.clone()),
+        Trouble::Capacity(bytes) => program.disk.set_capacity(Some(*bytes)),
     }
-    program.disk.set_capacity(capacity);
-    fault.into_iter().for_each(|fault| program.disk.inject(fault));
-    program.all(&profile.actions())?;
-    if healthy && program.errors > 0 {
+    program.all(actions)?;
+    if matches!(trouble, Trouble::None) && program.errors > 0 {
         return Err("errors without a fault".to_owned());
     }
     counters.add("runs", 1);
@@ -365,13 +383,13 @@ fn spread(
     runs: u64,
     threads: usize,
     calls: impl Fn(u64) -> u64,
-    one: impl Fn([u64; 3], &mut Counters) -> Verdict<()>,
+    one: impl Fn([u64; 3], &mut Counters) -> Result<(), CutDown>,
 ) {
     let mut counters = Counters::new(format!("crash/{test}"));
-    let fail = |[seed, way, call]: [u64; 3], what: String| -> ! {
+    let fail = |[seed, way, call]: [u64; 3], CutDown { what, takes }: CutDown| -> ! {
         panic!(
-            "{what}\n  fault: {:?}\n  run it again: TROMMEL_CRASH_ONLY={seed},{way},{call} cargo \
-             test -p trommel-tests --test crash {test} -- --nocapture{}",
+            "{what}\n  fault: {:?}\n  run it again: TROMMEL_CRASH_ONLY={seed},{way},{call}{takes} \
+             cargo test -p trommel-tests --test crash {test} -- --nocapture{}",
             fault(way, call),
             if threads > 0 { " (threads ran beside it: it may not fail again)" } else { "" },
         )
@@ -398,7 +416,7 @@ fn spread(
 
 /// Calls of a healthy run.
 fn calls(seed: u64) -> u64 {
-    let disk = run(seed, 0, None, None, &mut Counters::new("healthy")).expect("healthy");
+    let disk = run(seed, 0, Trouble::None, &mut Counters::new("healthy")).expect("healthy");
     disk.all_calls()
 }
 
@@ -410,7 +428,7 @@ fn a_disk_that_fails_while_the_store_works() {
         0,
         calls,
         |[seed, way, call], counters| {
-            run(seed, 0, Some(fault(way, call)), None, counters).map(drop)
+            run(seed, 0, Trouble::Fault(fault(way, call)), counters).map(drop)
         },
     );
 }
@@ -419,7 +437,7 @@ fn a_disk_that_fails_while_the_store_works() {
 fn a_disk_that_fails_beside_background_threads() {
     let test = "a_disk_that_fails_beside_background_threads";
     spread(test, RUNS / 10, 2, calls, |[seed, way, call], counters| {
-        run(seed, 2, Some(fault(way, call)), None, counters).map(drop)
+        run(seed, 2, Trouble::Fault(fault(way, call)), counters).map(drop)
     });
 }
 
@@ -458,12 +476,14 @@ fn a_disk_that_fails_while_the_store_opens() {
                 if let Ok(state) = scan(&db)
                     && digest(&state) != wanted
                 {
-                    return Err("opened on a failing disk, it holds something else".to_owned());
+                    return Err("opened on a failing disk, it holds something else"
+                        .to_owned()
+                        .into());
                 }
             }
             Err(Error::Io { .. }) => {}
             Err(Error::Corruption(_)) if looks_damaged(&disk) => {}
-            Err(error) => return Err(format!("a failing disk is reported as: {error}")),
+            Err(error) => return Err(format!("a failing disk is reported as: {error}").into()),
         }
         counters.add("runs", 1);
         count_faults(&disk, counters);
@@ -474,6 +494,6 @@ fn a_disk_that_fails_while_the_store_opens() {
         same(&db, wanted)?;
         db.verify().map_err(failed("verifying"))?;
         let cut = Db::open(DIR, profile.options(Arc::new(cut)));
-        same(&cut.map_err(failed("opening after a power cut"))?, wanted)
+        Ok(same(&cut.map_err(failed("opening after a power cut"))?, wanted)?)
     });
 }

@@ -18,6 +18,7 @@ use crate::faults::{crashed, profile, run};
 use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::State;
 use crate::settings::only;
+use crate::trouble::{CutDown, Trouble};
 use crate::workload::DIR;
 use trommel_tests::watchdog;
 
@@ -27,7 +28,7 @@ const SIZES: u64 = 300;
 /// The most bytes that the disk holds while the workload runs.
 fn most_bytes(seed: u64) -> u64 {
     let mut counters = Counters::new("healthy");
-    let disk = run(seed, 0, None, None, &mut counters).expect("a healthy disk");
+    let disk = run(seed, 0, Trouble::None, &mut counters).expect("a healthy disk");
     let mut replay = disk.replay();
     let mut most = 0;
     while replay.step().is_some() {
@@ -43,9 +44,10 @@ fn a_disk_full_at_every_level() {
     let mut counters = Counters::new("crash/a_disk_full_at_every_level");
     let one = |[seed, capacity]: [u64; 2], counters: &mut Counters| {
         watchdog::note([seed, capacity, 0, 0, 0]);
-        run(seed, 0, None, Some(capacity), counters).unwrap_or_else(|what| {
+        let run = run(seed, 0, Trouble::Capacity(capacity), counters);
+        run.unwrap_or_else(|CutDown { what, takes }| {
             panic!(
-                "{what}\n  run it again: TROMMEL_CRASH_ONLY={seed},{capacity} cargo test -p \
+                "{what}\n  run it again: TROMMEL_CRASH_ONLY={seed},{capacity}{takes} cargo test -p \
                  trommel-tests --test crash a_disk_full_at_every_level -- --nocapture"
             )
         })

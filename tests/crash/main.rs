@@ -6,7 +6,7 @@
 //! * [`process`]: a process that can be killed between two calls to its disk.
 //! * [`inspect`]: a store is opened and compared with the oracle.
 //! * [`walk`]: a life of a store, crashed at every boundary between two operations.
-//! * [`minimise`]: what a failure does not take is left out.
+//! * [`minimise`]: what a failure does not take is left out; [`trouble`]: of what a disk does, too.
 //! * [`images`]: what a power cut may leave at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way;
@@ -55,6 +55,7 @@ mod settings;
 #[cfg(test)]
 mod sites;
 #[cfg(test)]
+mod trouble;
 mod walk;
 #[cfg(test)]
 mod workload;

@@ -13,6 +13,7 @@ use trommel_tests::settings::{first_seed, scale};
 
 use crate::faults::{file_kind, run};
 use crate::settings::only;
+use crate::trouble::{CutDown, Trouble};
 use trommel_tests::watchdog;
 
 /// Workloads that are looked at, and made to fail.
@@ -73,7 +74,7 @@ fn part_of_name(file: &str) -> &'static str {
 /// The sites of a healthy run of this seed's workload, and how often each is called.
 fn sites(seed: u64) -> BTreeMap<Site, u64> {
     let mut counters = Counters::new("healthy");
-    let disk = run(seed, 0, None, None, &mut counters).expect("a healthy disk");
+    let disk = run(seed, 0, Trouble::None, &mut counters).expect("a healthy disk");
     let mut sites = BTreeMap::new();
     for ((kind, path), calls) in disk.calls_by_path() {
         *sites.entry((kind, file_kind(&path))).or_default() += calls;
@@ -139,10 +140,11 @@ fn fail_at(seed: u64, sites: &BTreeMap<Site, u64>, wanted: Wanted<'_>, counters:
                 }
                 watchdog::note([seed, place as u64, number, 0, 0]);
                 let fault = fault(site, failure, calls, number);
-                if let Err(what) = run(seed, 0, Some(fault), None, counters) {
+                let run = run(seed, 0, Trouble::Fault(fault), counters);
+                if let Err(CutDown { what, takes }) = run {
                     panic!(
                         "{what}\n  at {site:?}, {failure}\n  run it again: \
-                         TROMMEL_CRASH_ONLY={seed},{place},{number} cargo test -p \
+                         TROMMEL_CRASH_ONLY={seed},{place},{number}{takes} cargo test -p \
                          trommel-tests --test crash every_site -- --nocapture"
                     )
                 }

@@ -197,7 +197,10 @@ struct Rounds {
 impl Rounds {
     fn new(name: &str, tasks: Vec<Task>, first_seed: u64, time: Option<Duration>) -> Outcome<Self> {
         let dir = scratch(name)?;
-        let _ = std::fs::remove_file(dir.join("counts.jsonl"));
+        // What an earlier run left would be counted, or taken for a failure of this one.
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_file(entry.path());
+        }
         let start = Instant::now();
         Ok(Self { tasks, first_seed, time, start, dir, progress: Mutex::default() })
     }

@@ -199,6 +199,11 @@ impl Fault {
         self
     }
 
+    /// How many calls it lets pass first.
+    pub fn let_pass(&self) -> u64 {
+        self.pass
+    }
+
     /// Fails all matching calls from then on, not just one.
     pub fn lasting(mut self) -> Self {
         self.lasting = true;

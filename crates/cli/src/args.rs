@@ -59,7 +59,7 @@ pub(crate) enum Command {
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
-    /// Experiments with filters: measure a plan's grid of stores, make a page of the results
+    /// Choose filters by figures, and measure them by experiments
     #[command(long_about = tune::LONG_ABOUT)]
     Tune(tune::TuneArgs),
     /// Write, read, kill and check for as long as is wanted: is the store reliable here?

@@ -50,7 +50,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::Compare(args) => compare::run(&args, out),
         Command::Report(args) => report::run(&args, out),
         Command::FilterBench(args) => filter_bench::run(&args, control, out),
-        Command::Tune(args) => tune::run(&args, control, out),
+        Command::Tune(args) => tune::run(&args, session, out),
         Command::Stress(args) => stress::run(&args, control, out),
         Command::StressWorker(args) => stress::run_worker(&args),
         Command::Store(command) => command.run(session, out),

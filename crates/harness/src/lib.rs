@@ -35,6 +35,7 @@ pub mod record;
 mod repeat;
 pub mod report;
 mod scratch;
+pub mod simulate;
 pub mod statistics;
 mod store;
 pub mod stress;

@@ -43,7 +43,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, ParseUnitError> {
     scaled(number, 1 << (10 * power)).ok_or_else(|| ParseUnitError { text: text.into(), wants })
 }
 
-/// A number of things: `1000000`, `1_000_000`, `1,000,000`, `500k`, `1M`, `2.5M`; units are
+/// A number of things: `1000000`, `1_000_000`, `1,000,000`, `500k`, `1M`, `2.5M`, `1e9`; units are
 /// powers of 1000.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
         "k" | "K" => 1_000,
         "m" | "M" => 1_000_000,
         "g" | "G" => 1_000_000_000,
-        _ => return Err(ParseUnitError { text: text.into(), wants }),
+        _ => exponent(unit).ok_or_else(|| ParseUnitError { text: text.into(), wants })?,
     };
     scaled(&number.replace(['_', ','], ""), factor)
         .ok_or_else(|| ParseUnitError { text: text.into(), wants })
@@ -98,6 +98,13 @@ fn split(text: &str) -> (&str, &str) {
         .find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_' | ','))
         .unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
+}
+
+/// The power of ten that `e9` stands for.
+fn exponent(unit: &str) -> Option<u64> {
+    let digits = unit.strip_prefix(['e', 'E'])?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    10_u64.checked_pow(digits.parse().ok().filter(|_| is_plain)?)
 }
 
 /// `number` times `factor`; exact for whole numbers.
@@ -220,11 +227,13 @@ mod tests {
             ("500k", 500_000),
             ("20M", 20_000_000),
             ("2.5M", 2_500_000),
+            ("1e9", 1_000_000_000),
+            ("2.5E3", 2500),
             ("18446744073709551615", u64::MAX),
         ] {
             assert_eq!(parse_count(text), Ok(count), "{text}");
         }
-        for text in ["", "k", "-1", "1MiB", "20000000000G", "x1"] {
+        for text in ["", "k", "-1", "1MiB", "20000000000G", "x1", "1e", "1e+9", "1e30", "e9"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }

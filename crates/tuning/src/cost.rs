@@ -1,10 +1,12 @@
 //! What a tree's filters are expected to cost and to save.
 
+use std::collections::BTreeMap;
+
 use trommel_filter::FilterSpec;
 
 use crate::curve::{self, Lines};
 use crate::error::TuningError;
-use crate::tree::Tree;
+use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
 
 /// What filters are expected to do, of one lookup on average.
@@ -51,23 +53,78 @@ impl Cost {
         Ok(Self::sum(tree, &visits, filters))
     }
 
-    /// The same, where there is one of each for every table.
+    /// The cost of each level alone, from the top: together they are [`Cost::of`].
+    ///
+    /// # Errors
+    /// There are not as many filters as tables.
+    pub fn by_level(
+        tree: &Tree,
+        workload: &Workload,
+        filters: &[FilterSpec],
+    ) -> Result<BTreeMap<usize, Self>, TuningError> {
+        let visits = workload.visits(tree);
+        if visits.len() != filters.len() {
+            return Err(TuningError::Count { tables: visits.len(), given: filters.len() });
+        }
+        let mut levels: BTreeMap<usize, Self> = BTreeMap::new();
+        for (((level, table), visits), &spec) in tree.tables().zip(&visits).zip(filters) {
+            levels.entry(level).or_default().add(table, visits, spec);
+        }
+        Ok(levels)
+    }
+
+    /// The same of all, where there is one of each for every table.
     pub(crate) fn sum(tree: &Tree, visits: &[Visits], filters: &[FilterSpec]) -> Self {
         let mut cost = Self::default();
         for (((_, table), visits), &spec) in tree.tables().zip(visits).zip(filters) {
-            let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
-            let bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
-            cost.wasted_reads += visits.in_vain * rate;
-            cost.wasted_cost += visits.weight() * rate;
-            cost.filter_bytes = cost.filter_bytes.saturating_add(bytes);
-            if spec != FilterSpec::NONE {
-                let passing = visits.hits + visits.in_vain * rate;
-                let lines = Lines::of(spec);
-                cost.filters_asked += visits.hits + visits.in_vain;
-                cost.lines += passing * lines.present;
-                cost.lines += visits.in_vain * (1.0 - rate) * lines.absent;
-            }
+            cost.add(table, visits, spec);
         }
         cost
+    }
+
+    /// Adds a table (or all that are alike), which gets so many visits.
+    fn add(&mut self, table: &Table, visits: &Visits, spec: FilterSpec) {
+        let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
+        let bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
+        self.wasted_reads += visits.in_vain * rate;
+        self.wasted_cost += visits.weight() * rate;
+        self.filter_bytes = self.filter_bytes.saturating_add(bytes);
+        if spec != FilterSpec::NONE {
+            let passing = visits.hits + visits.in_vain * rate;
+            let lines = Lines::of(spec);
+            self.filters_asked += visits.hits + visits.in_vain;
+            self.lines += passing * lines.present;
+            self.lines += visits.in_vain * (1.0 - rate) * lines.absent;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Run;
+
+    #[test]
+    fn levels_add_up_to_the_whole() {
+        let runs = vec![Run::whole(0, 1000), Run::whole(0, 900), Run::whole(1, 20_000)];
+        let tree = Tree::new(runs).unwrap();
+        let workload = Workload::new(0.3).unwrap();
+        let filters = ["paired:20", "blocked:8", "none"].map(|spec| spec.parse().unwrap());
+        let whole = Cost::of(&tree, &workload, &filters).unwrap();
+        let levels = Cost::by_level(&tree, &workload, &filters).unwrap();
+        assert_eq!(levels.keys().copied().collect::<Vec<_>>(), [0, 1]);
+        assert!(levels[&0].wasted_reads < 0.1 && levels[&1].wasted_reads > 0.29, "{levels:?}");
+        assert_eq!((levels[&1].filter_bytes, levels[&1].lines), (0, 0.0));
+        assert_eq!(levels[&0].filter_bytes, whole.filter_bytes);
+        for part in [
+            |cost: &Cost| cost.wasted_reads,
+            |cost: &Cost| cost.wasted_cost,
+            |cost: &Cost| cost.filters_asked,
+            |cost: &Cost| cost.lines,
+        ] {
+            let sum: f64 = levels.values().map(part).sum();
+            assert!((sum - part(&whole)).abs() < 1e-12, "{levels:?} {whole:?}");
+        }
+        assert!(Cost::by_level(&tree, &workload, &filters[1..]).is_err());
     }
 }

@@ -20,6 +20,7 @@ mod reporting;
 #[cfg(unix)]
 mod rescuing;
 mod shell;
+mod simulating;
 mod stressing;
 mod support;
 mod tuning;

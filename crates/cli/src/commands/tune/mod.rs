@@ -1,21 +1,24 @@
-//! `trommel tune`: experiments with filters.
+//! `trommel tune`: filters chosen by figures, and experiments that show them.
 //!
-//! Each subcommand has a module: [`run`](mod@run) measures what a plan says, [`report`] makes a page of
-//! the results.
+//! Each subcommand has a module: [`simulate`] is for a store that is not there, [`run`](mod@run)
+//! measures what a plan says, [`report`] makes a page of the results.
 
 mod report;
 mod run;
+mod simulate;
 
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use trommel_harness::Control;
 
+use crate::commands::store_args::Session;
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Experiments with filters. A plan names filters, trees and workloads; each combination is measured on \
-stores of its own, beside what the model of the tree predicts, and the results become a page.";
+Choose filters by figures: which bytes of filter save which reads, on which tree and for which \
+lookups. Experiments measure what the figures say: a plan names filters, trees and workloads; each \
+combination is measured on stores of its own, beside what the model of the tree predicts, and the \
+results become a page.";
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -26,6 +29,9 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Subcommand)]
 enum TuneCommand {
+    /// Compute the tree of a store that is not there, and what filters cost and save in it
+    #[command(long_about = simulate::LONG_ABOUT, after_help = simulate::AFTER_HELP)]
+    Simulate(simulate::SimulateArgs),
     /// Measure what a plan says, or what is still missing of it
     #[command(long_about = run::LONG_ABOUT, after_help = run::AFTER_HELP)]
     Run(run::RunArgs),
@@ -36,11 +42,12 @@ enum TuneCommand {
 
 pub(crate) fn run(
     args: &TuneArgs,
-    control: Control<'_>,
+    session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match &args.command {
-        TuneCommand::Run(args) => run::run(args, control, out),
-        TuneCommand::Report(args) => report::run(args, control, out),
+        TuneCommand::Simulate(args) => simulate::run(args, out),
+        TuneCommand::Run(args) => run::run(args, session.control, out),
+        TuneCommand::Report(args) => report::run(args, session.control, out),
     }
 }

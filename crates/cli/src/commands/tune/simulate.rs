@@ -1,0 +1,156 @@
+//! `trommel tune simulate`.
+
+use std::io::Write;
+
+use clap::Args;
+use trommel::tuning::Shape;
+use trommel_harness::simulate::{Simulated, Simulation, simulate};
+use trommel_harness::units::{parse_bytes, parse_count};
+
+use crate::failure::Failure;
+use crate::output::{Output, OutputArgs, Value};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Computes the tree that a store of so many keys would have, and for each of several filter policies the \
+bytes that its filters take and what a lookup is expected to do: blocks read in vain, filters asked, \
+cache lines touched in them. Nothing is built, so there may be more keys than any disk here holds. What \
+the figures rest on is said at the end of the results.
+
+Policies are those of --filters elsewhere, and budgets: budget=10/key is the filters that waste least \
+of all that take 10 bits for each key on average, budget=64MiB of all that take so much.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel tune simulate --keys 1e9 --value-size 256
+  trommel tune simulate --keys 100M --misses 0.2 --filters paired:12 --filters budget=12/key
+  trommel tune simulate --keys 1e9 --filters L0=paired:14,L1-=paired:10,last=none --format json";
+
+/// Compared where no policies are given: even bits, the default, and the same bits as the first,
+/// solved.
+const POLICIES: [&str; 3] = ["paired:10", "L0=paired:16,L1-=paired:12", "budget=10/key"];
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Distinct keys, as in 500K, 20M or 1e9
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    keys: u64,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value = "16", value_parser = parse_bytes)]
+    key_size: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = parse_bytes)]
+    value_size: u64,
+    /// What compression leaves of a byte
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    compressed: f64,
+    /// The share of lookups that find nothing
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    misses: f64,
+    /// A filter policy or budget to compare; may be given several times [default: paired:10,
+    /// the store's own default, and budget=10/key]
+    #[arg(long, value_name = "POLICY")]
+    filters: Vec<String>,
+    /// Bytes of a memtable
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_bytes)]
+    write_buffer_size: u64,
+    /// Bytes of a table
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_bytes)]
+    table_size: u64,
+    /// Bytes of the smallest level below level 0
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_bytes)]
+    base_level_size: u64,
+    /// How many times larger each level is than the one above
+    #[arg(long, value_name = "TIMES", default_value_t = 10)]
+    level_ratio: u64,
+    /// Sorted runs in level 0
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    l0_runs: u64,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl SimulateArgs {
+    fn shape(&self) -> Shape {
+        Shape {
+            keys: self.keys,
+            key_bytes: self.key_size,
+            value_bytes: self.value_size,
+            compressed: self.compressed,
+            write_buffer_bytes: self.write_buffer_size,
+            table_bytes: self.table_size,
+            base_level_bytes: self.base_level_size,
+            level_ratio: self.level_ratio,
+            l0_runs: self.l0_runs,
+            ..Shape::default()
+        }
+    }
+}
+
+pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let given = !args.filters.is_empty();
+    let policies = if given { args.filters.clone() } else { POLICIES.map(str::to_owned).to_vec() };
+    let simulation = simulate(&args.shape(), args.misses, &policies)?;
+    let mut output = args.output.begin("tune-simulate", out);
+    write_tree(&simulation, &mut output)?;
+    write_policies(&simulation.policies, &mut output)?;
+    output.list("assumptions", &["assumed"])?;
+    for assumption in &simulation.assumptions {
+        output.row(vec![(&**assumption).into()])?;
+    }
+    Ok(output.finish()?)
+}
+
+fn write_tree(simulation: &Simulation, output: &mut Output<'_>) -> Result<(), Failure> {
+    output.list("tree", &["level", "runs", "tables", "keys", "data_bytes"])?;
+    for level in &simulation.levels {
+        output.row(vec![
+            format!("L{}", level.level).into(),
+            Value::Count(level.runs),
+            Value::Count(level.tables),
+            Value::Count(level.keys),
+            Value::Size(level.data_bytes),
+        ])?;
+    }
+    Ok(())
+}
+
+fn write_policies(policies: &[Simulated], output: &mut Output<'_>) -> Result<(), Failure> {
+    output.list(
+        "policies",
+        &[
+            "policy",
+            "bits_per_key",
+            "filter_bytes",
+            "wasted_reads_per_lookup",
+            "filters_asked",
+            "cache_lines",
+        ],
+    )?;
+    for policy in policies {
+        output.row(vec![
+            (&*policy.policy).into(),
+            policy.bits_per_key.into(),
+            Value::Size(policy.cost.filter_bytes),
+            policy.cost.wasted_reads.into(),
+            policy.cost.filters_asked.into(),
+            policy.cost.lines.into(),
+        ])?;
+    }
+    output.list(
+        "levels",
+        &["policy", "level", "filter", "bits_per_key", "filter_bytes", "wasted_reads_per_lookup"],
+    )?;
+    for policy in policies {
+        for level in &policy.levels {
+            output.row(vec![
+                (&*policy.policy).into(),
+                format!("L{}", level.level).into(),
+                (&*level.filter).into(),
+                level.bits_per_key.into(),
+                Value::Size(level.cost.filter_bytes),
+                level.cost.wasted_reads.into(),
+            ])?;
+        }
+    }
+    Ok(())
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
 
+use crate::advice::{AdviceOptions, FilterAdvice};
 use crate::batch::{SealedBatch, WriteBatch};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
@@ -463,6 +464,40 @@ impl Db {
     /// What each level's filters did since the counters were reset, beside what theory predicts.
     pub fn filter_report(&self) -> FilterReport {
         self.engine().filter_report()
+    }
+
+    /// Which filters the levels should have, by what the lookups since the counters were reset were
+    /// seen to do: for the bytes that the filters take now. There is none before so many as
+    /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) came to tables; reset the counters after the
+    /// filters, the tree or the lookups have changed. Takes some milliseconds, and changes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// # for key in 0..1000 { db.put(format!("{key:04}"), "value")?; }
+    /// # db.flush()?;
+    /// for key in 0..20_000 {
+    ///     db.get(format!("{:04}x", key % 1000))?;
+    /// }
+    /// let advice = db.filter_advice()?;
+    /// println!("{advice}");
+    /// if advice.verdict == trommel::AdviceVerdict::Change
+    ///     && let Some(policy) = advice.policy
+    /// {
+    ///     db.set_filters(policy)?;
+    /// }
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn filter_advice(&self) -> Result<FilterAdvice> {
+        self.filter_advice_with(&AdviceOptions::default())
+    }
+
+    /// The same for another budget or another share of misses.
+    ///
+    /// # Errors
+    /// The share of misses is not from 0 to 1.
+    pub fn filter_advice_with(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
+        self.engine().filter_advice(options)
     }
 
     /// Starts the counters of lookups, writes and filters anew.

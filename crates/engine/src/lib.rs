@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod background;
 mod batch;
 mod compaction;
@@ -76,6 +77,9 @@ mod version;
 mod view;
 mod write;
 
+pub use advice::{
+    AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+};
 pub use batch::{MAX_BATCH_BYTES, WriteBatch};
 pub use db::Db;
 pub use destroy::DestroyReport;

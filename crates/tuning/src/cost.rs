@@ -68,7 +68,7 @@ impl Cost {
         }
         let mut levels: BTreeMap<usize, Self> = BTreeMap::new();
         for (((level, table), visits), &spec) in tree.tables().zip(&visits).zip(filters) {
-            levels.entry(level).or_default().add(table, visits, spec);
+            levels.entry(level).or_default().join(&Self::table(table, visits, spec));
         }
         Ok(levels)
     }
@@ -77,25 +77,44 @@ impl Cost {
     pub(crate) fn sum(tree: &Tree, visits: &[Visits], filters: &[FilterSpec]) -> Self {
         let mut cost = Self::default();
         for (((_, table), visits), &spec) in tree.tables().zip(visits).zip(filters) {
-            cost.add(table, visits, spec);
+            cost.join(&Self::table(table, visits, spec));
         }
         cost
     }
 
-    /// Adds a table (or all that are alike), which gets so many visits.
-    fn add(&mut self, table: &Table, visits: &Visits, spec: FilterSpec) {
+    /// That of a table (or of all that are alike), which gets so many visits.
+    pub(crate) fn table(table: &Table, visits: &Visits, spec: FilterSpec) -> Self {
         let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
-        let bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
-        self.wasted_reads += visits.in_vain * rate;
-        self.wasted_cost += visits.weight() * rate;
-        self.filter_bytes = self.filter_bytes.saturating_add(bytes);
+        let filter_bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
+        Self::of_filter(spec, filter_bytes, rate, visits)
+    }
+
+    /// That of a filter which is there: so many bytes, of this rate, which gets so many visits. What
+    /// asking it costs follows from `spec`.
+    #[must_use]
+    pub fn of_filter(spec: FilterSpec, filter_bytes: u64, rate: f64, visits: &Visits) -> Self {
+        let mut cost = Self {
+            wasted_reads: visits.in_vain * rate,
+            wasted_cost: visits.weight() * rate,
+            filter_bytes,
+            ..Self::default()
+        };
         if spec != FilterSpec::NONE {
             let passing = visits.hits + visits.in_vain * rate;
             let lines = Lines::of(spec);
-            self.filters_asked += visits.hits + visits.in_vain;
-            self.lines += passing * lines.present;
-            self.lines += visits.in_vain * (1.0 - rate) * lines.absent;
+            cost.filters_asked = visits.hits + visits.in_vain;
+            cost.lines = passing * lines.present + visits.in_vain * (1.0 - rate) * lines.absent;
         }
+        cost
+    }
+
+    /// Adds what other filters cost.
+    pub fn join(&mut self, other: &Self) {
+        self.wasted_reads += other.wasted_reads;
+        self.wasted_cost += other.wasted_cost;
+        self.filter_bytes = self.filter_bytes.saturating_add(other.filter_bytes);
+        self.filters_asked += other.filters_asked;
+        self.lines += other.lines;
     }
 }
 

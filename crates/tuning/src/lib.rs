@@ -20,12 +20,14 @@
 //! not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `policy` and
-//! `held` for a store that lives, `shape` for one that is not there.
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `by_level` for
+//! policies that say one filter for a level; `policy` and `held` for a store that lives, `shape` for
+//! one that is not there.
 
 #![forbid(unsafe_code)]
 
 mod budget;
+mod by_level;
 mod core;
 mod cost;
 mod curve;
@@ -44,6 +46,7 @@ mod tree;
 mod workload;
 
 pub use budget::Budget;
+pub use by_level::{ByLevel, LevelPlan, Visited};
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;

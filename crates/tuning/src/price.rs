@@ -36,6 +36,11 @@ impl Price {
         within("the price of a byte", per_byte, bounds, "0 or more").map(Self)
     }
 
+    /// The price of this number, which is not negative.
+    pub(crate) fn at(per_byte: f64) -> Self {
+        Self(per_byte)
+    }
+
     /// The number.
     #[must_use]
     pub fn per_byte(self) -> f64 {
@@ -115,7 +120,7 @@ pub(crate) fn buy(items: &[Item<'_>], budget: f64) -> Bought {
     let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
     while high - low > 1 {
         let middle = low.midpoint(high);
-        if search.fits_at(Price(f64::from_bits(middle)), budget) {
+        if search.fits_at(Price::at(f64::from_bits(middle)), budget) {
             high = middle;
         } else {
             low = middle;

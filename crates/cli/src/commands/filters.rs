@@ -47,7 +47,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.store.read(session, |db| {
-        session.step("probing", args.probe, || probe(db, args, session))?;
+        session.step("probing", args.probe, || probe(db, (args.probe, args.seed), session))?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
         output.list("levels", &COLUMNS)?;
@@ -117,14 +117,18 @@ fn row(level: &FilterLevel) -> Vec<Value> {
 /// Asks for keys that are not there: keys of the store with random bytes appended, several from
 /// each that is drawn. Where keys are dense such a key may be there; it is looked up all the same,
 /// and is then no false positive.
-fn probe(db: &Db, args: &FiltersArgs, session: Session<'_>) -> Result<(), Failure> {
-    let mut random = fastrand::Rng::with_seed(args.seed);
+pub(crate) fn probe(
+    db: &Db,
+    (count, seed): (u64, u64),
+    session: Session<'_>,
+) -> Result<(), Failure> {
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut cursor = db.cursor()?;
     cursor.seek_to_last()?;
     let Some(last) = cursor.key().map(<[u8]>::to_vec) else { return Ok(()) };
     cursor.seek_to_first()?;
     let ends = (cursor.key().unwrap_or_default().to_vec(), last);
-    let mut left = args.probe;
+    let mut left = count;
     while left > 0 {
         session.go_on()?;
         let key = draw_key(db, &mut cursor, ends.clone(), &mut random)?;

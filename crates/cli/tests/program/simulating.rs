@@ -1,4 +1,4 @@
-//! `trommel tune simulate`.
+//! `trommel tune simulate` and `trommel tune advise`.
 
 use crate::support::{Program, check_snapshot};
 
@@ -36,10 +36,48 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
         "tune simulate --keys=1M --filters=paired",
         "tune simulate --keys=1M --filters=budget=much",
         "tune simulate --keys=1M --filters=budget=10/key,misses=1",
+        "tune advise",
+        "tune advise --db=none --probe=9999",
+        "tune advise --db=none --budget=much",
     ] {
         let ran = program.run(line);
         assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");
         text += &format!("$ trommel {line}\n{}\n", ran.err);
     }
     check_snapshot("tune_simulate_errors", &text);
+}
+
+#[test]
+fn advice_has_its_reasons() {
+    let program = Program::new();
+    let fill = "bench --benchmarks=fillrandom,waitforcompaction,flush --num=20K --filters=paired:10 \
+                --write-buffer-size=64K --table-size=64K --base-level-size=128K";
+    assert_eq!(program.run_on(fill).code, Some(0));
+    let advise = |flags: &str| {
+        let ran = program.run_on(&format!("tune advise --probe=20K --format=json {flags}"));
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{flags}");
+        serde_json::from_str::<serde_json::Value>(&ran.out).unwrap()
+    };
+    let advice = advise("");
+    let levels = advice["levels"].as_array().unwrap();
+    assert!(levels.len() > 2, "{advice}");
+    assert_eq!(advice["all"]["verdict"], "change");
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let (now, then) = ("wasted_reads_per_lookup", "advised_wasted_reads_per_lookup");
+    assert!(number(&advice["all"][then]) < number(&advice["all"][now]), "{advice}");
+    let all_hit = advise("--misses=0");
+    let reasons = all_hit["reasons"].as_array().unwrap();
+    let last = reasons.last().unwrap()["reason"].as_str().unwrap();
+    assert!(last.starts_with("no filter") && last.contains("missing keys"), "{last}");
+    assert!(all_hit["all"]["policy"].as_str().unwrap().ends_with("last=none"), "{all_hit}");
+    assert!(number(&advise("--budget=5/key")["all"]["budget_bytes"]) < 20_000.0);
+    let refused = program.run_on("tune advise --misses=1.5");
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("give 0 to 1"), "{}", refused.err);
+    // An empty store has nothing to filter.
+    let empty = program.path("empty");
+    assert_eq!(program.run(&format!("put a b --create --db {}", empty.display())).code, Some(0));
+    let ran = program.run(&format!("tune advise --db {}", empty.display()));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("no_tables"), "{}", ran.out);
 }

@@ -2,6 +2,7 @@
 
 mod any;
 mod ideal;
+mod levels;
 mod live;
 mod small;
 

@@ -1,8 +1,9 @@
 //! `trommel tune`: filters chosen by figures, and experiments that show them.
 //!
-//! Each subcommand has a module: [`simulate`] is for a store that is not there, [`run`](mod@run)
-//! measures what a plan says, [`report`] makes a page of the results.
+//! Each subcommand has a module: [`simulate`] is for a store that is not there, [`advise`] for one
+//! that is; [`run`](mod@run) measures what a plan says, [`report`] makes a page of the results.
 
+mod advise;
 mod report;
 mod run;
 mod simulate;
@@ -29,6 +30,9 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Subcommand)]
 enum TuneCommand {
+    /// Say which filter each level of a store should have, and why
+    #[command(long_about = advise::LONG_ABOUT, after_help = advise::AFTER_HELP)]
+    Advise(advise::AdviseArgs),
     /// Compute the tree of a store that is not there, and what filters cost and save in it
     #[command(long_about = simulate::LONG_ABOUT, after_help = simulate::AFTER_HELP)]
     Simulate(simulate::SimulateArgs),
@@ -46,6 +50,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match &args.command {
+        TuneCommand::Advise(args) => advise::run(args, session, out),
         TuneCommand::Simulate(args) => simulate::run(args, out),
         TuneCommand::Run(args) => run::run(args, session.control, out),
         TuneCommand::Report(args) => report::run(args, session.control, out),

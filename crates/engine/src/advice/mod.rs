@@ -1,0 +1,220 @@
+//! Which filter each level should have, by what lookups were seen to do.
+//!
+//! 1. What was counted says of each level how many lookups come to it in vain, and how many find their
+//!    key in it (`seen`).
+//! 2. The budget, by default the bytes that the filters take now, is spent on one filter for each
+//!    level, for the tables that there are, each with its own size (`solve`).
+//! 3. Bits that save next to nothing are left out again.
+//! 4. Each level gets a sentence that says why (`words`).
+//!
+//! Weights are measured, not modelled: a level that no lookup comes to in vain gets no filter, however
+//! many keys it has. What a filter would do is theory.
+//!
+//! Invariants: a function of counts and options alone; nothing is changed in the store.
+//! Called by [`Db::filter_advice`](crate::Db::filter_advice).
+
+mod seen;
+mod solve;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::fmt;
+
+use trommel_filter::FilterSpec;
+use trommel_tuning::Budget;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::filter_policy::FilterPolicy;
+
+/// Lookups that must have come to tables before there is advice: of so many, a level that gets one in
+/// a hundred got it to within a tenth (one standard error).
+pub const LOOKUPS_FOR_ADVICE: u64 = 10_000;
+
+/// What filters are wanted for.
+///
+/// ```
+/// use trommel::AdviceOptions;
+/// let options = AdviceOptions::new().budget("10/key".parse()?).misses(0.5);
+/// # Ok::<(), trommel::tuning::TuningError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct AdviceOptions {
+    pub(crate) budget: Option<Budget>,
+    pub(crate) misses: Option<f64>,
+}
+
+impl AdviceOptions {
+    /// The bytes that the filters take now (10 bits a key where there are none), and the share of
+    /// misses that was measured.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// So much memory for all filters.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// The share of lookups that will find nothing, 0 to 1, in place of the one that was measured.
+    #[must_use]
+    pub fn misses(mut self, misses: f64) -> Self {
+        self.misses = Some(misses);
+        self
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdviceVerdict {
+    /// There are no tables, so there are no filters.
+    NoTables,
+    /// Fewer lookups came to tables than [`LOOKUPS_FOR_ADVICE`].
+    TooFewLookups,
+    /// Other filters would save less than a twentieth of the wasted reads and of the bytes.
+    Keep,
+    /// Other filters would do better.
+    Change,
+}
+
+impl AdviceVerdict {
+    /// Its name in results: promised.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoTables => "no_tables",
+            Self::TooFewLookups => "too_few_lookups",
+            Self::Keep => "keep",
+            Self::Change => "change",
+        }
+    }
+}
+
+/// Filters of a level, or of all, and what they do for one lookup that comes to tables.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct FilterFigures {
+    /// Their bytes, without the hundred or so that each takes in memory beside its bits.
+    pub bytes: u64,
+    /// Reads in vain.
+    pub wasted_reads: f64,
+    /// Cache lines of filters that are touched: what asking costs the processor.
+    pub lines: f64,
+}
+
+impl FilterFigures {
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.wasted_reads += other.wasted_reads;
+        self.lines += other.lines;
+    }
+}
+
+/// What is advised for one level.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LevelAdvice {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its tables.
+    pub tables: u64,
+    /// Their keys.
+    pub keys: u64,
+    /// Tables here that one lookup comes to in vain, were there no filters.
+    pub in_vain: f64,
+    /// Tables here that a lookup of a missing key comes to.
+    pub reach: f64,
+    /// The share of lookups that find their key here.
+    pub hits: f64,
+    /// The filters that are there: kind and bits per key, several where tables differ.
+    pub filter_now: String,
+    /// What they do.
+    pub now: FilterFigures,
+    /// The filter that tables here should get; where the verdict is to keep what is there, the best
+    /// one for as many bytes.
+    pub filter: FilterSpec,
+    /// What it is expected to do.
+    pub advised: FilterFigures,
+    /// Why.
+    pub reason: String,
+}
+
+/// Which filter each level should have. `Display` prints a table, the reasons and the policy.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FilterAdvice {
+    /// What came of it.
+    pub verdict: AdviceVerdict,
+    /// Lookups that came to tables since the counters were reset: what all this rests on.
+    pub lookups: u64,
+    /// The share of them that found nothing.
+    pub measured_misses: Option<f64>,
+    /// The share that is planned for.
+    pub misses: f64,
+    /// Bytes that the filters may take.
+    pub budget_bytes: u64,
+    /// From the top; empty where there is no advice.
+    pub levels: Vec<LevelAdvice>,
+    /// What all filters do now.
+    pub now: FilterFigures,
+    /// What those that are advised are expected to do.
+    pub advised: FilterFigures,
+    /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), where it is to change
+    /// the filters.
+    pub policy: Option<FilterPolicy>,
+}
+
+impl Engine {
+    pub(crate) fn filter_advice(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
+        solve::advice(&seen::Seen::of(self), options)
+    }
+}
+
+impl fmt::Display for FilterAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.levels.is_empty() {
+            return f.write_str(&self.summary());
+        }
+        writeln!(
+            f,
+            "{:>5} {:>7} {:>11} {:>9} {:>9} {:>14} {:>14} {:>11} {:>11} {:>10} {:>10}",
+            "level",
+            "tables",
+            "keys",
+            "in vain",
+            "hits",
+            "filter",
+            "advised",
+            "KiB",
+            "advised",
+            "wasted",
+            "advised"
+        )?;
+        for level in &self.levels {
+            writeln!(
+                f,
+                "{:>5} {:>7} {:>11} {:>9.4} {:>9.4} {:>14} {:>14} {:>11.1} {:>11.1} {:>10.3e} {:>10.3e}",
+                format!("L{}", level.level),
+                level.tables,
+                level.keys,
+                level.in_vain,
+                level.hits,
+                level.filter_now,
+                level.filter.to_string(),
+                level.now.bytes as f64 / 1024.0,
+                level.advised.bytes as f64 / 1024.0,
+                level.now.wasted_reads,
+                level.advised.wasted_reads
+            )?;
+        }
+        for level in &self.levels {
+            writeln!(f, "L{}: {}", level.level, level.reason)?;
+        }
+        f.write_str(&self.summary())
+    }
+}

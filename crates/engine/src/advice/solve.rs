@@ -1,0 +1,141 @@
+//! The filters that are advised, and what they change.
+
+use trommel_filter::{FilterKind, FilterSpec};
+use trommel_tuning::{Budget, ByLevel, Cost, LevelPlan, Rule, Rules, TuningError, Visited};
+
+use super::seen::{Flow, Seen, SeenLevel};
+use super::{
+    AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+};
+use crate::error::{Error, Result};
+use crate::filter_policy::FilterPolicy;
+
+/// Wasted reads of a lookup, in all the tree, that are not worth bytes: one in 100,000 lookups.
+const NEGLIGIBLE: f64 = 1e-5;
+/// Bits for each key where there are no filters yet.
+const FIRST_BITS: f64 = 10.0;
+/// The part of the wasted reads or the bytes that must be saved for a change to be worth it.
+const WORTH: f64 = 0.05;
+
+/// The advice for what was seen.
+pub(super) fn advice(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice> {
+    solved(seen, options).map_err(|error| Error::option(error.to_string()))
+}
+
+fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningError> {
+    let misses = options.misses.or(seen.misses()).unwrap_or(1.0);
+    if !(0.0..=1.0).contains(&misses) {
+        let what = "the share of lookups that miss";
+        return Err(TuningError::OutOfRange { what, value: misses, bounds: "0 to 1" });
+    }
+    let bytes_now = seen.levels.iter().map(SeenLevel::filter_bytes).sum();
+    let keys = seen.levels.iter().map(SeenLevel::keys).sum();
+    let budget_bytes = match options.budget {
+        Some(budget) => budget.bytes(keys),
+        None if bytes_now == 0 => Budget::PerKey(FIRST_BITS).bytes(keys),
+        None => bytes_now,
+    };
+    let mut advice = FilterAdvice {
+        verdict: AdviceVerdict::Keep,
+        lookups: seen.lookups,
+        measured_misses: seen.misses(),
+        misses,
+        budget_bytes,
+        levels: Vec::new(),
+        now: FilterFigures::default(),
+        advised: FilterFigures::default(),
+        policy: None,
+    };
+    if seen.levels.is_empty() {
+        advice.verdict = AdviceVerdict::NoTables;
+    } else if seen.lookups < LOOKUPS_FOR_ADVICE {
+        advice.verdict = AdviceVerdict::TooFewLookups;
+    } else {
+        let flows = seen.flows(misses);
+        let plan = choose(seen, &flows, budget_bytes)?;
+        advice.fill(seen, &flows, &plan);
+    }
+    Ok(advice)
+}
+
+/// The filter of each level: what the budget buys, without what saves next to nothing.
+fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
+    let mut rules = Rules::default();
+    for level in &seen.levels {
+        // A kind was chosen for reasons that are not known here, so it stays.
+        let kind = level.kind().unwrap_or(FilterKind::Paired);
+        rules = rules.with_level(level.level, Rule::new(&[kind])?);
+    }
+    let tables: Vec<Visited> =
+        seen.levels.iter().zip(flows).flat_map(|(level, flow)| level.visited(flow)).collect();
+    let by_level = ByLevel::new(&rules, &tables);
+    let plan = by_level.solve(budget)?;
+    let smaller = by_level.cheapest(plan.cost.wasted_cost + NEGLIGIBLE);
+    Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
+}
+
+impl From<Cost> for FilterFigures {
+    fn from(cost: Cost) -> Self {
+        Self { bytes: cost.filter_bytes, wasted_reads: cost.wasted_reads, lines: cost.lines }
+    }
+}
+
+impl FilterAdvice {
+    fn fill(&mut self, seen: &Seen, flows: &[Flow], plan: &LevelPlan) {
+        for (level, flow) in seen.levels.iter().zip(flows) {
+            let Some((filter, cost)) = plan.levels.get(&level.level) else { continue };
+            let (now, advised) = (level.cost(flow).into(), (*cost).into());
+            self.now.add(&now);
+            self.advised.add(&advised);
+            self.levels.push(LevelAdvice {
+                level: level.level,
+                tables: level.tables.len() as u64,
+                keys: level.keys(),
+                in_vain: flow.in_vain,
+                reach: flow.reach,
+                hits: flow.hits,
+                filter_now: level.in_words(),
+                now,
+                filter: *filter,
+                advised,
+                reason: String::new(),
+            });
+        }
+        if self.is_worth_it() {
+            self.verdict = AdviceVerdict::Change;
+            self.policy = policy(&self.levels);
+        }
+        self.give_reasons(seen);
+    }
+
+    /// Whether the filters advised save enough, or those there are take too much. Bytes are not saved
+    /// at the cost of reads unless a budget asks for it.
+    fn is_worth_it(&self) -> bool {
+        let saves = |now: f64, advised: f64| advised < now * (1.0 - WORTH);
+        let fewer = self.now.wasted_reads - self.advised.wasted_reads;
+        let saves_bytes = saves(self.now.bytes as f64, self.advised.bytes as f64);
+        let saves_reads = saves(self.now.wasted_reads, self.advised.wasted_reads);
+        saves_bytes && fewer >= -NEGLIGIBLE
+            || saves_reads && fewer > NEGLIGIBLE
+            || self.now.bytes > self.budget_bytes
+    }
+}
+
+/// The advice as a policy. A level that is not there yet gets what the last has, or the one above it
+/// where the last has none: it will not be the last any more.
+fn policy(levels: &[LevelAdvice]) -> Option<FilterPolicy> {
+    let (last, upper) = levels.split_last()?;
+    let bare = last.level > 0 && last.filter == FilterSpec::NONE;
+    let mut parts = Vec::new();
+    for (nth, level) in upper.iter().enumerate() {
+        let and_below = if bare && nth + 1 == upper.len() { "-" } else { "" };
+        parts.push(format!("L{}{and_below}={}", level.level, level.filter));
+    }
+    parts.push(match last.level {
+        0 => last.filter.to_string(),
+        _ if bare && upper.is_empty() => format!("paired:{FIRST_BITS},last=none"),
+        _ if bare => "last=none".to_owned(),
+        level => format!("L{level}-={}", last.filter),
+    });
+    parts.join(",").parse().ok()
+}

@@ -1,0 +1,274 @@
+use std::sync::Arc;
+
+use trommel_filter::FilterSpec;
+use trommel_tuning::Budget;
+use trommel_vfs::MemoryVfs;
+
+use super::{AdviceOptions, AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE};
+use crate::db::Db;
+use crate::filter_policy::FilterPolicy;
+use crate::options::{Compression, Options};
+
+const KEYS: u64 = 30_000;
+const LOOKUPS: u64 = LOOKUPS_FOR_ADVICE + 2000;
+
+fn open(filters: &str) -> Db {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .compression(Compression::None)
+        .filters(filters.parse().unwrap())
+        .write_buffer_bytes(64 << 10)
+        .table_bytes(128 << 10)
+        .base_level_bytes(128 << 10)
+        .level_ratio(4)
+        .background_threads(0);
+    Db::open("db", options).unwrap()
+}
+
+/// A key that is written, for even numbers.
+fn key(number: u64) -> String {
+    format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// A store of several levels that has come to rest, with some keys in level 0.
+fn grown(filters: &str) -> Db {
+    let db = open(filters);
+    for number in 0..KEYS {
+        db.put(key(2 * number), [7; 20]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert!(db.stats().levels.len() >= 3, "{}", db.stats());
+    db
+}
+
+fn ask(db: &Db, keys: impl Iterator<Item = u64>) {
+    db.reset_stats();
+    for number in keys {
+        db.get(key(number)).unwrap();
+    }
+}
+
+fn misses() -> impl Iterator<Item = u64> {
+    (0..LOOKUPS).map(|number| 2 * number + 1)
+}
+
+fn hits() -> impl Iterator<Item = u64> {
+    (0..LOOKUPS).map(|number| 2 * (number % KEYS))
+}
+
+/// What holds of all advice.
+fn check(db: &Db, advice: &FilterAdvice) {
+    let text = advice.to_string();
+    let changes = advice.verdict == AdviceVerdict::Change;
+    assert_eq!(changes, advice.policy.is_some(), "{text}");
+    assert!(advice.levels.iter().all(|level| text.contains(&level.reason)));
+    let bytes: u64 = advice.levels.iter().map(|level| level.advised.bytes).sum();
+    assert_eq!(bytes, advice.advised.bytes);
+    assert!(bytes <= advice.budget_bytes, "{text}");
+    let Some(policy) = &advice.policy else { return };
+    let deepest = advice.levels.len() - 1;
+    for (nth, level) in advice.levels.iter().enumerate() {
+        let is_last = nth == deepest && level.level > 0;
+        assert_eq!(policy.for_level(level.level, is_last), level.filter, "{policy}: {text}");
+        assert!(!level.reason.is_empty());
+    }
+    db.set_filters(policy.clone()).unwrap();
+}
+
+#[test]
+fn where_all_miss_upper_levels_get_more() {
+    let db = grown("paired:10");
+    ask(&db, misses());
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!(advice.verdict, AdviceVerdict::Change, "{advice}");
+    assert_eq!((advice.lookups, advice.misses), (LOOKUPS, 1.0));
+    let bits: Vec<f64> = advice.levels.iter().map(|level| level.filter.bits_per_key()).collect();
+    let (last, upper) = bits.split_last().unwrap();
+    assert!(*last < 10.0 && upper.iter().all(|bits| *bits > 10.0), "{advice}");
+    assert!(bits[0] > 13.0 && bits.is_sorted_by(|a, b| a >= b), "{advice}");
+    assert!(advice.levels.last().unwrap().reason.starts_with("fewer bits"), "{advice}");
+    assert!(advice.levels[0].reason.starts_with("more bits"), "{advice}");
+    assert!(advice.advised.wasted_reads < 0.8 * advice.now.wasted_reads, "{advice}");
+    // What is told of now is what was counted.
+    let report = db.filter_report();
+    let counted: u64 = report.levels.iter().map(|level| level.false_positives).sum();
+    let told = advice.now.wasted_reads * LOOKUPS as f64;
+    assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted} of {told}");
+    assert!((advice.now.lines / advice.advised.lines - 1.0).abs() < 0.2, "{advice}");
+}
+
+#[test]
+fn what_is_advised_is_as_good_as_it_is_told_to_be() {
+    let db = grown("paired:10");
+    ask(&db, misses());
+    let advice = db.filter_advice().unwrap();
+    // The same keys in the same order make the same tree.
+    let other = grown(&advice.policy.clone().unwrap().to_string());
+    ask(&other, misses());
+    let report = other.filter_report();
+    let counted: u64 = report.levels.iter().map(|level| level.false_positives).sum();
+    let told = advice.advised.wasted_reads * LOOKUPS as f64;
+    assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted}, told {told}: {advice}");
+    let bytes = report.filter_bytes as f64 / advice.advised.bytes as f64;
+    assert!((0.9..1.1).contains(&bytes), "{} bytes: {advice}", report.filter_bytes);
+}
+
+#[test]
+fn where_all_hit_the_last_level_needs_none() {
+    let db = grown("blocked:10");
+    ask(&db, hits());
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!((advice.verdict, advice.misses), (AdviceVerdict::Change, 0.0), "{advice}");
+    let last = advice.levels.last().unwrap();
+    assert_eq!((last.filter, last.advised.bytes), (FilterSpec::NONE, 0));
+    let reason = &last.reason;
+    assert!(reason.contains("found its key") && reason.contains("about 1.00 reads"), "{reason}");
+    assert!(reason.contains("wrong for whoever asks for missing keys"), "{reason}");
+    assert!(advice.levels[0].filter.to_string().starts_with("blocked:"), "the kind stays");
+    assert!(advice.advised.bytes < advice.now.bytes, "{advice}");
+    // For whoever will ask for missing keys it is otherwise.
+    let missing = db.filter_advice_with(&AdviceOptions::new().misses(1.0)).unwrap();
+    assert!(missing.levels.last().unwrap().filter.bits_per_key() > 8.0, "{missing}");
+    assert!(missing.to_string().contains("as given"), "{missing}");
+}
+
+/// Writes some keys again, so that they are in the newest run of level 0.
+fn renewed(db: &Db) -> u64 {
+    let renewed = 50;
+    loop {
+        for number in 0..renewed {
+            db.put(key(2 * number), [8; 40]).unwrap();
+        }
+        db.flush().unwrap();
+        if db.stats().levels[0].level == 0 {
+            return renewed;
+        }
+    }
+}
+
+#[test]
+fn levels_that_nobody_comes_to_need_none() {
+    let db = grown("paired:10");
+    let newest = renewed(&db);
+    ask(&db, (0..LOOKUPS).map(|number| 2 * (number % newest)));
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!(advice.verdict, AdviceVerdict::Change);
+    assert!(advice.levels.iter().all(|level| level.filter == FilterSpec::NONE), "{advice}");
+    assert!(advice.levels.last().unwrap().reason.contains("no lookup came here"), "{advice}");
+}
+
+/// Lookups that all find their key, in the oldest table of level 0, came to the newer ones in vain.
+#[test]
+fn hits_in_the_oldest_run_need_the_filters_of_the_newer_ones() {
+    let db = open("paired:12");
+    for run in 0..3 {
+        for number in 0..200 {
+            db.put(key(2 * (3 * number + run)), [7; 40]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().levels[0].tables, 3);
+    ask(&db, (0..LOOKUPS).map(|number| 2 * (3 * (number % 200))));
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!((advice.misses, advice.levels.len()), (0.0, 1), "{advice}");
+    assert!((advice.levels[0].in_vain - 2.0).abs() < 0.1, "{advice}");
+    assert!(advice.levels[0].filter.bits_per_key() > 10.0, "{advice}");
+}
+
+#[test]
+fn skewed_hits_count_where_they_are() {
+    let db = grown("paired:10");
+    let newest = renewed(&db);
+    let one_in_five_misses =
+        |keys: u64| (0..LOOKUPS).map(move |n| if n % 5 == 0 { 2 * n + 1 } else { 2 * (n % keys) });
+    ask(&db, one_in_five_misses(KEYS));
+    let even = db.filter_advice().unwrap();
+    check(&db, &even);
+    assert!((even.misses - 0.2).abs() < 1e-3, "{even}");
+    assert_eq!(even.measured_misses, Some(even.misses));
+    ask(&db, one_in_five_misses(newest));
+    let skewed = db.filter_advice().unwrap();
+    check(&db, &skewed);
+    // Fewer lookups come down to the levels between, as the hits are found above them.
+    let between = |advice: &FilterAdvice| advice.levels[1].in_vain;
+    assert!(between(&skewed) < 0.5 * between(&even), "{skewed}\n{even}");
+    assert!(skewed.levels[0].hits > 0.7, "{skewed}");
+}
+
+#[test]
+fn without_tables_or_lookups_there_is_none() {
+    let db = open("paired:10");
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!(advice.verdict, AdviceVerdict::NoTables);
+    assert!(advice.to_string().contains("no tables"), "{advice}");
+    let db = grown("paired:10");
+    ask(&db, misses().take(LOOKUPS_FOR_ADVICE as usize - 1));
+    let advice = db.filter_advice().unwrap();
+    check(&db, &advice);
+    assert_eq!(advice.verdict, AdviceVerdict::TooFewLookups);
+    assert!(advice.to_string().contains("9999 lookups") && advice.to_string().contains("10000"));
+    db.get(key(1)).unwrap();
+    assert_ne!(db.filter_advice().unwrap().verdict, AdviceVerdict::TooFewLookups);
+}
+
+#[test]
+fn of_one_level_nothing_can_be_moved_elsewhere() {
+    for deep in [false, true] {
+        let db = open("paired:12");
+        for number in 0..300 {
+            db.put(key(2 * number), [7; 40]).unwrap();
+        }
+        db.flush().unwrap();
+        if deep {
+            db.compact_all().unwrap();
+        }
+        ask(&db, misses());
+        let advice = db.filter_advice().unwrap();
+        check(&db, &advice);
+        assert_eq!((advice.verdict, advice.levels.len()), (AdviceVerdict::Keep, 1), "{advice}");
+        assert!(advice.levels[0].reason.starts_with("keep paired:12.0"), "{advice}");
+        ask(&db, (0..LOOKUPS).map(|number| 2 * (number % 300)));
+        let advice = db.filter_advice().unwrap();
+        check(&db, &advice);
+        assert_eq!(advice.levels[0].filter, FilterSpec::NONE, "{advice}");
+        if deep {
+            let of_l0 = advice.policy.unwrap().for_level(0, false);
+            assert_ne!(of_l0, FilterSpec::NONE, "level 0 is not what was seen");
+        }
+    }
+}
+
+#[test]
+fn a_budget_is_kept_and_nonsense_refused() {
+    let db = grown("L0=paired:16,L1-=paired:12");
+    ask(&db, misses());
+    let with = |budget: &str| {
+        let options = AdviceOptions::new().budget(budget.parse::<Budget>().unwrap());
+        db.filter_advice_with(&options).unwrap()
+    };
+    let (half, twice, none) = (with("6/key"), with("24/key"), with("0"));
+    for advice in [&half, &twice, &none] {
+        check(&db, advice);
+        assert_eq!(advice.verdict, AdviceVerdict::Change, "{advice}");
+    }
+    assert!(half.advised.wasted_reads > half.now.wasted_reads);
+    assert!(twice.advised.wasted_reads < twice.now.wasted_reads / 10.0, "{twice}");
+    assert!(none.levels.iter().all(|level| level.filter == FilterSpec::NONE), "{none}");
+    let error = db.filter_advice_with(&AdviceOptions::new().misses(1.5)).unwrap_err().to_string();
+    assert!(error.contains("give 0 to 1"), "{error}");
+    // A store without filters gets the first ones.
+    let bare = grown("none");
+    ask(&bare, misses());
+    let advice = bare.filter_advice().unwrap();
+    assert_eq!(advice.budget_bytes, KEYS * 10 / 8, "{advice}");
+    assert!(advice.now.wasted_reads > 1.0 && advice.advised.wasted_reads < 0.1, "{advice}");
+    assert!(advice.levels.iter().all(|level| level.filter_now == "none"), "{advice}");
+    let policy: FilterPolicy = advice.policy.unwrap();
+    assert!(policy.to_string().contains("paired:"));
+}

@@ -1,0 +1,198 @@
+//! One filter for each level, which is what a policy by levels can say.
+//!
+//! A store that is told "16 bits on level 0, 12 below" gives all tables of a level the same bits per
+//! key. Tables differ in size, and a filter is whole cache lines, so of small tables each gets something
+//! else of what was asked for. In steps:
+//!
+//! 1. For each level, and each tenth of a bit that its rule allows, add up bytes and cost over its
+//!    tables as they are. That is the level's menu ([`crate::menu`]).
+//! 2. Spend the budget on these menus ([`crate::price`]); then solve them exactly
+//!    ([`crate::core`]), since the levels are few.
+//! 3. The other way round, a bound on the cost is met with the fewest bytes by the highest price
+//!    that meets it.
+//!
+//! What comes to each table is given, so that it may be counted rather than modelled. The work is 400
+//! rates for each table: a thousand tables take some tens of milliseconds.
+
+use std::collections::BTreeMap;
+
+use trommel_filter::{FilterKind, FilterSpec};
+
+use crate::core::{self, CORE, Part};
+use crate::cost::Cost;
+use crate::error::TuningError;
+use crate::menu::{Choice, Menu};
+use crate::price::{Item, Price, buy};
+use crate::rules::{Rule, Rules};
+use crate::tree::Table;
+use crate::workload::Visits;
+
+/// Choices for each bit per key: few enough digits for a policy that people read.
+const PER_BIT: f64 = 10.0;
+/// Bits per key of the smallest filter that is listed.
+const LEAST_BITS: f64 = 0.5;
+
+/// A table, and what comes to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Visited {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its distinct keys.
+    pub keys: u64,
+    /// What comes to it, of one lookup.
+    pub visits: Visits,
+}
+
+impl Visited {
+    /// What `spec` costs it.
+    fn cost(&self, spec: FilterSpec) -> Cost {
+        let table = Table { keys: self.keys, bytes: 0, reach: 0.0, alike: 1 };
+        Cost::table(&table, &self.visits, spec)
+    }
+}
+
+/// A filter for each level.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct LevelPlan {
+    /// Of each level: its filter, and what this costs there.
+    pub levels: BTreeMap<usize, (FilterSpec, Cost)>,
+    /// What all cost.
+    pub cost: Cost,
+}
+
+/// Tables, and what each filter would come to on each of their levels.
+///
+/// ```
+/// use trommel_tuning::{ByLevel, Rules, Visited, Visits};
+/// let comes = |in_vain| Visits { in_vain, hits: 0.0, read_cost: 1.0 };
+/// let tables: Vec<Visited> = [(0, 900), (0, 1100), (1, 30_000)]
+///     .map(|(level, keys)| Visited { level, keys, visits: comes(1.0) })
+///     .into();
+/// let plan = ByLevel::new(&Rules::default(), &tables).solve(32_000 * 10 / 8)?;
+/// assert!(plan.cost.filter_bytes <= 40_000);
+/// assert!(plan.levels[&0].0.bits_per_key() > plan.levels[&1].0.bits_per_key());
+/// # Ok::<(), trommel_tuning::TuningError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ByLevel {
+    tables: Vec<Visited>,
+    parts: BTreeMap<usize, Part>,
+}
+
+impl ByLevel {
+    /// Lists what `rules` allow for these tables.
+    #[must_use]
+    pub fn new(rules: &Rules, tables: &[Visited]) -> Self {
+        let mut by_level: BTreeMap<usize, Vec<Visited>> = BTreeMap::new();
+        for table in tables.iter().filter(|table| table.keys > 0) {
+            by_level.entry(table.level).or_default().push(*table);
+        }
+        let part = |(level, tables): (usize, Vec<Visited>)| {
+            (level, Part { weight: 1.0, alike: 1, menu: menu(rules.of(level), &tables) })
+        };
+        Self { tables: tables.to_vec(), parts: by_level.into_iter().map(part).collect() }
+    }
+
+    /// The filters that waste least within `budget` bytes.
+    ///
+    /// # Errors
+    /// [`TuningError::BelowFloors`].
+    pub fn solve(&self, budget: u64) -> Result<LevelPlan, TuningError> {
+        let items = self.items();
+        let needed = items.iter().map(|item| item.menu.corner(0).bytes).sum();
+        if needed > budget {
+            return Err(TuningError::BelowFloors { needed, budget });
+        }
+        let bought = buy(&items, budget as f64);
+        let mut choices = corners(&items, &bought.corners);
+        if bought.price != Price::FREE {
+            let nearest = bought.nearest(&items, CORE);
+            let is_core =
+                |(nth, part): (usize, &Part)| nearest.contains(&nth).then(|| part.clone());
+            let parts: Vec<Part> = self.parts.values().enumerate().filter_map(is_core).collect();
+            let bytes = |choices: &[Choice]| choices.iter().map(|choice| choice.bytes).sum::<u64>();
+            let core: Vec<Choice> = nearest.iter().map(|&nth| choices[nth]).collect();
+            let room = budget - (bytes(&choices) - bytes(&core));
+            let known = core.iter().map(|choice| choice.rate).sum();
+            let better = core::best(&parts, room, bought.price, known).unwrap_or(core);
+            for (nth, choice) in nearest.into_iter().zip(better) {
+                choices[nth] = choice;
+            }
+        }
+        Ok(self.plan(&choices))
+    }
+
+    /// The filters of the fewest bytes, or nearly, that cost `most` at most in wasted reads; the best
+    /// that there are, if none does.
+    #[must_use]
+    pub fn cheapest(&self, most: f64) -> LevelPlan {
+        let items = self.items();
+        let at = |price: Price| {
+            let at_price: Vec<usize> = items.iter().map(|item| item.corner_at(price)).collect();
+            corners(&items, &at_price)
+        };
+        let meets =
+            |choices: &[Choice]| choices.iter().map(|choice| choice.rate).sum::<f64>() <= most;
+        let mut best = at(Price::FREE);
+        // Positive numbers are ordered as their bits are.
+        let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            let choices = at(Price::at(f64::from_bits(middle)));
+            if meets(&choices) {
+                (low, best) = (middle, choices);
+            } else {
+                high = middle;
+            }
+        }
+        self.plan(&best)
+    }
+
+    fn items(&self) -> Vec<Item<'_>> {
+        let item = |part| {
+            let Part { weight, menu, .. }: &Part = part;
+            Item { weight: *weight, scale: 1.0, menu }
+        };
+        self.parts.values().map(item).collect()
+    }
+
+    fn plan(&self, choices: &[Choice]) -> LevelPlan {
+        let mut plan = LevelPlan::default();
+        for (level, choice) in self.parts.keys().zip(choices) {
+            plan.levels.insert(*level, (choice.spec, Cost::default()));
+        }
+        for table in &self.tables {
+            let Some((spec, cost)) = plan.levels.get_mut(&table.level) else { continue };
+            let of_table = table.cost(*spec);
+            cost.join(&of_table);
+            plan.cost.join(&of_table);
+        }
+        plan
+    }
+}
+
+fn corners(items: &[Item<'_>], corners: &[usize]) -> Vec<Choice> {
+    items.iter().zip(corners).map(|(item, corner)| item.menu.corner(*corner)).collect()
+}
+
+/// What the tables of a level may get, all the same bits: bytes and cost of all together.
+fn menu(rule: &Rule, tables: &[Visited]) -> Menu {
+    let (floor, cap) = (rule.floor(), rule.cap());
+    let first = (floor.max(LEAST_BITS) * PER_BIT).ceil() as u32;
+    let last = (cap * PER_BIT).floor() as u32;
+    let between = (first..=last).map(|tenths| f64::from(tenths) / PER_BIT);
+    let sizes = || [floor, cap].into_iter().filter(|bits| *bits > 0.0).chain(between.clone());
+    let of_kind = |kind: &FilterKind| {
+        let kind = *kind;
+        sizes().filter_map(move |bits| FilterSpec::new(kind, bits).ok())
+    };
+    let none = (floor == 0.0).then_some(FilterSpec::NONE);
+    let specs = none.into_iter().chain(rule.kinds().iter().flat_map(of_kind));
+    let choice = |spec: FilterSpec| {
+        let mut all = Cost::default();
+        tables.iter().for_each(|table| all.join(&table.cost(spec)));
+        Choice { spec, bytes: all.filter_bytes, rate: all.wasted_cost }
+    };
+    Menu::of(specs.map(choice).collect())
+}

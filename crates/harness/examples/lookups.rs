@@ -2,14 +2,17 @@
 //! level 0, and one of many small tables in the last level.
 //!
 //! ```sh
-//! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY]
+//! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY] \
+//!     [FILTERS]
 //! ```
 //! KEYS (default 2000000) are in each tree; RUNS (default 12) are those of level 0; READS (default
 //! 1000000) are made in each of ROUNDS (default 5), of which the best counts; ONLY is the beginning
-//! of the names of the rows to measure, such as `deep` or `runs-missing`. Both ways take turns in
-//! each round, so that their ratio holds although the machine's own speed moves.
+//! of the names of the rows to measure, such as `deep` or `runs-missing`; FILTERS is a policy, if not
+//! the default. Both ways take turns in each round, so that their ratio holds although the machine's own
+//! speed moves.
 //!
-//! `benches/steps/run.sh` counts the instructions of [`gets`] and [`multi_gets`].
+//! `benches/steps/run.sh` and `benches/claims/run.sh` count the instructions of [`gets`] and
+//! [`multi_gets`].
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -17,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trommel::vfs::MemoryVfs;
-use trommel::{Db, Options};
+use trommel::{Db, FilterPolicy, Options};
 
 const BATCH: usize = 64;
 const VALUE: [u8; 32] = [b'v'; 32];
@@ -37,8 +40,9 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-fn options() -> Options {
+fn options(filters: &FilterPolicy) -> Options {
     Options::default()
+        .filters(filters.clone())
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
         .cache_bytes(1 << 30)
@@ -47,8 +51,8 @@ fn options() -> Options {
 }
 
 /// All keys in `runs` runs of level 0.
-fn tree_of_runs(keys: u64, runs: u64) -> Db {
-    let db = Db::open("/runs", options()).unwrap();
+fn tree_of_runs(keys: u64, runs: u64, filters: &FilterPolicy) -> Db {
+    let db = Db::open("/runs", options(filters)).unwrap();
     for run in 0..runs {
         for number in (run..keys).step_by(runs as usize) {
             db.put(key(number * 2), VALUE).unwrap();
@@ -59,8 +63,8 @@ fn tree_of_runs(keys: u64, runs: u64) -> Db {
 }
 
 /// All keys in the last level, in tables of 2 MiB.
-fn deep_tree(keys: u64) -> Db {
-    let db = Db::open("/deep", options().table_bytes(2 << 20)).unwrap();
+fn deep_tree(keys: u64, filters: &FilterPolicy) -> Db {
+    let db = Db::open("/deep", options(filters).table_bytes(2 << 20)).unwrap();
     for number in 0..keys {
         db.put(key(number * 2), VALUE).unwrap();
     }
@@ -118,6 +122,9 @@ fn main() {
     let reads = number(2, 1_000_000) as usize;
     let rounds = number(3, 5).max(1) as usize;
     let only = arguments.get(4).map_or("", String::as_str);
+    let filters = arguments.get(5).map_or_else(FilterPolicy::default, |text| {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    });
     println!("{keys} keys, {runs} runs, {reads} reads, ns a key");
     println!("{:14} {:>10} {:>14} {:>8}", "", "get", "multi_get(64)", "ratio");
     for tree in ["runs", "deep"] {
@@ -128,7 +135,10 @@ fn main() {
         if rows.iter().all(Option::is_none) {
             continue;
         }
-        let db = if tree == "runs" { tree_of_runs(keys, runs) } else { deep_tree(keys) };
+        let db = match tree {
+            "runs" => tree_of_runs(keys, runs, &filters),
+            _ => deep_tree(keys, &filters),
+        };
         for (name, missing) in rows.into_iter().flatten() {
             measure(&name, &db, &drawn(keys, reads, missing), missing, rounds);
         }

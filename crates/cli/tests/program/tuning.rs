@@ -87,11 +87,19 @@ fn shards_are_joined_and_doubles_told() {
     fs::write(&joined, &all).unwrap();
     let one = program.path("1.jsonl");
     let line = format!("tune report {} {}", joined.display(), one.display());
-    let ran = program.run(&format!("{line} --csv {} --title=Both", csv.display()));
+    let charts = program.path("charts");
+    let files = format!("--csv {} --plot {}", csv.display(), charts.display());
+    let ran = program.run(&format!("{line} {files} --title=Both"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.err.starts_with("note: 2 results are of cells"), "{}", ran.err);
     assert!(ran.out.starts_with("<!DOCTYPE html>") && ran.out.contains("<h1>Both</h1>"));
     assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 1 + 3 * 3);
+    let mut plots: Vec<String> = fs::read_dir(charts)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    plots.sort();
+    assert_eq!(plots, ["off.svg", "predicted.svg", "time-1.svg", "waste-1.svg"]);
     let ran = program.run(&format!("{line} -o /nowhere/at/all.html"));
     assert_eq!((ran.code, &*ran.out), (Some(1), ""));
     assert!(ran.err.contains("writing /nowhere/at/all.html failed: "), "{}", ran.err);

@@ -120,31 +120,50 @@ pub(super) fn chart(
     ))
 }
 
+/// A text in lines of at most so many characters, if its words are not longer.
+fn lines(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A chart as a file of its own: with a heading, the key of its colours, and the colours themselves
-/// for light and dark.
+/// for light and dark. What does not fit beside its neighbour goes to the next line.
 pub(super) fn standalone(title: &str, what: &str, key: &[(Role, &str)], chart: &str) -> String {
     let (width, height) = (SIZE.0 * SCALE as u32, SIZE.1 * SCALE as u32);
     let text = TEXT * f64::from(SCALE);
-    let head = (text * 4.6) as u32;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" width=\"{}\" \
-         height=\"{}\" font-family=\"system-ui, sans-serif\">\n<style>\n{}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"var(--card)\"/>\n",
-        head + height,
-        2 * SIZE.0,
-        2 * (head + height) / SCALE as u32,
-        colours()
-    );
-    let (margin, baseline) = (text, text * 1.7);
-    svg += &format!(
-        "<text x=\"{margin}\" y=\"{baseline}\" font-size=\"{text}\" font-weight=\"600\" \
-         fill=\"var(--ink)\">{} <tspan font-weight=\"400\" fill=\"var(--muted)\">{}</tspan></text>\n",
-        escaped(title),
-        escaped(what)
-    );
-    let (mut x, y, side) = (margin, text * 3.4, text * 0.75);
+    let (margin, line, side) = (text, text * 1.7, text * 0.75);
+    let length = |words: &str| text * 0.62 * words.chars().count() as f64;
+    let fit = ((f64::from(width) - 2.0 * margin) / length("x")) as usize;
+    let (mut words, mut y) = (String::new(), 0.0);
+    for (lines, style) in [
+        (lines(title, fit), "font-weight=\"600\" fill=\"var(--ink)\""),
+        (lines(what, fit), "fill=\"var(--muted)\""),
+    ] {
+        for line_of in lines {
+            y += line;
+            words += &format!(
+                "<text x=\"{margin}\" y=\"{y}\" font-size=\"{text}\" {style}>{}</text>\n",
+                escaped(&line_of)
+            );
+        }
+    }
+    let mut x = margin;
+    y += line;
     for (role, name) in key {
-        svg += &format!(
+        let wide = length(name) + text * 2.6;
+        if x > margin && x + wide > f64::from(width) {
+            (x, y) = (margin, y + line);
+        }
+        words += &format!(
             "<rect x=\"{x}\" y=\"{}\" width=\"{side}\" height=\"{side}\" fill=\"{}\"/>\
              <text x=\"{}\" y=\"{y}\" font-size=\"{text}\" fill=\"var(--ink)\">{}</text>\n",
             y - side,
@@ -152,14 +171,24 @@ pub(super) fn standalone(title: &str, what: &str, key: &[(Role, &str)], chart: &
             x + text * 1.2,
             escaped(name)
         );
-        x += text * (2.6 + 0.6 * name.chars().count() as f64);
+        x += wide;
     }
+    let head = (y + text * 1.2) as u32;
     let inner = chart.replacen(
         "<svg ",
         &format!("<svg y=\"{head}\" width=\"{width}\" height=\"{height}\" "),
         1,
     );
-    format!("{svg}{}\n</svg>\n", inner.trim_end())
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {}\" width=\"{}\" \
+         height=\"{}\" font-family=\"system-ui, sans-serif\">\n<style>\n{}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--card)\"/>\n{words}{}\n</svg>\n",
+        head + height,
+        2 * SIZE.0,
+        2 * (head + height) / SCALE as u32,
+        colours(),
+        inner.trim_end()
+    )
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub struct Cell {
     pub family: String,
     /// The filters, as a policy.
     pub filters: String,
-    /// Bits per key that were put in.
+    /// The budget that was put in: bits per key, or whatever its filters have in that place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// The tree.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use fastrand::Rng;
@@ -11,6 +12,7 @@ use trommel::{Db, FilterPolicy, FilterReport, FilterSpec, Stats};
 
 use super::build::{self, Keys, store_error};
 use super::cell::{Cell, Draw};
+use super::counted::Counted;
 use super::lookups::{Drawer, ask};
 use super::record::{Estimate, LevelRecord, Predicted, Record, SCHEMA};
 use crate::control::Control;
@@ -75,6 +77,7 @@ pub(super) fn measure(
         micros: estimate(|one| one.micros, 0.0),
         blocks: mean(|one| one.blocks),
         block_reads: mean(|one| one.block_reads),
+        file_reads: mean(|one| one.file_reads),
     })
 }
 
@@ -86,6 +89,7 @@ struct One {
     micros: f64,
     blocks: f64,
     block_reads: f64,
+    file_reads: f64,
     levels: BTreeMap<usize, OneLevel>,
 }
 
@@ -111,14 +115,18 @@ fn one(
     dir: &Path,
     control: Control<'_>,
 ) -> Result<One, Error> {
+    let disk = Counted::default();
     let options = build::options(cell).create_if_missing(false).filters(policy.clone());
+    let options = options.vfs(Arc::new(disk.clone()));
     let db = Db::open(dir, options).map_err(store_error)?;
     let mut rng = Rng::with_seed(mix(cell.seed ^ mix(nth)));
     // This opens all tables.
     let at_rest = db.filter_report();
     ask(&db, cell, keys, cell.warmup, &mut rng, control)?;
     db.reset_stats();
+    let reads_before = disk.reads();
     let time = ask(&db, cell, keys, cell.lookups, &mut rng, control)?;
+    let file_reads = disk.reads() - reads_before;
     let (report, stats) = (db.filter_report(), db.stats());
     let tables = inspect::properties(&**db.vfs(), db.dir()).map_err(store_error)?.tables;
     db.close().map_err(store_error)?;
@@ -130,6 +138,7 @@ fn one(
         reported_per_miss: at_rest.expected_wasted_reads_per_miss,
         filter_bytes: at_rest.filter_bytes,
         micros: time.as_secs_f64() * 1e6 / lookups,
+        file_reads: file_reads as f64 / lookups,
         ..one
     })
 }
@@ -197,6 +206,7 @@ fn result(
         reported_per_miss: 0.0,
         filter_bytes: 0,
         micros: 0.0,
+        file_reads: 0.0,
     })
 }
 

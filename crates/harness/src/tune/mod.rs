@@ -19,6 +19,7 @@
 
 mod build;
 mod cell;
+mod counted;
 mod drawn;
 mod lookups;
 mod measure;

@@ -18,7 +18,7 @@ use trommel::FilterPolicy;
 use super::cell::{Cell, Draw, read_mode};
 use super::drawn::{self, RawDrawn};
 use super::shape::{DEEPEST, Grown, Shape};
-use super::solved;
+use super::solved::{self, Budget};
 use super::toml_file::{File, Found};
 use crate::error::Error;
 
@@ -97,16 +97,16 @@ struct Filters<'a> {
 
 enum Policy {
     Given(String),
-    /// So many bits per key, solved for each tree.
-    Solved(f64),
+    /// Solved for each tree.
+    Solved(Budget),
 }
 
 impl Filters<'_> {
     /// The policy for a tree.
     fn on(&self, file: &File<'_>, tree: &Shape, misses: f64) -> Result<String, Error> {
-        let bits = match &self.policy {
+        let budget = match &self.policy {
             Policy::Given(policy) => return Ok(policy.clone()),
-            Policy::Solved(bits) => *bits,
+            Policy::Solved(budget) => budget,
         };
         if tree.grown.is_some() {
             let what = format!(
@@ -115,7 +115,7 @@ impl Filters<'_> {
             );
             return Err(file.fault(self.found.span(), &what));
         }
-        solved::policy(tree, misses, bits)
+        solved::policy(tree, misses, budget)
             .map_err(|error| file.fault(self.found.span(), &error.to_string()))
     }
 }
@@ -263,10 +263,8 @@ fn filters<'a>(file: &File<'_>, raw: &'a Raw) -> Result<Vec<Filters<'a>>, Error>
 }
 
 fn policy(text: &str) -> Result<Policy, String> {
-    if let Some(bits) = solved::bits(text) {
-        let number = bits.parse::<f64>().ok().filter(|bits| (0.0..=64.0).contains(bits));
-        let bits = number.ok_or_else(|| format!("\"{text}\": write it as solved=10/key"))?;
-        return Ok(Policy::Solved(bits));
+    if let Some(budget) = Budget::parse(text) {
+        return budget.map(Policy::Solved);
     }
     let policy = text.parse::<FilterPolicy>().map_err(|error| error.to_string())?;
     Ok(Policy::Given(policy.to_string()))

@@ -121,6 +121,9 @@ pub struct Record {
     pub blocks: f64,
     /// Of those, read from files.
     pub block_reads: f64,
+    /// Reads of files as the disk counted them, of one lookup: none where files are mapped.
+    #[serde(default)]
+    pub file_reads: f64,
 }
 
 impl Record {

@@ -1,32 +1,74 @@
-//! `solved=10/key`: the filters that the solver gives a tree that is full as planned, by level.
+//! `solved=10/key`: the filters that the solver gives a tree that is full as planned, by level. With a
+//! policy in place of the number, `solved=L0=paired:14,L1-=paired:10`, it has the bytes that the policy
+//! takes on that tree.
 //!
 //! It is what a budget comes to when it is spent at once on a tree that does not change any more; the
 //! engine's own `budget=10/key` spends it on tables as they come.
 
-use trommel::FilterSpec;
-use trommel::tuning::{Run, Solver, Table, Tree, TuningError, Workload};
+use trommel::tuning::{self, Run, Solver, Table, Tree, TuningError, Workload};
+use trommel::{FilterPolicy, FilterSpec};
 
 use super::shape::{KEY_BYTES, Shape};
 
 /// Bytes of an entry in a table beside its key and value, roughly.
 const ENTRY_BYTES: u64 = 8;
 
-/// The bits per key of `solved=10/key`; none for other texts.
-pub(super) fn bits(text: &str) -> Option<&str> {
-    text.strip_prefix("solved=")?.strip_suffix("/key")
+/// What may be spent.
+pub(super) enum Budget {
+    /// So many bits per key.
+    Bits(f64),
+    /// What this policy takes.
+    As(FilterPolicy),
 }
 
-/// The policy of so many bits per key, of paired filters, on a filled tree of which `misses` of all
-/// lookups find nothing.
+impl Budget {
+    /// That of `solved=...`; none for other texts.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
+        let budget = text.strip_prefix("solved=")?;
+        if budget.contains('=') {
+            return Some(match budget.parse::<FilterPolicy>() {
+                Ok(_) if budget.contains("budget=") => Err(format!(
+                    "\"{text}\": a budget takes what it is given: write it as solved=10/key"
+                )),
+                Ok(policy) => Ok(Self::As(policy)),
+                Err(error) => Err(error.to_string()),
+            });
+        }
+        let bits = budget.strip_suffix("/key").and_then(|bits| bits.parse::<f64>().ok());
+        let bits = bits.filter(|bits| (0.0..=64.0).contains(bits));
+        let or = "or, for the bytes of a policy, as solved=L0-=paired:10";
+        Some(bits.map(Self::Bits).ok_or_else(|| {
+            format!("\"{text}\": write it as solved=10/key, for up to 64 bits a key, {or}")
+        }))
+    }
+
+    fn bytes(&self, tree: &Tree) -> u64 {
+        match self {
+            Self::Bits(bits) => (tree.keys() as f64 * bits / 8.0) as u64,
+            Self::As(policy) => {
+                let deepest = tree.runs().iter().map(|run| run.level).max().unwrap_or(0);
+                let of = |run: &Run| {
+                    let spec = policy.for_level(run.level, run.level == deepest);
+                    let bytes = |table: &Table| tuning::bytes(spec, table.keys) * table.alike;
+                    run.tables.iter().map(bytes).sum::<u64>()
+                };
+                tree.runs().iter().map(of).sum()
+            }
+        }
+    }
+}
+
+/// The policy of paired filters within a budget, on a filled tree of which `misses` of all lookups
+/// find nothing.
 ///
 /// # Errors
 /// The share of misses is not from 0 to 1.
-pub(super) fn policy(tree: &Shape, misses: f64, bits: f64) -> Result<String, TuningError> {
-    let l0 = tree.l0.iter().map(|keys| Run::whole(0, *keys));
-    let levels = (1..).zip(&tree.levels).map(|(level, keys)| level_of(tree, level, *keys));
-    let runs = Tree::new(l0.chain(levels).collect())?;
-    let budget = (runs.keys() as f64 * bits / 8.0) as u64;
-    let plan = Solver::default().solve(&runs, &Workload::new(misses)?, budget)?;
+pub(super) fn policy(tree: &Shape, misses: f64, budget: &Budget) -> Result<String, TuningError> {
+    let runs = runs_of(tree)?;
+    let plan = Solver::default().solve(&runs, &Workload::new(misses)?, budget.bytes(&runs))?;
     let mut entries = Vec::new();
     // A policy has one filter for all runs of level 0: their mean.
     let (of_l0, of_levels) = plan.filters.split_at(tree.l0.len());
@@ -40,6 +82,13 @@ pub(super) fn policy(tree: &Shape, misses: f64, bits: f64) -> Result<String, Tun
         entries.push(format!("L{level}={spec}"));
     }
     Ok(entries.join(","))
+}
+
+/// A filled tree as the solver has it.
+fn runs_of(tree: &Shape) -> Result<Tree, TuningError> {
+    let l0 = tree.l0.iter().map(|keys| Run::whole(0, *keys));
+    let levels = (1..).zip(&tree.levels).map(|(level, keys)| level_of(tree, level, *keys));
+    Tree::new(l0.chain(levels).collect())
 }
 
 /// A level as tables of the size that the tree's have.
@@ -61,10 +110,9 @@ fn paired(bits: f64) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn upper_levels_get_more() {
+    fn tree() -> Shape {
         let (l0, levels) = Shape::filled(100_000, 10.0, &[1.0; 3], &[1.0, 0.5]).unwrap();
-        let tree = Shape {
+        Shape {
             name: "three".into(),
             l0,
             levels,
@@ -72,11 +120,42 @@ mod tests {
             table_bytes: 1 << 20,
             value_bytes: 100,
             block_bytes: 4096,
-        };
-        let policy: trommel::FilterPolicy = policy(&tree, 1.0, 10.0).unwrap().parse().unwrap();
-        let bits: Vec<f64> =
-            (0..4).map(|level| policy.for_level(level, level == 3).bits_per_key()).collect();
+        }
+    }
+
+    fn bits(budget: &str) -> Vec<f64> {
+        let budget = Budget::parse(budget).unwrap().unwrap();
+        let policy: FilterPolicy = policy(&tree(), 1.0, &budget).unwrap().parse().unwrap();
+        (0..4).map(|level| policy.for_level(level, level == 3).bits_per_key()).collect()
+    }
+
+    #[test]
+    fn upper_levels_get_more() {
+        let bits = bits("solved=10/key");
         assert!(bits.windows(2).all(|pair| pair[0] > pair[1] + 3.0), "{bits:?}");
         assert!((8.0..10.0).contains(&bits[3]), "{bits:?}");
+    }
+
+    #[test]
+    fn a_policy_stands_for_its_bytes() {
+        let tree = tree();
+        let runs = runs_of(&tree).unwrap();
+        let bytes = |policy: &str| Budget::As(policy.parse().unwrap()).bytes(&runs) as f64;
+        for given in ["L0-=paired:10", "L0=blocked:14,L1-=paired:10,last=none", "L0-=none"] {
+            let budget = Budget::parse(&format!("solved={given}")).unwrap().unwrap();
+            let solved = policy(&tree, 1.0, &budget).unwrap();
+            let (all, spent) = (bytes(given), bytes(&solved));
+            // Level 0 has one filter for runs that were solved one by one.
+            assert!(
+                (0.98 * all..=1.01 * all).contains(&spent),
+                "{given}: {all}, {solved}: {spent}"
+            );
+        }
+        let few = bits("solved=L0=paired:14,L1-=paired:10,last=none");
+        assert!(few[1] > few[2] && few[2] > few[3], "{few:?}");
+        for wrong in ["solved=65/key", "solved=x", "solved=L0=x:3", "solved=budget=10/key"] {
+            assert!(Budget::parse(wrong).unwrap().is_err(), "{wrong}");
+        }
+        assert!(Budget::parse("paired:10").is_none());
     }
 }

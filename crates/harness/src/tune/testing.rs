@@ -93,5 +93,6 @@ pub(crate) fn record(cell: Cell) -> Record {
         micros: estimate(1.0 + wasted),
         blocks: 0.2,
         block_reads: 0.01,
+        file_reads: 0.01,
     }
 }

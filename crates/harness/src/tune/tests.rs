@@ -240,12 +240,26 @@ fn what_is_predicted_is_measured() {
     assert!(newest < 0.9, "the newest keys lie above level 1: {newest}");
 }
 
+/// Past the cache, the disk counts what the store says it read; of maps it sees nothing.
+#[test]
+fn reads_are_counted_below_the_store() {
+    let records = measured(&format!(
+        "filters = [\"none\"]\nstores = 2\nlookups = 500\nwarmup = 0\ncaches = [0]\n\
+         read_modes = [\"direct\", \"mapped\"]\n{TREE}"
+    ));
+    let (direct, mapped) = (&records[0], &records[1]);
+    assert_eq!(direct.file_reads, direct.block_reads);
+    // Two runs without filters: a missing key costs a read in both, but at their very ends.
+    assert!((1.9..=2.1).contains(&direct.file_reads), "{}", direct.file_reads);
+    assert_eq!((mapped.file_reads, mapped.wasted_reads.mean), (0.0, direct.wasted_reads.mean));
+}
+
 #[test]
 fn the_same_cell_makes_the_same_result() {
     let text = format!("filters = [\"paired:5\"]\nstores = 2\nlookups = 3000\n{TREE}");
     let same = |mut record: Record| {
         (record.start, record.seconds, record.micros) = Default::default();
-        (record.blocks, record.block_reads) = (0.0, 0.0);
+        (record.blocks, record.block_reads, record.file_reads) = (0.0, 0.0, 0.0);
         record
     };
     let [first, second] = [measured(&text), measured(&text)].map(|mut r| same(r.remove(0)));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trommel_harness::Control;
-use trommel_harness::report::tuning::{page, write_csv};
+use trommel_harness::report::tuning::{page, plots, write_csv};
 use trommel_harness::tune::merge;
 use trommel_harness::tune::record::read_lines;
 
@@ -16,7 +16,8 @@ pub(crate) const LONG_ABOUT: &str = "\
 Makes one HTML page of the results of `trommel tune run`: filter bytes against wasted reads and \
 against time, with the filters that no others beat; bits per level; what was predicted beside what \
 was measured; and a table of every level. The page needs no other file, no network and no script, and \
-follows the browser's choice of light or dark. --csv writes the same figures for other programs.
+follows the browser's choice of light or dark. --csv writes the same figures for other programs, \
+--plot each chart as an SVG file.
 
 Files of several machines are joined. Of a cell that was measured more than once, the result that was \
 begun last counts.";
@@ -37,6 +38,9 @@ pub(crate) struct ReportArgs {
     /// Where to write the figures as comma-separated values
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
+    /// Write the charts, as SVG files, to DIR
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     /// What to call the page
     #[arg(long, value_name = "TEXT", default_value = "Trommel experiments")]
     title: String,
@@ -62,6 +66,13 @@ pub(crate) fn run(
         let mut bytes = Vec::new();
         write_csv(&records, &mut bytes)?;
         write(file, &bytes)?;
+    }
+    if let Some(dir) = &args.plot {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Failure::Other(format!("making {} failed: {error}", dir.display())))?;
+        for (name, svg) in plots(&records) {
+            write(&dir.join(format!("{name}.svg")), svg.as_bytes())?;
+        }
     }
     let page = page(&args.title, &records);
     match &args.output {

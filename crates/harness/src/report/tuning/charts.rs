@@ -21,6 +21,8 @@ const FARTHEST: f64 = 0.5;
 
 /// A chart that is done.
 pub(super) struct Chart {
+    /// Its name among all charts of these records.
+    pub(super) name: String,
     pub(super) title: String,
     /// What its axes show.
     pub(super) what: String,
@@ -29,8 +31,8 @@ pub(super) struct Chart {
 
 /// What is drawn against the filters' bytes.
 struct Cost {
-    /// Begins the chart's name in the page.
-    id: &'static str,
+    /// Begins the chart's name.
+    name: &'static str,
     what: &'static str,
     of: fn(&Record) -> Estimate,
     is_logarithmic: bool,
@@ -39,7 +41,7 @@ struct Cost {
 /// For each group of several filters: wasted reads against bytes.
 pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
     let cost = Cost {
-        id: "w",
+        name: "waste",
         what: "wasted reads a lookup by filter bytes",
         of: |record| record.wasted_reads,
         is_logarithmic: true,
@@ -50,7 +52,7 @@ pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
 /// The same with the time of a lookup.
 pub(super) fn times(groups: &Groups<'_>) -> Vec<Chart> {
     let cost = Cost {
-        id: "t",
+        name: "time",
         what: "µs a lookup by filter bytes",
         of: |record| record.micros,
         is_logarithmic: false,
@@ -84,8 +86,8 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
         })
         .collect();
     let title = group.place.clone();
-    let id = format!("{}{nth}", cost.id);
-    let svg = chart(&id, &title, &described.join(" "), |area| {
+    let name = format!("{}-{}", cost.name, nth + 1);
+    let svg = chart(&name, &title, &described.join(" "), |area| {
         let bytes = |bytes: &f64| format!("{}B", short(*bytes));
         let mut chart = frame(area, (x, &bytes), (y, &|value| tick(*value)))?;
         let best = group.front(|record| of(record).mean);
@@ -103,7 +105,7 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
         }
         Ok(())
     })?;
-    Some(Chart { title, what: cost.what.into(), svg })
+    Some(Chart { name, title, what: cost.what.into(), svg })
 }
 
 /// A mean with its interval, as far as there is room for it.
@@ -157,7 +159,7 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
 fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
     let (title, what) = ("Wasted reads a lookup", "measured by predicted");
     let show = |value: &f64| tick(*value);
-    let svg = chart("p0", title, described, |area| {
+    let svg = chart("predicted", title, described, |area| {
         let mut chart = frame(area, (axis.clone(), &show), (axis.clone(), &show))?;
         let (start, end) = (axis.range.start, axis.range.end);
         let line = vec![(start, start), (end, end)];
@@ -167,7 +169,7 @@ fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Ch
         }
         Ok(())
     })?;
-    Some(Chart { title: title.into(), what: what.into(), svg })
+    Some(Chart { name: "predicted".into(), title: title.into(), what: what.into(), svg })
 }
 
 fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
@@ -188,7 +190,7 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<C
     let ticks = (-2..=2).map(|nth| f64::from(nth) * step).collect();
     let y = Axis::between(ticks, step / 4.0);
     let percent = |share: &f64| format!("{:+.0}%", share * 100.0).replace("+0%", "0%");
-    let svg = chart("p1", title, described, |area| {
+    let svg = chart("off", title, described, |area| {
         let mut chart = frame(area, (axis.clone(), &|value| tick(*value)), (y, &percent))?;
         let (start, end) = (axis.range.start, axis.range.end);
         for (share, role) in [
@@ -203,5 +205,5 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<C
         }
         Ok(())
     })?;
-    Some(Chart { title: title.into(), what: what.into(), svg })
+    Some(Chart { name: "off".into(), title: title.into(), what: what.into(), svg })
 }

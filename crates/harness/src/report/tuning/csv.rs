@@ -7,7 +7,7 @@ use crate::record::quoted;
 use crate::tune::{Estimate, LevelRecord, Record};
 
 /// The columns. One is never renamed or moved; new ones come last.
-const COLUMNS: [&str; 33] = [
+const COLUMNS: [&str; 34] = [
     "key",
     "family",
     "filters",
@@ -41,6 +41,7 @@ const COLUMNS: [&str; 33] = [
     "program",
     "commit",
     "cpu",
+    "file_reads",
 ];
 
 /// What differs between a level and all of them.
@@ -142,5 +143,6 @@ fn fields(record: &Record, part: &Part) -> [String; COLUMNS.len()] {
         environment.program.clone(),
         environment.commit.clone().unwrap_or_default(),
         environment.cpu.clone().unwrap_or_default(),
+        whole(record.file_reads),
     ]
 }

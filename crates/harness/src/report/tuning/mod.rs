@@ -4,7 +4,8 @@
 //!    one family with several budgets.
 //! 2. `charts` draws fronts of filter bytes against what they save, and what was predicted against
 //!    what was measured; `tables` has every figure, and the bits of each level as bars.
-//! 3. [`page`] puts it together; [`write_csv`] has the same figures for other programs.
+//! 3. [`page`] puts it together; [`plots`] gives each chart as a file of its own, [`write_csv`] the
+//!    figures for other programs.
 //!
 //! A family has the same colour everywhere.
 //! Called by `trommel tune report`.
@@ -18,6 +19,7 @@ use super::bars::key;
 use super::facts;
 use super::html::section;
 use super::page::document;
+use super::svg::{Role, standalone};
 use super::workloads::card;
 use crate::tune::Record;
 use charts::Chart;
@@ -37,6 +39,18 @@ const ABOUT_PREDICTION: &str = "What the model said of the tree before it was as
 const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in memory.";
 const ABOUT_CELLS: &str = "Off: by how much the prediction misses what was measured. Blocks are data \
                            blocks looked into; read are those that came from files.";
+
+/// The charts as SVG files, each with its name. They suit light and dark.
+pub fn plots(records: &[Record]) -> Vec<(String, String)> {
+    let groups = Groups::new(records);
+    let families: Vec<(Role, &str)> = groups.families().collect();
+    let charts = [charts::waste(&groups), charts::times(&groups), charts::prediction(&groups)];
+    let file = |chart: Chart| {
+        let svg = standalone(&chart.title, &chart.what, &families, &chart.svg);
+        (chart.name, svg)
+    };
+    charts.into_iter().flatten().map(file).collect()
+}
 
 /// The page about these records, under this title. It needs no other file, no network and no
 /// script.

@@ -40,6 +40,18 @@ fn the_page_is_whole_and_stands_alone() {
 }
 
 #[test]
+fn charts_are_files_of_their_own() {
+    let plots = plots(&many());
+    let names: Vec<&str> = plots.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["waste-1", "time-1", "predicted", "off"]);
+    for (name, svg) in &plots {
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{name}");
+        assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
+        assert!(svg.contains(">blocked:{budget}</text>"), "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_is_told() {
     let mut records = many();
     records[1].environment.commit = Some("abc".into());

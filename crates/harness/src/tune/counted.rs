@@ -1,0 +1,52 @@
+//! A disk that counts the reads of its files: what the store asks of the system, whatever it says
+//! itself. Bytes that are mapped are not read, and so not counted.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use trommel::vfs::{Access, DiskVfs, Layer, ReadFile, Vfs};
+
+/// The disk. Clones are one and the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    /// Calls so far that read a part of an open file.
+    pub(super) fn reads(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    reads: Counted,
+    file: Arc<dyn ReadFile>,
+}
+
+impl ReadFile for Reader {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reads.0.fetch_add(1, Relaxed);
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn mapped(&self) -> Option<&[u8]> {
+        self.file.mapped()
+    }
+}
+
+impl Layer for Counted {
+    fn below(&self) -> &dyn Vfs {
+        &DiskVfs
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let file = DiskVfs.open(path, access)?;
+        Ok(Arc::new(Reader { reads: self.clone(), file }))
+    }
+}

@@ -29,16 +29,30 @@ pub(crate) struct FiltersArgs {
     /// Only this level
     #[arg(long, value_name = "NUMBER")]
     level: Option<usize>,
-    /// Ask for so many keys that are not there
-    #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
-    probe: u64,
-    /// Decides which keys are asked for
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
+    #[command(flatten)]
+    probes: ProbeArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Lookups of keys that are not there, for a store that nobody else asks.
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// Ask for so many keys that are not there
+    #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
+    pub(crate) probe: u64,
+    /// Decides which keys are asked for
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+impl ProbeArgs {
+    /// Asks for them, and shows how far it is.
+    pub(crate) fn ask(&self, db: &Db, session: Session<'_>) -> Result<(), Failure> {
+        session.step("probing", self.probe, || probe(db, self, session))
+    }
 }
 
 pub(crate) fn run(
@@ -47,7 +61,7 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.store.read(session, |db| {
-        session.step("probing", args.probe, || probe(db, (args.probe, args.seed), session))?;
+        args.probes.ask(db, session)?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
         output.list("levels", &COLUMNS)?;
@@ -117,18 +131,14 @@ fn row(level: &FilterLevel) -> Vec<Value> {
 /// Asks for keys that are not there: keys of the store with random bytes appended, several from
 /// each that is drawn. Where keys are dense such a key may be there; it is looked up all the same,
 /// and is then no false positive.
-pub(crate) fn probe(
-    db: &Db,
-    (count, seed): (u64, u64),
-    session: Session<'_>,
-) -> Result<(), Failure> {
-    let mut random = fastrand::Rng::with_seed(seed);
+fn probe(db: &Db, args: &ProbeArgs, session: Session<'_>) -> Result<(), Failure> {
+    let mut random = fastrand::Rng::with_seed(args.seed);
     let mut cursor = db.cursor()?;
     cursor.seek_to_last()?;
     let Some(last) = cursor.key().map(<[u8]>::to_vec) else { return Ok(()) };
     cursor.seek_to_first()?;
     let ends = (cursor.key().unwrap_or_default().to_vec(), last);
-    let mut left = count;
+    let mut left = args.probe;
     while left > 0 {
         session.go_on()?;
         let key = draw_key(db, &mut cursor, ends.clone(), &mut random)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use trommel_harness::report::{Source, page};
 
+use crate::commands::bench::journal::write;
 use crate::commands::records;
 use crate::failure::Failure;
 
@@ -40,10 +41,13 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let read = |file: &PathBuf| Ok(Source { name: name_of(file), records: records::read(file)? });
     let sources = args.files.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
-    let page = page(&args.title, &sources);
-    match &args.output {
-        Some(file) => std::fs::write(file, page)
-            .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display()))),
+    deliver(&page(&args.title, &sources), args.output.as_deref(), out)
+}
+
+/// Writes a page into a file, or to standard output.
+pub(crate) fn deliver(page: &str, file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
+    match file {
+        Some(file) => Ok(write(file, page.as_bytes())?),
         None => {
             out.write_all(page.as_bytes())?;
             Ok(out.flush()?)

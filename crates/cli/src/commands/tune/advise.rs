@@ -5,9 +5,8 @@ use std::io::Write;
 use clap::Args;
 use trommel::tuning::Budget;
 use trommel::{AdviceOptions, FilterAdvice, LOOKUPS_FOR_ADVICE};
-use trommel_harness::units::parse_count;
 
-use crate::commands::filters::probe;
+use crate::commands::filters::ProbeArgs;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
@@ -35,12 +34,8 @@ pub(crate) struct AdviseArgs {
     /// The share of lookups that find nothing
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     misses: f64,
-    /// Ask for so many keys that are not there
-    #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
-    probe: u64,
-    /// Decides which keys are asked for
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
+    #[command(flatten)]
+    probes: ProbeArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -52,11 +47,11 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    if args.probe < LOOKUPS_FOR_ADVICE {
+    if args.probes.probe < LOOKUPS_FOR_ADVICE {
         return Err(Failure::Usage(format!(
             "--probe {}: give {LOOKUPS_FOR_ADVICE} or more, for fewer lookups do not show where they \
              go",
-            args.probe
+            args.probes.probe
         )));
     }
     let mut options = AdviceOptions::new().misses(args.misses);
@@ -66,7 +61,7 @@ pub(crate) fn run(
     args.store.read(session, |db| {
         // Before the store is asked: a share that is none is refused at once.
         db.filter_advice_with(&options)?;
-        session.step("probing", args.probe, || probe(db, (args.probe, args.seed), session))?;
+        args.probes.ask(db, session)?;
         let advice = db.filter_advice_with(&options)?;
         let mut output = args.output.begin("tune-advise", out);
         write_levels(&advice, &mut output)?;

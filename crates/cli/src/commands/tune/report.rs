@@ -1,7 +1,7 @@
 //! `trommel tune report`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use trommel_harness::Control;
@@ -9,7 +9,9 @@ use trommel_harness::report::tuning::{page, plots, write_csv};
 use trommel_harness::tune::merge;
 use trommel_harness::tune::record::read_lines;
 
+use crate::commands::bench::journal::write;
 use crate::commands::records;
+use crate::commands::report::deliver;
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -74,17 +76,5 @@ pub(crate) fn run(
             write(&dir.join(format!("{name}.svg")), svg.as_bytes())?;
         }
     }
-    let page = page(&args.title, &records);
-    match &args.output {
-        Some(file) => write(file, page.as_bytes()),
-        None => {
-            out.write_all(page.as_bytes())?;
-            Ok(out.flush()?)
-        }
-    }
-}
-
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(file, bytes)
-        .map_err(|error| Failure::Other(format!("writing {} failed: {error}", file.display())))
+    deliver(&page(&args.title, &records), args.output.as_deref(), out)
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
+use crate::conformance::{Evidence, Watches};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 use crate::version::LEVELS;
 
@@ -231,6 +232,7 @@ pub(crate) struct Counters {
     id: u64,
     shards: Mutex<Vec<Arc<Shard>>>,
     baseline: Mutex<Totals>,
+    watches: Mutex<Watches>,
 }
 
 /// The shards of the current thread, one for each store it uses.
@@ -256,6 +258,7 @@ impl Counters {
             id: NEXT_ID.fetch_add(1, Relaxed),
             shards: Mutex::default(),
             baseline: Mutex::default(),
+            watches: Mutex::default(),
         }
     }
 
@@ -307,6 +310,26 @@ impl Counters {
     pub(crate) fn reset(&self) {
         let mut baseline = lock(&self.baseline);
         *baseline = self.sum();
+        lock(&self.watches).reset(&baseline);
+    }
+
+    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. Takes a
+    /// lock: it follows a search of the table, beside which that is little.
+    pub(crate) fn note_passed(&self, level: usize, kind: FilterLabel, hash: u64, table: u64) {
+        if kind == FilterKind::None {
+            return;
+        }
+        let mut watches = lock(&self.watches);
+        if watches.note(level, kind, hash, table) {
+            watches.begin(level, kind, &self.sum());
+        }
+    }
+
+    /// What the filters let pass in vain on each level, by kind.
+    pub(crate) fn evidence(&self) -> [[Evidence; KINDS.len()]; LEVELS] {
+        let (watches, sums) = (lock(&self.watches), self.sum());
+        let of = |level| std::array::from_fn(|kind| watches.evidence(level, kind, &sums));
+        std::array::from_fn(of)
     }
 }
 

@@ -141,7 +141,7 @@ impl Db {
         destroy(dir.as_ref(), options)
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
     }
 

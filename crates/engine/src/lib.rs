@@ -35,6 +35,7 @@ mod advice;
 mod background;
 mod batch;
 mod compaction;
+mod conformance;
 mod counters;
 mod db;
 mod destroy;
@@ -81,6 +82,7 @@ pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
 pub use batch::{MAX_BATCH_BYTES, WriteBatch};
+pub use conformance::Conformance;
 pub use db::Db;
 pub use destroy::DestroyReport;
 pub use error::{Error, ErrorKind, Result};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use trommel_filter::FilterKind;
 use trommel_sstable::{FilterFacts, FilterLabel};
 
+use crate::conformance::{Conformance, Evidence};
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
@@ -52,6 +53,9 @@ pub struct FilterLevel {
     pub expected_rate: Option<f64>,
     /// Reads saved: the negatives.
     pub reads_saved: u64,
+    /// Whether the filters let no more distinct keys pass than they should; none of scans, and while
+    /// nothing was let pass.
+    pub conformance: Option<Conformance>,
 }
 
 /// What each level's filters did since the counters were reset. `Display` prints a table.
@@ -81,15 +85,30 @@ pub struct FilterReport {
     pub policy: Option<PolicyReport>,
 }
 
+impl FilterLevel {
+    /// The evidence, where these filters let more distinct keys pass than chance explains.
+    pub fn alarm(&self) -> Option<&Conformance> {
+        self.conformance.as_ref().filter(|conformance| conformance.is_alarming())
+    }
+}
+
+impl FilterReport {
+    /// The filters that let more distinct keys pass than chance explains, with the evidence. They are
+    /// not what they say they are: damaged in memory, made by a broken policy, or told a wrong rate.
+    pub fn alarms(&self) -> impl Iterator<Item = (&FilterLevel, &Conformance)> {
+        self.levels.iter().filter_map(|level| Some((level, level.alarm()?)))
+    }
+}
+
 impl Engine {
     pub(crate) fn filter_report(&self) -> FilterReport {
         let version = self.version();
-        let totals = self.counters.totals();
+        let (totals, evidence) = (self.counters.totals(), self.counters.evidence());
         let extractor = self.options.load().prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let mut met = Vec::new();
         let (mut filter_bytes, mut unused) = (0, 0);
-        for (physical, run) in version.levels.iter().enumerate() {
+        for ((physical, run), evidence) in version.levels.iter().enumerate().zip(evidence) {
             // A level that has lost its data shares its number with the one that took its place,
             // so what was counted for it joins that one's row.
             let level = logical_level(&version, physical).0;
@@ -100,13 +119,14 @@ impl Engine {
                 let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
                 met.push((reach, fpr));
                 filter_bytes += open.bytes;
-                keys.hold(level, Held::new(open.keys, file.keys));
+                keys.hold(level, Held::new(open.keys, file.keys, file.number));
                 if open.prefixes.kind != FilterKind::None {
-                    prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys));
+                    prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys, file.number));
                     unused += u64::from(!open.prefixes_are_used);
                 }
             }
             keys.count(level, &totals.filters[physical]);
+            keys.note(level, evidence);
             prefixes.count(level, &totals.prefixes[physical]);
         }
         let (levels, prefixes) = (keys.report(), prefixes.report());
@@ -159,22 +179,14 @@ impl Opened {
 
 /// One table's filter.
 struct Held {
-    kind: FilterLabel,
+    facts: FilterFacts,
     keys: u64,
-    bits_asked: f64,
-    bits_stored: f64,
-    bytes: u64,
+    table: u64,
 }
 
 impl Held {
-    fn new(facts: FilterFacts, keys: u64) -> Self {
-        Self {
-            kind: facts.kind,
-            keys,
-            bits_asked: facts.bits_asked,
-            bits_stored: facts.bits_stored,
-            bytes: facts.bytes,
-        }
+    fn new(facts: FilterFacts, keys: u64, table: u64) -> Self {
+        Self { facts, keys, table }
     }
 }
 
@@ -184,12 +196,20 @@ struct Rows(BTreeMap<(usize, usize), Row>);
 
 impl Rows {
     fn hold(&mut self, level: usize, held: Held) {
-        self.0.entry((level, kind_index(held.kind))).or_default().held.push(held);
+        self.0.entry((level, kind_index(held.facts.kind))).or_default().held.push(held);
     }
 
     fn count(&mut self, level: usize, cells: &[FilterTotals]) {
         for (kind, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.probes() > 0) {
             self.0.entry((level, kind)).or_default().totals.add(cell);
+        }
+    }
+
+    fn note(&mut self, level: usize, cells: [Evidence; KINDS.len()]) {
+        for (kind, evidence) in cells.into_iter().enumerate() {
+            if let Some(row) = self.0.get_mut(&(level, kind)) {
+                row.evidence.join(evidence);
+            }
         }
     }
 
@@ -203,11 +223,12 @@ impl Rows {
 struct Row {
     held: Vec<Held>,
     totals: FilterTotals,
+    evidence: Evidence,
 }
 
 impl Row {
     fn report(&self, level: usize, kind: FilterLabel) -> FilterLevel {
-        let Self { held, totals } = self;
+        let Self { held, totals, evidence } = self;
         let keys: u64 = held.iter().map(|held| held.keys).sum();
         let per_key = |value: fn(&Held) -> f64| {
             let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
@@ -221,9 +242,9 @@ impl Row {
             tables: held.len() as u64,
             keys,
             bits_asked: (is_ours && kind != FilterKind::None)
-                .then(|| per_key(|held| held.bits_asked)),
-            bits_stored: per_key(|held| held.bits_stored),
-            filter_bytes: held.iter().map(|held| held.bytes).sum(),
+                .then(|| per_key(|held| held.facts.bits_asked)),
+            bits_stored: per_key(|held| held.facts.bits_stored),
+            filter_bytes: held.iter().map(|held| held.facts.bytes).sum(),
             probes: totals.probes(),
             negatives: totals.negatives,
             false_positives: totals.false_positives,
@@ -232,6 +253,8 @@ impl Row {
             interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
             expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
             reads_saved: totals.negatives,
+            conformance: evidence
+                .judge(&held.iter().map(|held| (held.table, held.facts)).collect()),
         }
     }
 }
@@ -276,6 +299,9 @@ impl fmt::Display for FilterReport {
         )?;
         for level in &self.levels {
             level.fmt(f)?;
+        }
+        for (level, conformance) in self.alarms() {
+            writeln!(f, "ALARM: L{} {}: {conformance}", level.level, level.kind)?;
         }
         if !self.prefixes.is_empty() {
             writeln!(f, "filters of prefixes, asked by scans:")?;

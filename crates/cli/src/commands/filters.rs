@@ -3,19 +3,20 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::{Db, DbCursor, FilterLevel};
+use trommel::{Db, DbCursor, FilterLevel, FilterReport};
 use trommel_harness::units::parse_count;
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
-use crate::output::{OutputArgs, Value};
+use crate::output::{Output, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Shows the filters of each level, and how good they are: the store is asked for keys that it does not \
 hold, and each level's rate of false positives stands beside what theory expects of exactly those \
 probes. The keys asked for are keys of the store with four random bytes appended, so they lie \
 between its keys and every level has to be asked. Counts are those of these probes (in the shell, of \
-all lookups since the store was opened).";
+all lookups since the store was opened). Alarms, where there are any, are levels whose filters let more \
+distinct keys pass than chance explains: their bits are not those that were built.";
 
 /// Bytes appended to a key to make one that is not there.
 const TAIL_BYTES: usize = 4;
@@ -77,6 +78,7 @@ pub(crate) fn run(
             let unused = Value::Count(report.unused_prefix_filters);
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
+        write_alarms(&report, wanted, &mut output)?;
         if args.level.is_none() {
             let wasted = report.expected_wasted_reads_per_miss;
             output.record(
@@ -89,6 +91,48 @@ pub(crate) fn run(
         }
         Ok(output.finish()?)
     })
+}
+
+/// What filters let pass beyond chance, if any do.
+fn write_alarms(
+    report: &FilterReport,
+    wanted: impl Fn(&&FilterLevel) -> bool,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let alarms: Vec<_> = report.alarms().filter(|(level, _)| wanted(level)).collect();
+    if alarms.is_empty() {
+        return Ok(());
+    }
+    output.list(
+        "alarms",
+        &[
+            "level",
+            "filter",
+            "false_positives",
+            "distinct_keys",
+            "expected",
+            "deviation",
+            "excess",
+            "most_of_one_key",
+            "worst_table",
+            "keys_of_worst_table",
+        ],
+    )?;
+    for (level, evidence) in alarms {
+        output.row(vec![
+            format!("L{}", level.level).into(),
+            level.kind.name().into(),
+            Value::Count(evidence.false_positives),
+            Value::Count(evidence.distinct_keys),
+            evidence.expected.into(),
+            evidence.deviation.into(),
+            evidence.excess().into(),
+            Value::Count(evidence.most_of_one_key),
+            Value::Integer(evidence.worst_table),
+            Value::Count(evidence.keys_of_worst_table),
+        ])?;
+    }
+    Ok(())
 }
 
 const COLUMNS: [&str; 14] = [

@@ -103,7 +103,8 @@ been opened, and nothing was done.
 
 Unusable filters are those that were found damaged, or to be of makers that are not known here; \
 filters not held are those that found room neither in memory of their own nor in the block cache. \
-Both are known once a filter is asked: verify asks them all.";
+Both are known once a filter is asked: verify asks them all. Filter alarms, in the shell, are levels \
+whose filters let more absent keys pass than chance explains.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
@@ -187,7 +188,10 @@ fn none_if_empty(values: Vec<Value>) -> Value {
 
 /// What was done since the store was opened.
 fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
-    let stats = db.stats();
+    let (stats, filters) = (db.stats(), db.filter_report());
+    let alarms = filters
+        .alarms()
+        .map(|(level, evidence)| format!("L{} {}: {evidence}", level.level, level.kind).into());
     let seconds = |stall: trommel::Stall| Value::Float(stall.total.as_secs_f64());
     if stats.prefix_checked + stats.prefix_unused > 0 {
         output.record(
@@ -208,6 +212,7 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("found", Value::Count(stats.found)),
             ("block_reads", Value::Count(stats.block_reads)),
             ("cache_hits", Value::Count(stats.cache_hits)),
+            ("filter_alarms", none_if_empty(alarms.collect())),
             ("writes", Value::Count(stats.writes)),
             ("user_bytes", Value::Size(stats.user_bytes)),
             ("log_bytes", Value::Size(stats.log_bytes)),

@@ -65,6 +65,8 @@ struct Asked {
     at: usize,
     /// What was said of it.
     verdict: Verdict,
+    /// Whether a filter of whole keys said it, not one of prefixes.
+    is_of_keys: bool,
     is_found: bool,
 }
 
@@ -173,7 +175,7 @@ impl Engine {
         if batch.scratch.requests.is_empty() {
             return Ok(());
         }
-        let Batch { scratch, places, found, any_decided, seqno, .. } = batch;
+        let Batch { scratch, places, hashes, found, any_decided, seqno, .. } = batch;
         let Scratch { requests, asked, .. } = scratch;
         let mut stats = ReadStats::default();
         table.get_many(requests, &mut stats, |nth, answer| {
@@ -186,13 +188,18 @@ impl Engine {
         })?;
         self.counters.with(|shard| {
             count_reads(shard, &stats);
-            for Asked { verdict, is_found, .. } in asked {
+            for Asked { verdict, is_found, .. } in asked.iter() {
                 if is_decided(file, *is_found, *seqno) {
                     let cell = shard.filter(level, verdict.kind);
                     cell.count_maybe(*is_found, verdict.expected);
                 }
             }
         });
+        for Asked { at, verdict, is_of_keys, is_found } in asked {
+            if *is_of_keys && !*is_found && is_decided(file, false, *seqno) {
+                self.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
+            }
+        }
         Ok(())
     }
 
@@ -219,7 +226,7 @@ impl Engine {
                 if verdict == Verdict::UNFILTERED {
                     self.take_by_prefix(level, table, at, batch);
                 } else {
-                    batch.request(at, verdict);
+                    batch.request(at, verdict, true);
                 }
             }
             if negatives > 0 {
@@ -233,7 +240,7 @@ impl Engine {
     fn take_by_prefix(&self, level: usize, table: &Reader, at: usize, batch: &mut Batch<'_>) {
         let verdict = self.ask_prefix(table, batch.keys[at]);
         if verdict.maybe {
-            batch.request(at, verdict);
+            batch.request(at, verdict, false);
         } else {
             self.count_negatives(level, verdict, 1);
         }
@@ -278,9 +285,10 @@ impl<'a> Batch<'a> {
         count as u64
     }
 
-    /// Notes that a table must be searched for the pending key `at`.
+    /// Notes that a table must be searched for the pending key `at`, and whether a filter of whole keys
+    /// said so.
     #[inline]
-    fn request(&mut self, at: usize, verdict: Verdict) {
+    fn request(&mut self, at: usize, verdict: Verdict, is_of_keys: bool) {
         if self.scratch.requests.is_empty() {
             // Room for all at once: most likely one is not the last.
             self.scratch.requests.reserve(self.keys.len());
@@ -288,7 +296,7 @@ impl<'a> Batch<'a> {
         }
         let (key, hash) = (self.keys[at], self.hashes[at]);
         self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
-        self.scratch.asked.push(Asked { at, verdict, is_found: false });
+        self.scratch.asked.push(Asked { at, verdict, is_of_keys, is_found: false });
     }
 
     /// Takes the decided keys off the lists.

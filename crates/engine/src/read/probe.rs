@@ -86,7 +86,8 @@ impl<'a> Lookup<'a> {
         tally: &mut Tally,
     ) -> Result<Option<Found>> {
         let Fence { file, level, .. } = fence;
-        if verdict == Verdict::UNFILTERED {
+        let is_of_keys = verdict != Verdict::UNFILTERED;
+        if !is_of_keys {
             verdict = self.engine.ask_prefix(table, self.key);
             if !verdict.maybe {
                 tally.refuse(self.engine, *level, verdict);
@@ -98,6 +99,9 @@ impl<'a> Lookup<'a> {
             tally.hit = Some((*level, verdict.kind));
         } else if is_decided(file, false, self.seqno) {
             self.engine.count_maybe(*level, verdict, false);
+            if is_of_keys {
+                self.engine.counters.note_passed(*level, verdict.kind, self.hash, file.number);
+            }
         }
         Ok(found)
     }

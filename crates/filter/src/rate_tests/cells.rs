@@ -165,7 +165,7 @@ pub(super) fn hits(filter: &Filter, questions: u64, random: &mut Random) -> u64 
 }
 
 /// The rate of ideal probes in the bits that are set.
-fn ideal_rate(filter: &Filter, blocks: &[Block]) -> f64 {
+pub(super) fn ideal_rate(filter: &Filter, blocks: &[Block]) -> f64 {
     let probes = filter.probes() as i32;
     let ones = |block: &Block| block.0.iter().map(|word| word.count_ones()).sum::<u32>();
     let part = |ones: u32, of: u64| f64::from(ones) / of as f64;

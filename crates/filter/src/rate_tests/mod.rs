@@ -11,6 +11,7 @@
 mod cells;
 mod faults;
 mod large;
+mod spread;
 mod table;
 
 use cells::{Cell, Effort, Method};

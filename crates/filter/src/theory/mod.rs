@@ -155,5 +155,30 @@ pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
     }
 }
 
+/// Keys from which on filters differ as the square root of their number.
+const SOME_KEYS: f64 = 1000.0;
+
+/// How much the rate of one filter of `keys` keys and `bits_per_key` bits per key differs from the
+/// expected one: a relative standard deviation, or somewhat more. Rates of blocked filters hang on a
+/// few crowded blocks, and differ most.
+///
+/// A curve above what was measured at 100, 1,000 and 20,000 keys and from 4 to 30 bits per key. 0
+/// without keys.
+#[must_use]
+pub fn spread(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64 {
+    if keys == 0 {
+        return 0.0;
+    }
+    let of_some = match kind {
+        FilterKind::Standard => 0.014 * bits_per_key.max(0.0).sqrt(),
+        FilterKind::Blocked => 0.03 + 0.0005 * bits_per_key * bits_per_key,
+        FilterKind::Paired => 0.045 * (0.065 * (bits_per_key - 10.0)).exp(),
+        FilterKind::Ribbon => 0.01,
+        FilterKind::None => 0.0,
+    };
+    let few = SOME_KEYS / keys as f64;
+    of_some * if few > 1.0 { few } else { few.sqrt() }
+}
+
 #[cfg(test)]
 mod tests;

@@ -135,6 +135,9 @@ pub struct FilterRecord {
     /// What theory predicts for the same probes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_rate: Option<f64>,
+    /// That more distinct keys were let pass than chance explains: the evidence in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
 }
 
 /// What a workload cost beyond what was asked.
@@ -293,6 +296,7 @@ impl FilterRecord {
             measured_rate: filter.measured_rate,
             interval: filter.interval,
             expected_rate: filter.expected_rate,
+            alarm: filter.alarm().map(ToString::to_string),
         }
     }
 
@@ -323,6 +327,7 @@ impl FilterRecord {
         self.negatives = self.negatives.saturating_add(other.negatives);
         self.false_positives = self.false_positives.saturating_add(other.false_positives);
         self.true_positives = self.true_positives.saturating_add(other.true_positives);
+        self.alarm = self.alarm.or_else(|| other.alarm.clone());
         let misses = self.misses();
         if misses > 0 {
             self.measured_rate = Some(self.false_positives as f64 / misses as f64);

@@ -91,6 +91,7 @@ fn state() -> State {
             measured_rate: Some(false_positives as f64 / (negatives + false_positives) as f64),
             interval: Some(trommel::wilson(false_positives, negatives + false_positives)),
             expected_rate: Some(rate),
+            alarm: None,
         }
     };
     let memory = [("memtables", 1 << 20), ("block cache", 32 << 20), ("filters", 948_198)];

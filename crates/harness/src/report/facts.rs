@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::bars::{key, stack};
 use super::charts;
 use super::data::Data;
-use super::html::{Cell, count, details, digits, rate, sum, table};
+use super::html::{Cell, count, details, digits, escaped, rate, sum, table};
 use super::svg::Role;
 use super::workloads::card;
 use crate::machine::Environment;
@@ -255,10 +255,23 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
 /// A word of warning for measurements that are worth little.
 pub(super) fn warnings(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
-    words_of_warning(
+    let words = words_of_warning(
         records().any(|record| record.environment.debug_assertions),
         records().any(|record| record.interrupted),
-    )
+    );
+    let mut alarms: Vec<String> = Vec::new();
+    for record in records() {
+        for filter in record.state.filters.iter().flatten() {
+            let Some(evidence) = &filter.alarm else { continue };
+            alarms.push(format!(
+                "Filters let more pass than they should after {}, L{} {}: {evidence}.",
+                record.workload, filter.level, filter.kind
+            ));
+        }
+    }
+    alarms
+        .iter()
+        .fold(words, |html, alarm| html + &format!("<p class=\"warning\">{}</p>\n", escaped(alarm)))
 }
 
 /// The same, where that is known.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Source, page};
 use crate::record::testing::full;
-use crate::record::{Record, plain};
+use crate::record::{FilterRecord, Record, plain};
 
 fn source(name: &str, records: Vec<Record>) -> Source {
     Source { name: name.into(), records }
@@ -154,6 +154,20 @@ fn odd_numbers_make_a_page_too() {
         check_tags(&html);
         assert!(!html.contains("NaN") && !html.contains("inf%"));
     }
+}
+
+#[test]
+fn filters_that_let_too_many_keys_pass_are_warned_of() {
+    let (mut first, mut second) = (full(), full());
+    first.state.filters.as_mut().unwrap()[0].alarm = Some("900 where <90> are expected".into());
+    second.state.filters.as_mut().unwrap()[0].alarm = None;
+    let html = page("x", &[source("a", vec![first.clone(), second.clone()])]);
+    assert_eq!(html.matches("class=\"warning\"").count(), 1);
+    assert!(html.contains("900 where &lt;90&gt; are expected"));
+    let line = serde_json::to_string(&first).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), first);
+    let sums = FilterRecord::sum(&[&first, &second]);
+    assert!(sums[0].alarm.is_some(), "an alarm is not forgotten");
 }
 
 #[test]

@@ -237,18 +237,24 @@ fn lagging(seed: u64, life: u64) -> Profile {
     Profile { life, actions: 60, threads: 1, stepped: true, ..Profile::new(seed) }
 }
 
-/// What a failure takes is found again by its line: so the same seed must make the same run.
+/// What a failure takes is found again by its line: so the same seed must make the same run. Only
+/// where a process dies while two threads call its disk, which call is the last is left to chance.
 #[test]
 fn the_same_seed_makes_the_same_run() {
-    for profile in [Profile { actions: 80, ..Profile::new(7) }, lagging(7, 0), lagging(12, 0)] {
+    let lagging = (0..24).map(|seed| lagging(seed, 0));
+    for profile in [Profile { actions: 80, ..Profile::new(7) }].into_iter().chain(lagging) {
+        let mut actions = profile.actions();
+        if profile.threads > 0 {
+            actions.retain(|action| !matches!(action, Action::Die { .. }));
+        }
         let [first, second] = [(); 2].map(|()| {
             let mut run = Run::on(SimDisk::new(), History::default(), 0);
-            run.all(&profile, &profile.actions()).expect("a healthy disk");
+            run.all(&profile, &actions).expect("a healthy disk");
             let replay = run.disk.replay();
             // Which thread drops a table last, and so when its file goes, is left to chance.
             let ops = replay.ops().iter().filter(|op| op.kind() != OpKind::Remove);
             let ops: Vec<String> = ops.map(ToString::to_string).collect();
-            assert!(ops.len() > 200, "{}", ops.len());
+            assert!(ops.len() > 100, "{}", ops.len());
             ops
         });
         for (number, (first, second)) in first.iter().zip(&second).enumerate() {

@@ -345,11 +345,7 @@ impl Run {
         let Some(gate) = &self.gate else { return Ok(()) };
         let waits = !matches!(
             action,
-            // (A synced write waits for the lock under which the thread may stand at the gate.)
-            Action::Write { sync: false, .. }
-                | Action::WriteIf { .. }
-                | Action::Hold
-                | Action::Release
+            Action::Write { .. } | Action::WriteIf { .. } | Action::Hold | Action::Release
         ) || !profile.log;
         if !self.process.is_dead() {
             gate.meet();
@@ -380,8 +376,16 @@ impl Run {
     /// The process was killed, the system was not: all that was acknowledged is there. What is not
     /// there is taken back in the history, so that it goes on from the state that was found.
     fn start_again(&mut self, profile: &Profile) -> Verdict<Db> {
-        let db = self.open(profile).map_err(failed("opening after a kill"))?;
-        let found = scan(&db)?;
+        // What is compacted after an open begins after the marks, or would race them.
+        self.gate.iter().for_each(|gate| gate.set_open(false));
+        let db = self.open(profile).map_err(failed("opening after a kill"));
+        let found = db.as_ref().map_err(Clone::clone).and_then(|db| self.find_what_is_left(db));
+        self.gate.iter().for_each(|gate| gate.set_open(true));
+        found.and(db)
+    }
+
+    fn find_what_is_left(&mut self, db: &Db) -> Verdict<()> {
+        let found = scan(db)?;
         let (low, high) = (self.written, self.history.len());
         if self.history.prefix(digest(&found), low, high).is_none() {
             let what = self.history.explain(&found, low, high);
@@ -393,7 +397,7 @@ impl Run {
             self.disk.mark(Mark::Issued(self.history.len()).encode());
         }
         self.durable();
-        Ok(db)
+        Ok(())
     }
 
     fn one(&mut self, profile: &Profile, db: &Db, action: &Action) -> trommel::Result<()> {
@@ -425,20 +429,44 @@ impl Run {
                 return db.set_filters(filters.parse().expect("a filter policy"));
             }
             Action::Sync => db.sync()?,
-            Action::Flush => db.flush()?,
+            Action::Flush => return self.flush(profile, db),
             Action::CompactAll => {
                 self.set_paused(db, false)?;
+                self.settle(profile, db)?;
                 db.compact_all()?;
+                self.settle(profile, db)?;
             }
             Action::CompactRange(from, to) => {
                 self.set_paused(db, false)?;
+                self.settle(profile, db)?;
                 db.compact_range(from..=to)?;
+                self.settle(profile, db)?;
             }
             Action::Checkpoint => return self.checkpoint(db),
             Action::Reopen { .. } | Action::Die { .. } => {}
         }
         self.durable();
         Ok(())
+    }
+
+    /// Flushes; what is compacted for it begins after the mark, or would race it.
+    fn flush(&mut self, profile: &Profile, db: &Db) -> trommel::Result<()> {
+        if profile.stepped {
+            db.pause_compaction()?;
+        }
+        let flushed = db.flush();
+        if flushed.is_ok() {
+            self.durable();
+        }
+        if profile.stepped {
+            db.resume_compaction();
+        }
+        flushed
+    }
+
+    /// Waits for what a background thread does by itself, where it would race what comes next.
+    fn settle(&self, profile: &Profile, db: &Db) -> trommel::Result<()> {
+        if profile.stepped { db.wait_idle() } else { Ok(()) }
     }
 
     fn set_paused(&mut self, db: &Db, paused: bool) -> trommel::Result<()> {

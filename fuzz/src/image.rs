@@ -16,6 +16,7 @@ pub(crate) type Image = BTreeMap<String, Vec<u8>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Table,
+    Sidecar,
     Log,
     Manifest,
     Current,
@@ -27,6 +28,7 @@ pub(crate) fn kind_of(name: &str) -> Kind {
     match name {
         "CURRENT" => Kind::Current,
         name if name.ends_with(".sst") => Kind::Table,
+        name if name.ends_with(".flt") => Kind::Sidecar,
         name if name.ends_with(".log") => Kind::Log,
         name if name.starts_with("MANIFEST-") => Kind::Manifest,
         _ => Kind::Other,

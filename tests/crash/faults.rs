@@ -22,7 +22,7 @@ use crate::inspect::{Verdict, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
 use crate::settings::{only, only_these};
 use crate::trouble::{CutDown, Trouble};
-use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, write};
+use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, rebuild, write};
 use trommel_tests::watchdog;
 
 /// Runs of a workload with a fault.
@@ -98,6 +98,7 @@ pub(crate) fn file_kind(path: &Path) -> &'static str {
         name if name.starts_with("MANIFEST-") => "manifest",
         name if name.ends_with(".log") => "log",
         name if name.ends_with(".sst") => "table",
+        name if name.ends_with(".flt") => "sidecar",
         _ => "directory",
     }
 }
@@ -264,12 +265,19 @@ impl Program<'_> {
             Action::Flush => db.flush(),
             Action::CompactAll => db.compact_all(),
             Action::CompactRange(from, to) => db.compact_range(from..=to),
-            Action::Checkpoint => {
-                self.checkpoints += 1;
-                db.checkpoint(checkpoint_dir(self.checkpoints))
+            Action::RebuildFilters(filters) => {
+                rebuild(db, filters)?;
+                // So that what a checkpoint does with a sidecar fails as often as the rest.
+                self.checkpoint(db)
             }
+            Action::Checkpoint => self.checkpoint(db),
             _ => Ok(()),
         }
+    }
+
+    fn checkpoint(&mut self, db: &Db) -> trommel::Result<()> {
+        self.checkpoints += 1;
+        db.checkpoint(checkpoint_dir(self.checkpoints))
     }
 
     /// The process ends, in order or not, and starts again.

@@ -67,6 +67,7 @@ fn part_of_name(file: &str) -> &'static str {
         "manifest" => "MANIFEST-",
         "log" => ".log",
         "table" => ".sst",
+        "sidecar" => ".flt",
         _ => "",
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::vfs::{SimDisk, Vfs};
 use trommel::{
-    Compression, Db, FilterShape, Options, Prefix, ReadMode, Snapshot, WriteBatch, WriteOptions,
+    Compression, Db, FilterShape, Options, Prefix, ReadMode, RebuildOptions, Snapshot, WriteBatch,
+    WriteOptions,
 };
 
 use crate::inspect::{Verdict, collect, failed, scan};
@@ -41,6 +42,8 @@ pub(crate) enum Action {
     /// Lets no compaction start until the next one of these: what was written piles up in level 0.
     Pause,
     SetFilters(&'static str),
+    /// Changes the filters, and gives the tables that exist what they would get now.
+    RebuildFilters(&'static str),
     CompactAll,
     CompactRange(Vec<u8>, Vec<u8>),
     Checkpoint,
@@ -183,11 +186,12 @@ fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
 
 fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
     match rng.u32(..1000) {
-        0..840 => {
+        0..825 => {
             let length = if rng.u8(..3) == 0 { rng.usize(2..9) } else { 1 };
             let batch = (0..length).map(|at| operation(rng, keys, number, at)).collect();
             Action::Write { batch, sync: rng.f64() < sync }
         }
+        825..840 => Action::RebuildFilters(FILTERS[rng.usize(..FILTERS.len())]),
         840..870 => {
             let (key, value) = operation(rng, keys, number, 0);
             Action::WriteIf { key, value }
@@ -355,8 +359,14 @@ impl Run {
             let mut idle = db.wait_idle();
             // These flush, and then number files while that flush has others compacted: so there
             // is to be nothing left to flush.
-            if matches!(action, Action::CompactAll | Action::CompactRange(..) | Action::Checkpoint)
-            {
+            let numbers_files = matches!(
+                action,
+                Action::CompactAll
+                    | Action::CompactRange(..)
+                    | Action::Checkpoint
+                    | Action::RebuildFilters(_)
+            );
+            if numbers_files {
                 idle = idle.and_then(|()| db.flush()).and_then(|()| db.wait_idle());
             }
             if !self.process.is_dead() {
@@ -428,6 +438,7 @@ impl Run {
             Action::SetFilters(filters) => {
                 return db.set_filters(filters.parse().expect("a filter policy"));
             }
+            Action::RebuildFilters(filters) => return rebuild(db, filters),
             Action::Sync => db.sync()?,
             Action::Flush => return self.flush(profile, db),
             Action::CompactAll => {
@@ -548,6 +559,12 @@ impl Drop for OpenInTheEnd {
 /// Where checkpoint `id` of the store lies.
 pub(crate) fn checkpoint_dir(id: usize) -> PathBuf {
     Path::new("checkpoints").with_extension(id.to_string())
+}
+
+/// Changes the filters of the tables that exist.
+pub(crate) fn rebuild(db: &Db, filters: &str) -> trommel::Result<()> {
+    db.set_filters(filters.parse().expect("a filter policy"))?;
+    db.rebuild_filters(&RebuildOptions::default()).map(drop)
 }
 
 /// Writes a batch, through the shorter calls where it has but one operation.

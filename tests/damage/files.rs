@@ -3,13 +3,13 @@
 //!
 //! What each leads to, at open unless said otherwise:
 //!
-//! | | `LOCK` | `CURRENT` | manifest | table | log |
-//! |---|---|---|---|---|---|
-//! | deleted, emptied | nothing | refused | refused | refused | refused |
-//! | longer | nothing | refused | refused; after a kill it may look torn: whole | refused | refused; after a kill it may look torn: whole |
-//! | swapped | nothing | | | refused, or an error of reads and verify | refused |
-//! | as it was before | nothing | refused | refused, or whole | refused | refused; after a kill: what it held then |
-//! | a sector of zeros | nothing | refused | refused | refused, or an error of reads and verify; an unusable filter | refused; after a kill, in bytes that were not synced: what stands before |
+//! | | `LOCK` | `CURRENT` | manifest | table | filter sidecar | log |
+//! |---|---|---|---|---|---|---|
+//! | deleted, emptied | nothing | refused | refused | refused | unusable filter | refused |
+//! | longer | nothing | refused | refused; after a kill it may look torn: whole | refused | unusable filter | refused; after a kill it may look torn: whole |
+//! | swapped | nothing | | | refused, or an error of reads and verify | unusable filter | refused |
+//! | as it was before | nothing | refused | refused, or whole | refused | | refused; after a kill: what it held then |
+//! | a sector of zeros | nothing | refused | refused; in a last edit that only named a sidecar: whole, and told | refused, or an error of reads and verify; an unusable filter | unusable filter | refused; after a kill, in bytes that were not synced: what stands before |
 
 use trommel::Compression;
 
@@ -74,6 +74,7 @@ fn a_deleted_or_emptied_file_is_missed() {
             both_places(|how| {
                 lane.case(file, &injury, how, |found| match file {
                     "LOCK" => whole(store, found),
+                    _ if kind_of(file) == "sidecar" => reported(store, found),
                     _ => refused(found),
                 });
             });
@@ -92,6 +93,7 @@ fn what_is_added_to_a_file_is_never_believed() {
                 lane.case(file, &Injury::Extend(tail.clone()), how, |found| match kind_of(file) {
                     "LOCK" => whole(store, found),
                     "log" | "manifest" => longer(store, found),
+                    "sidecar" => reported(store, found),
                     _ => refused(found),
                 });
             });
@@ -162,6 +164,9 @@ fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
                     lane.case(file, &injury, how, |found| match kind_of(file) {
                         _ if found.refused.is_some() => Ok("refused"),
                         "log" => zeroed_log(store, file, from, unit, found),
+                        // An edit that did no more than name a sidecar leaves no trace but its bytes:
+                        // it may never have been synced. Its loss is that of a filter, and is told.
+                        "manifest" if !found.dropped.is_empty() => judge(store, file, from, found),
                         _ => reported(store, found),
                     });
                 });

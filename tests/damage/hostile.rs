@@ -32,6 +32,7 @@ fn make_right(image: &mut Image) {
     for (file, bytes) in image {
         match kind_of(file) {
             "table" => fix::table(bytes),
+            "sidecar" => fix::sidecar(bytes),
             "log" | "manifest" => fix::framed(bytes),
             "CURRENT" => fix::current(bytes),
             _ => {}

@@ -95,6 +95,7 @@ pub(crate) fn kind_of(file: &str) -> &'static str {
         "CURRENT" => "CURRENT",
         file if file.ends_with(".log") => "log",
         file if file.ends_with(".sst") => "table",
+        file if file.ends_with(".flt") => "sidecar",
         file if file.starts_with("MANIFEST-") => "manifest",
         _ => "other",
     }

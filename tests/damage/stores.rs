@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel::vfs::{MemoryVfs, Vfs};
-use trommel::{Compression, Db, Options, WriteBatch, WriteOptions};
+use trommel::{Compression, Db, Options, RebuildOptions, WriteBatch, WriteOptions};
 
 use crate::gate::GatedVfs;
 
@@ -215,6 +215,21 @@ impl Building {
         }
     }
 
+    /// Sidecars for the last level, where there are filters.
+    fn rebuild_filters(&mut self, filters: &str) {
+        if filters == "none" {
+            return;
+        }
+        let filters = filters.split_once(' ').map_or(filters, |(_, filters)| filters);
+        let last = self.db.stats().levels.last().map(|level| level.level);
+        self.db.set_filters("blocked:12".parse().expect("a filter policy")).expect("an option");
+        let options = RebuildOptions::default().levels(last);
+        let report = self.db.rebuild_filters(&options).expect("the disk is well");
+        assert!(report.rebuilt > 0, "{report:?}");
+        self.db.set_filters(filters.parse().expect("a filter policy")).expect("an option");
+        self.note_versions();
+    }
+
     /// Batches that no table holds.
     fn fill_log(&mut self, round: usize) {
         let value = |i: usize| format!("logged {round} {i} ").repeat(3).into_bytes();
@@ -239,6 +254,7 @@ impl Building {
 pub(crate) fn build(filters: &str, compression: Compression, ending: Ending) -> Store {
     let mut building = Building::new(filters, compression, ending);
     building.fill_tables();
+    building.rebuild_filters(filters);
     let in_tables = building.states.len() - 1;
     let levels = building.db.stats().levels.len();
     assert!(levels >= 3, "only {levels} levels: {}", building.db.stats());

@@ -36,6 +36,7 @@ mod metamorphic;
 mod panics;
 mod prefixes;
 mod read_errors;
+mod rebuilds;
 mod regressions;
 mod report;
 mod rng;

@@ -46,6 +46,7 @@ impl Play for World {
             (WaitIdle, 4 * care),
             (SetOptions, 2 * care),
             (SetFilters, 2 * care),
+            (RebuildFilters, 2 * care),
             (Pause, 2 * care),
             (Resume, 3 * care),
             (Checkpoint, care),

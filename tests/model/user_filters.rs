@@ -2,6 +2,7 @@
 //! they fail; and filters of the last level that are stored and not used.
 
 mod faults;
+mod rebuilds;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

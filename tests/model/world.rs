@@ -10,6 +10,7 @@ use trommel_tests::counters::Counters;
 
 use crate::config::{Files, Home, live_options, options, policy};
 use crate::keys::{Bytes, KeySpace, show};
+use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 use crate::walks::{Check, CursorWalk, Model, RangeWalk, Reader, compare_all, ok};
 
@@ -38,6 +39,7 @@ pub(crate) enum Kind {
     WaitIdle,
     SetOptions,
     SetFilters,
+    RebuildFilters,
     Pause,
     Resume,
     Checkpoint,
@@ -64,6 +66,8 @@ pub(crate) struct Work {
     pub(crate) deepest: usize,
     /// Tables that scans passed over, by the counts that were not reset.
     pub(crate) passed_over: u64,
+    /// Tables that were given other filters.
+    pub(crate) rebuilt: u64,
 }
 
 impl Work {
@@ -77,6 +81,7 @@ impl Work {
         self.power_cuts += other.power_cuts;
         self.deepest = self.deepest.max(other.deepest);
         self.passed_over += other.passed_over;
+        self.rebuilt += other.rebuilt;
     }
 
     /// What a store did since it was opened.
@@ -85,6 +90,7 @@ impl Work {
         self.compactions += stats.compactions;
         self.moves += stats.trivial_moves;
         self.passed_over += stats.prefix_useful;
+        self.rebuilt += stats.filter_rebuilds;
         let deepest = stats.levels.last().map_or(0, |level| level.level);
         self.deepest = self.deepest.max(deepest);
     }
@@ -99,6 +105,7 @@ impl Work {
         counters.add("power_cuts", self.power_cuts);
         counters.add("levels", self.deepest as u64);
         counters.add("tables_passed_over", self.passed_over);
+        counters.add("filters_rebuilt", self.rebuilt);
     }
 }
 
@@ -212,6 +219,7 @@ impl World {
                 ok("set_options", self.db().set_options(|options| live_options(rng, options)))
             }
             Kind::SetFilters => ok("set_filters", self.db().set_filters(policy(rng))),
+            Kind::RebuildFilters => rebuild_filters(self.db()),
             Kind::Pause => {
                 if self.pauses < 2 {
                     ok("pause_compaction", self.db().pause_compaction())?;

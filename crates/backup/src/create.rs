@@ -236,7 +236,7 @@ impl Run<'_> {
         };
         let is_stored = self.stored.contains(&blob) && self.is_sound(blob)?;
         if known.is_none() || !is_stored {
-            self.checkpoint.check_table(&name)?;
+            self.checkpoint.check_file(&name)?;
         }
         if is_stored {
             self.progress.advance(blob.bytes);

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trommel::inspect::Table;
+use trommel::inspect::{Sidecar, Table};
 use trommel::vfs::{DirEntry, FileLock, Vfs};
 use trommel::{Corruption, Db, Options};
 
@@ -68,15 +68,18 @@ impl Checkpoint {
         self.table_ids.get(name).copied()
     }
 
-    /// Reads and checks every byte of a table; anything else was written just now, and is not
-    /// looked at.
+    /// Reads and checks every byte of a table or a filter sidecar; anything else was written just now,
+    /// and is not looked at.
     ///
     /// # Errors
     /// What is wrong with it, of the table in the store: the checkpoint is gone when that is read.
-    pub(crate) fn check_table(&self, name: &str) -> Result<()> {
-        let Some(id) = self.table_id(name) else { return Ok(()) };
+    pub(crate) fn check_file(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let check = || -> trommel::Result<()> {
+            let Some(id) = self.table_id(name) else {
+                let is_sidecar = path.extension().is_some_and(|extension| extension == "flt");
+                return if is_sidecar { Sidecar::open(&*self.vfs, &path)?.check() } else { Ok(()) };
+            };
             let table = Table::open(&*self.vfs, &path)?;
             if table.info()?.footer.table_id != id {
                 let what = "it is another table than the one that the store names";

@@ -27,7 +27,17 @@ const FAMILIES: [(&str, &[&str]); 5] = [
     ),
     (
         "Look after",
-        &["flush", "compact", "verify", "repair", "checkpoint", "backup", "restore", "destroy"],
+        &[
+            "flush",
+            "compact",
+            "rebuild-filters",
+            "verify",
+            "repair",
+            "checkpoint",
+            "backup",
+            "restore",
+            "destroy",
+        ],
     ),
     ("The program", &["completions", "man", "help"]),
 ];

@@ -1,11 +1,13 @@
 //! Work that nobody waits for: writing out memtables, compacting, removing files.
 //!
 //! 1. A worker takes what is most urgent: the oldest frozen memtable (one flush at a time), then
-//!    the next plan of the planner, or the next step of a requested range compaction.
+//!    the next plan of the planner, or the next step of a requested range compaction, then the next
+//!    table whose filters are to be rebuilt.
 //! 2. It runs it without any lock, installs the outcome, and looks again.
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
-//!    lost. Any other failure poisons the store.
+//!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
+//!    and never tried again by itself.
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
@@ -22,6 +24,7 @@ use crate::compaction::range::{RangeCompaction, Step};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
+use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
 
@@ -41,6 +44,8 @@ pub(crate) struct State {
     /// Range compactions being worked on, each with its ticket.
     ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
+    /// Rebuilds of filters that are asked for.
+    pub(crate) rebuilds: Vec<Rebuild>,
     flushes: Trouble,
     compactions: Trouble,
     shutting_down: bool,
@@ -89,17 +94,27 @@ impl Trouble {
 
 /// Which failures a waiter wants to hear of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Concern {
+pub(crate) enum Concern {
+    /// Those that end all work.
+    Poison,
     Flushes,
     All,
 }
 
 impl State {
-    fn trouble(&mut self, job: &Job) -> &mut Trouble {
+    /// Where failures of such a job are noted; none where who asked for it is told.
+    fn trouble(&mut self, job: &Job) -> Option<&mut Trouble> {
         match job {
-            Job::Flush(_) => &mut self.flushes,
-            Job::Compact(..) => &mut self.compactions,
+            Job::Flush(_) => Some(&mut self.flushes),
+            Job::Compact(..) => Some(&mut self.compactions),
+            Job::Rebuild(_) => None,
         }
+    }
+
+    /// A number for a request.
+    pub(crate) fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
     }
 
     /// The last failure of any kind, if one came after the first `seen` of them.
@@ -120,13 +135,14 @@ pub(crate) struct Background {
     /// Whether the store is being closed; a copy, for jobs that look without the lock.
     closing: AtomicBool,
     /// Signalled when there may be something to do, and when something was done.
-    changed: Condvar,
+    pub(crate) changed: Condvar,
 }
 
 /// One piece of work.
 enum Job {
     Flush(Arc<LoggedMemtable>),
     Compact(Box<Plan>, JobId),
+    Rebuild(RebuildJob),
 }
 
 impl Background {
@@ -212,13 +228,30 @@ impl Engine {
             state.running += 1;
             return Some(Job::Flush(Arc::clone(oldest)));
         }
+        let job = self.next_compaction(state, &view, now);
+        let job = job.or_else(|| self.next_rebuild(state, &view).map(Job::Rebuild))?;
+        state.running += 1;
+        Some(job)
+    }
+
+    fn next_rebuild(&self, state: &mut State, view: &View) -> Option<RebuildJob> {
+        let over = |state: &State| state.rebuilds.iter().filter(|it| it.is_over()).count();
+        let before = over(state);
+        let job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
+        // Looking for a table ends a request of which none is left.
+        if over(state) > before {
+            self.background.changed.notify_all();
+        }
+        job
+    }
+
+    fn next_compaction(&self, state: &mut State, view: &View, now: Instant) -> Option<Job> {
         if state.pauses > 0 || !state.compactions.is_due(now) {
             return None;
         }
-        let plan = self.next_plan(state, &view)?;
+        let plan = self.next_plan(state, view)?;
         // Planner and registry look at the same state under the same lock.
         let id = state.busy.start(&plan)?;
-        state.running += 1;
         Some(Job::Compact(plan, id))
     }
 
@@ -258,6 +291,10 @@ impl Engine {
                 }
                 outcome
             }
+            Job::Rebuild(job) => {
+                self.run_rebuild(job);
+                Ok(())
+            }
         };
         // Removing files is part of the job: a panic in it must be told too.
         self.graveyard.sweep();
@@ -269,8 +306,8 @@ impl Engine {
         state.running -= 1;
         if let Err(error) = &outcome {
             self.judge(&mut state, job, error);
-        } else {
-            state.trouble(job).succeeded();
+        } else if let Some(trouble) = state.trouble(job) {
+            trouble.succeeded();
         }
         self.background.changed.notify_all();
         outcome
@@ -278,13 +315,14 @@ impl Engine {
 
     /// Whether a failed job is tried again later, was given up, or poisons the store.
     fn judge(&self, state: &mut State, job: &Job, error: &Error) {
+        let Some(trouble) = state.trouble(job) else { return };
         if matches!(error, Error::Closed) || self.poison.get().is_some() {
-            state.trouble(job).note(error.clone());
+            trouble.note(error.clone());
         } else if error.is_shortage() {
-            let pause = state.trouble(job).failed(error.clone(), env::now());
+            let pause = trouble.failed(error.clone(), env::now());
             crate::events::retrying(error, pause);
         } else {
-            state.trouble(job).note(error.clone());
+            trouble.note(error.clone());
             if self.poison.set(Arc::new(error.clone())).is_ok() {
                 crate::events::poisoned(error);
             }
@@ -318,6 +356,7 @@ impl Engine {
             return Err(Error::Closed);
         }
         match concern {
+            Concern::Poison => Ok(()),
             Concern::Flushes => state.flushes.since(seen),
             Concern::All => state.failures_since(seen),
         }
@@ -330,10 +369,15 @@ impl Engine {
 
     /// Waits until `done` holds. An error where a job of concern has failed meanwhile, even if
     /// another has succeeded since.
-    fn wait_for_state(&self, concern: Concern, done: impl Fn(&Self, &State) -> bool) -> Result<()> {
+    pub(crate) fn wait_for_state(
+        &self,
+        concern: Concern,
+        done: impl Fn(&Self, &State) -> bool,
+    ) -> Result<()> {
         let inline = self.options.load().background_threads == 0;
         let mut state = lock(&self.background.state);
         let seen = match concern {
+            Concern::Poison => 0,
             Concern::Flushes => state.flushes.failures,
             Concern::All => state.flushes.failures + state.compactions.failures,
         };
@@ -376,6 +420,7 @@ impl Engine {
             let view = engine.view.load();
             state.running == 0
                 && view.frozen.is_empty()
+                && state.rebuilds.iter().all(Rebuild::is_over)
                 && (state.pauses > 0
                     || (state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none()))
         })?;
@@ -390,8 +435,7 @@ impl Engine {
         let before = self.new_file_number();
         let ticket = {
             let mut state = lock(&self.background.state);
-            state.next_ticket += 1;
-            let ticket = state.next_ticket;
+            let ticket = state.ticket();
             state.ranges.push((ticket, RangeCompaction::new(from, to, through, before)));
             self.background.changed.notify_all();
             ticket

@@ -15,6 +15,7 @@ use crate::filter_policy::FilterPolicy;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
+use crate::rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
 use crate::rescue::repair::{RepairOptions, RepairReport, repair};
@@ -338,7 +339,8 @@ impl Db {
         self.engine().compact(&[], None)
     }
 
-    /// Waits until no memtable waits to be written out and no compaction runs or is needed.
+    /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no filter
+    /// waits to be rebuilt.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }
@@ -446,9 +448,48 @@ impl Db {
         self.engine().set_options(change)
     }
 
-    /// Changes which filters new tables get; tables that exist keep theirs.
+    /// Changes which filters new tables get; tables that exist keep theirs, until
+    /// [`Db::rebuild_filters`] gives them others.
     pub fn set_filters(&self, filters: FilterPolicy) -> Result<()> {
         self.set_options(|options| options.filters(filters))
+    }
+
+    /// What [`Db::rebuild_filters`] would do now, and at which cost. Reads nothing but what opening
+    /// tables reads.
+    pub fn filter_rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
+        self.engine().rebuild_plan(options)
+    }
+
+    /// Gives the tables that have other filters than the policy in force would build for them now (or
+    /// damaged ones) filters of that policy, and waits until that is done. Data is read, and never
+    /// written: the new filters lie in files of their own, which stand before those in the tables, and
+    /// go with their tables. What was there before serves until the new filter is in force, after a
+    /// crash too.
+    ///
+    /// Done in the background, when nothing else is to be done there, within
+    /// [`Options::background_bytes_per_second`] and what [`Options::memory_limit`] leaves for building;
+    /// closing the store ends it, between tables or within one. Tables in which filters are not used
+    /// ([`Options::filters_on_last_level`]) are left alone.
+    ///
+    /// # Errors
+    /// The first thing that went wrong with any table; what was done before stays. A damaged table is
+    /// an error of this call alone, and so is a full disk.
+    ///
+    /// ```
+    /// # use trommel::{Db, RebuildOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// db.set_filters("paired:20".parse()?)?;
+    /// let plan = db.filter_rebuild_plan(&RebuildOptions::default())?;
+    /// assert_eq!((plan.tables.len(), plan.keys), (1, 1));
+    /// let report = db.rebuild_filters(&RebuildOptions::default())?;
+    /// assert_eq!(report.rebuilt, 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn rebuild_filters(&self, options: &RebuildOptions) -> Result<FilterRebuildReport> {
+        self.engine().rebuild_filters(options)
     }
 
     /// The options in force.

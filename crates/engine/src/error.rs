@@ -201,7 +201,10 @@ fn rescue(file: &Path) -> &'static str {
              Options::salvage (trommel flush --salvage), which keeps what stands before the damage \
              and reports what it drops"
         }
-        Some("sst" | "flt") => {
+        Some("flt") => {
+            "nothing is lost: the table answers without it; trommel rebuild-filters writes it anew"
+        }
+        Some("sst") => {
             "restore the store from a backup, or trommel repair it; what lies elsewhere can still be \
              read, with --degraded if it does not open"
         }

@@ -34,6 +34,12 @@ pub(crate) fn compacted(plan: &Plan, written: u64, took: Duration) {
     let _ = (plan.reason, written, took);
 }
 
+/// The filters of a table were rebuilt.
+pub(crate) fn filters_rebuilt(table: u64, keys: u64, written: u64, took: Duration) {
+    tell!(info, table, keys, written, ?took, "filters rebuilt");
+    let _ = (table, keys, written, took);
+}
+
 /// A job found the disk full and will be tried again.
 pub(crate) fn retrying(error: &Error, pause: Duration) {
     tell!(warn, %error, ?pause, "disk full, trying again later");

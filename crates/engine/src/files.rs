@@ -26,6 +26,11 @@ pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::table(number))
 }
 
+/// Path of filter sidecar `number` in `dir`.
+pub(crate) fn sidecar_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(names::filter_sidecar(number))
+}
+
 /// Files that nothing refers to any more, waiting to be removed.
 ///
 /// A table's last reader, which may be any thread, only queues it here; the removal itself is

@@ -8,9 +8,10 @@
 //!    this fails nobody can say whether it has: the store is poisoned and no file is removed.
 //! 4. The view is replaced, and the registry of running jobs with it under one lock, so that the
 //!    planner never sees one without the other.
-//! 5. Tables that left the version are retired: removed once the last reader is gone.
+//! 5. Tables that left the version are retired: removed once the last reader is gone. So are filter
+//!    sidecars that others have replaced.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,6 @@ use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::files::table_path;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::names;
 use crate::manifest::state::ManifestState;
@@ -157,10 +157,14 @@ impl Engine {
     }
 
     fn retire_missing(&self, before: &Version, after: &Version) {
-        let kept: HashSet<u64> = after.tables().map(|(_, table)| table.number).collect();
-        let gone = |table: &&Arc<TableFile>| !kept.contains(&table.number);
-        for table in before.tables().map(|(_, table)| table).filter(gone) {
-            table.retire(table_path(&self.dir, table.number), &self.graveyard);
+        let kept: HashMap<u64, &Arc<TableFile>> =
+            after.tables().map(|(_, table)| (table.number, table)).collect();
+        for (_, table) in before.tables() {
+            match kept.get(&table.number) {
+                None => table.retire(&self.dir, &self.graveyard),
+                Some(same) if same.filter_sidecar == table.filter_sidecar => {}
+                Some(_) => table.give_way(&self.dir, &self.graveyard),
+            }
         }
     }
 }

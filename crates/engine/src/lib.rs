@@ -65,6 +65,7 @@ mod output;
 mod prefix;
 mod reach;
 mod read;
+mod rebuild;
 mod recovery;
 mod report;
 mod rescue;
@@ -92,6 +93,7 @@ pub use options::{
     Compression, Durability, FilterResidency, FilterShape, Options, ReadMode, WriteOptions,
 };
 pub use prefix::Prefix;
+pub use rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions, TableRebuild};
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
 pub use rescue::{

@@ -10,13 +10,14 @@ use trommel_base::planted::{Bug, planted};
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::table_path;
+use crate::files::{sidecar_path, table_path};
 use crate::install::create_manifest;
 use crate::iter::range::Bounds;
+use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::options::Options;
 use crate::sync::lock;
-use crate::version::TableFile;
+use crate::version::{TableFile, TableMeta};
 
 impl Engine {
     /// Makes `dir`, which must not exist, a store that holds what this one holds now. Tables are
@@ -57,6 +58,7 @@ impl Engine {
             let (from, to) = (table_path(&self.dir, table.number), table_path(dir, table.number));
             self.link_or_copy(&from, &to)?;
         }
+        let state = self.with_sidecars(dir, state)?;
         self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
         let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state.clone() };
@@ -64,6 +66,34 @@ impl Engine {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         self.vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
+    }
+
+    /// Puts the sidecars of `state` into `dir`. One that is missing is not missed there: its table does
+    /// without, as it does here.
+    fn with_sidecars(&self, dir: &Path, state: &ManifestState) -> Result<ManifestState> {
+        let mut missing = Vec::new();
+        for (level, table) in state.version.tables() {
+            let Some(number) = table.filter_sidecar else { continue };
+            let (from, to) = (sidecar_path(&self.dir, number), sidecar_path(dir, number));
+            match self.link_or_copy(&from, &to) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    missing.push((level as u8, table.meta().clone()));
+                }
+                outcome => outcome?,
+            }
+        }
+        if missing.is_empty() {
+            return Ok(state.clone());
+        }
+        let edit = VersionEdit {
+            removed: missing.iter().map(|(level, meta)| (*level, meta.number)).collect(),
+            added: missing
+                .into_iter()
+                .map(|(level, meta)| (level, TableMeta { filter_sidecar: None, ..meta }))
+                .collect(),
+            ..VersionEdit::default()
+        };
+        state.apply(&edit).map_err(|error| Error::internal(error.0))
     }
 
     /// Takes back what a checkpoint that failed has put into `dir`, which was empty.

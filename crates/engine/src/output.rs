@@ -206,11 +206,12 @@ pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
 }
 
 /// A user's policy, and what it builds for a table.
-type UserFilterBuild = (UserPolicy, Box<dyn UserFilterBuilder>);
+pub(crate) type UserFilterBuild = (UserPolicy, Box<dyn UserFilterBuilder>);
 
 /// The filters of a table for `level`: what the options say, which a user's policy may change. The
-/// second is the filter of whole keys, where it is of the policy's own making.
-fn choose_filters(
+/// second is the filter of whole keys, where it is of the policy's own making. All that is built is
+/// decided here: for new tables, and for those whose filters are rebuilt.
+pub(crate) fn choose_filters(
     options: &Options,
     level: usize,
     is_last: bool,

@@ -25,6 +25,10 @@ pub(crate) struct Stalls {
     compaction_bytes_written: AtomicU64,
     compaction_nanos: AtomicU64,
     filter_nanos: AtomicU64,
+    rebuilds: AtomicU64,
+    rebuild_bytes_read: AtomicU64,
+    rebuild_bytes_written: AtomicU64,
+    rebuild_nanos: AtomicU64,
 }
 
 impl Stalls {
@@ -60,6 +64,13 @@ impl Stalls {
         self.compaction_bytes_written.fetch_add(written, Relaxed);
     }
 
+    pub(crate) fn count_rebuild(&self, read: u64, written: u64, time: Duration) {
+        self.rebuilds.fetch_add(1, Relaxed);
+        self.rebuild_bytes_read.fetch_add(read, Relaxed);
+        self.rebuild_bytes_written.fetch_add(written, Relaxed);
+        self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
     fn stall(&self, at: usize) -> Stall {
         Stall {
             times: self.times[at].load(Relaxed),
@@ -85,7 +96,7 @@ pub struct LevelStats {
     pub level: usize,
     /// Its tables.
     pub tables: u64,
-    /// Bytes of its files.
+    /// Bytes of its files, of sidecars without their heads and feet.
     pub bytes: u64,
     /// Its entries, tombstones and older versions included.
     pub entries: u64,
@@ -194,6 +205,16 @@ pub struct Stats {
     /// Time within both in which filters were completed and written once their table had all of
     /// its keys.
     pub filter_time: Duration,
+    /// Tables whose filters were rebuilt: see [`Db::rebuild_filters`](crate::Db::rebuild_filters).
+    pub filter_rebuilds: u64,
+    /// Bytes of tables that were read for that.
+    pub filter_rebuild_bytes_read: u64,
+    /// Bytes of the sidecars that were written.
+    pub filter_rebuild_bytes_written: u64,
+    /// Time that this took, added up; several may be rebuilt at once.
+    pub filter_rebuild_time: Duration,
+    /// Tables that wait for that, or are at it.
+    pub filter_rebuilds_queued: u64,
     /// Bytes of compaction that the tree needs before it is in shape.
     pub compaction_debt: u64,
     /// Writers held up because memtables waited to be written out.
@@ -248,6 +269,11 @@ impl Engine {
             compaction_bytes_written: stalls.compaction_bytes_written.load(Relaxed),
             compaction_time: Duration::from_nanos(stalls.compaction_nanos.load(Relaxed)),
             filter_time: Duration::from_nanos(stalls.filter_nanos.load(Relaxed)),
+            filter_rebuilds: stalls.rebuilds.load(Relaxed),
+            filter_rebuild_bytes_read: stalls.rebuild_bytes_read.load(Relaxed),
+            filter_rebuild_bytes_written: stalls.rebuild_bytes_written.load(Relaxed),
+            filter_rebuild_time: Duration::from_nanos(stalls.rebuild_nanos.load(Relaxed)),
+            filter_rebuilds_queued: self.queued_rebuilds(),
             compaction_debt: self.debt.load(Relaxed),
             stalled_by_memtables: stalls.stall(0),
             stalled_by_level_0: stalls.stall(1),
@@ -267,7 +293,7 @@ impl Engine {
                 LevelStats { level: logical_level(&version, physical).0, ..LevelStats::default() };
             for table in &version.levels[physical] {
                 level.tables += 1;
-                level.bytes += table.file_bytes;
+                level.bytes += table.file_bytes + table.sidecar_bytes();
                 level.entries += table.entries;
                 level.deletions += table.deletions;
                 level.filter_bytes += table.filter_bytes;
@@ -385,6 +411,16 @@ impl fmt::Display for Stats {
                 f,
                 "filters: {unusable} cannot be used, {} find no room",
                 self.filters_not_held
+            )?;
+        }
+        if self.filter_rebuilds + self.filter_rebuilds_queued > 0 {
+            writeln!(
+                f,
+                "filters rebuilt: {} tables, {:.1} MiB read, {:.1} MiB written, {} tables wait",
+                self.filter_rebuilds,
+                mib(self.filter_rebuild_bytes_read),
+                mib(self.filter_rebuild_bytes_written),
+                self.filter_rebuilds_queued
             )?;
         }
         write!(

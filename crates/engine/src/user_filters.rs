@@ -35,6 +35,9 @@ pub enum FilterReason {
     Compaction,
     /// What a log held becomes a table when the store is opened.
     Recovery,
+    /// A table that exists gets other filters: [`Db::rebuild_filters`](crate::Db::rebuild_filters).
+    /// Asked of each table that may need them, also where the one it has turns out to be kept.
+    Rebuild,
 }
 
 /// The table that a filter is chosen for.

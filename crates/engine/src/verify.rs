@@ -2,7 +2,8 @@
 //!
 //! 1. Each table: every block's checksum, the order of its entries, its properties against the
 //!    manifest, and each of its keys against its filter, as each key's prefix against that of
-//!    prefixes, if who made them is known.
+//!    prefixes, if who made them is known. Where it has a filter sidecar: every byte of that, and each
+//!    of the keys and prefixes against the filters in it.
 //! 2. `CURRENT`, the manifest, and the logs that are still needed: every record. On a live store
 //!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
 //!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
@@ -29,8 +30,10 @@ use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, read_whole};
 use crate::manifest::current::{self, Current};
 use crate::manifest::names::{self, Numbered};
+use crate::prefix::Prefix;
 use crate::recovery::DroppedBytes;
 use crate::rescue::damage::KeySpan;
+use crate::rescue::table::VerifiedSidecar;
 use crate::rescue::{Damage, Remedy, table};
 use crate::sync::lock;
 use crate::version::TableFile;
@@ -44,6 +47,8 @@ pub(crate) use directory::{NO_FILE, hold, verify_dir, verify_store};
 pub struct VerifyReport {
     /// Tables read.
     pub tables: u64,
+    /// Filter sidecars of tables read, and asked for every key of their table.
+    pub sidecars: u64,
     /// Logs and manifests read.
     pub logs: u64,
     /// Bytes read of all of them, and of `CURRENT`.
@@ -80,6 +85,14 @@ impl VerifyReport {
         self.entries += verified.entries;
         self.keys += verified.keys;
         self.foreign_filters += u64::from(verified.foreign_filter);
+    }
+
+    /// Counts a sidecar that was read, if there is one.
+    fn add_sidecar(&mut self, verified: Option<&VerifiedSidecar>) {
+        let Some(verified) = verified else { return };
+        self.sidecars += 1;
+        self.bytes += verified.bytes;
+        self.foreign_filters += u64::from(verified.has_foreign);
     }
 }
 
@@ -143,6 +156,10 @@ impl Engine {
             if let Err(error) = self.verify_table(file, report) {
                 tell(report, error.clone(), &|| self.damage_of(file, &error))?;
             }
+            if let Err(error) = self.verify_sidecar(file, report) {
+                let damage = || vec![table::damage_of_sidecar(&error, &self.dir, file)];
+                tell(report, error.clone(), &damage)?;
+            }
         }
         if self.options.load().read_only || self.poisoned().is_some() {
             return match self.logs_at_rest(report) {
@@ -177,17 +194,28 @@ impl Engine {
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
         let path = table_path(&self.dir, file.number);
-        let (opened, stored) = {
-            let reader = self.tables.reader(file)?;
-            (Arc::clone(&*reader), reader.stored_prefix().cloned())
-        };
+        let opened = Arc::clone(&*self.tables.reader(file)?);
         // The one that is set may be a closure of the name that the table bears.
-        let maker = opened.filters().prefixes_part().map(|part| part.extractor.as_str());
+        let maker = opened.filters().own().prefixes_part().map(|part| part.extractor.as_str());
         let set = self.options.load().prefix_extractor.clone();
         let set = set.filter(|prefix| maker == Some(prefix.name()));
-        let verified = opened.verify_with(set.or(stored).map(|prefix| prefix.extractor()))?;
+        let prefix = set.or_else(|| maker.and_then(Prefix::stored));
+        let verified = opened.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         table::agrees(&opened, file, &path)?;
         report.add(&verified);
+        Ok(())
+    }
+
+    fn verify_sidecar(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
+        if file.filter_sidecar.is_none() {
+            return Ok(());
+        }
+        // What is wrong with the table is told already.
+        let opened = self.tables.reader(file).ok().map(|reader| Arc::clone(&*reader));
+        let set = self.options.load().prefix_extractor.clone();
+        let (vfs, dir) = (&*self.vfs, &*self.dir);
+        let verified = table::check_sidecar(vfs, dir, file, opened.as_deref(), set.as_ref())?;
+        report.add_sidecar(verified.as_ref());
         Ok(())
     }
 

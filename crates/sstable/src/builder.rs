@@ -11,7 +11,7 @@
 //! builder must be dropped. Called by flush and compaction, which make the file's directory entry
 //! durable themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
@@ -21,18 +21,16 @@ use trommel_filter::FilterSpec;
 use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
-use crate::filters::{self, BuiltPart, FiltersBuilder, UserBuild};
-use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, frame, seal};
+use crate::filters::{self, FiltersBuilder, UserBuild};
+use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
 use crate::index::{IndexBuilder, separator};
+use crate::sink::Sink;
 use crate::{
-    Compression, Error, FilterLabel, FilterPart, FilterPlan, Properties, UserFilterBuilder,
-    UserFilterReader,
+    Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
 };
 
 /// The write buffer is appended to the file when it has grown to this many bytes.
 const WRITE_BYTES: usize = 1 << 20;
-/// A write buffer that one huge value has made larger than this is not kept.
-const KEEP_WRITE_BUFFER_BYTES: usize = 4 << 20;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
@@ -105,13 +103,8 @@ pub struct TableSummary {
 /// Builds one table.
 #[derive(Debug)]
 pub struct TableBuilder {
-    file: Box<dyn WriteFile>,
-    path: PathBuf,
+    sink: Sink,
     options: TableOptions,
-    /// What is encoded and not yet appended to the file.
-    out: Vec<u8>,
-    /// Bytes appended to the file.
-    written: u64,
     block: BlockBuilder,
     index: IndexBuilder,
     filters: FiltersBuilder,
@@ -143,11 +136,9 @@ impl TableBuilder {
             filter: options.filters.keys.to_string(),
             ..Properties::default()
         };
+        let buffer_bytes = WRITE_BYTES + 2 * options.block_bytes;
         Self {
-            path: path.to_path_buf(),
-            out: Vec::with_capacity(WRITE_BYTES + 2 * options.block_bytes),
-            written: file.bytes(),
-            file,
+            sink: Sink::new(file, path, options.table_id, buffer_bytes),
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             filters: FiltersBuilder::new(&options.filters),
@@ -194,7 +185,7 @@ impl TableBuilder {
         let trailer = pack_trailer(seqno, kind);
         let limit = self.options.block_bytes - FRAME_BYTES;
         let bytes = key.len() + value.len();
-        if !self.block.is_empty() && !self.block.has_room(&self.out, bytes, trailer, limit) {
+        if !self.block.is_empty() && !self.block.has_room(&self.sink.out, bytes, trailer, limit) {
             self.finish_block(Some(key))?;
         }
         if new_key {
@@ -209,7 +200,7 @@ impl TableBuilder {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
-        self.block.add(&mut self.out, key, trailer, tag_of(self.last_hash), value);
+        self.block.add(&mut self.sink.out, key, trailer, tag_of(self.last_hash), value);
         self.last_seqno = seqno;
         self.properties.entries += 1;
         self.properties.deletions += u64::from(kind == EntryKind::Delete);
@@ -241,56 +232,40 @@ impl TableBuilder {
 
     #[cold]
     fn reject(&self, what: &'static str) -> Error {
-        Error::Rejected { file: self.path.clone(), what }
+        Error::Rejected { file: self.sink.path().to_path_buf(), what }
     }
 
     /// Closes the current block; `next` is the first key of the next one.
     fn finish_block(&mut self, next: Option<&[u8]>) -> Result<(), Error> {
         let start = self.block.start();
-        self.block.finish(&mut self.out);
+        self.block.finish(&mut self.sink.out);
         let mut compression = 0;
         if let Some((number, feature)) =
-            self.options.compression.compress(&self.out[start..], &mut self.packed)
+            self.options.compression.compress(&self.sink.out[start..], &mut self.packed)
         {
-            self.out.truncate(start);
-            self.out.extend_from_slice(&self.packed);
+            self.sink.out.truncate(start);
+            self.sink.out.extend_from_slice(&self.packed);
             compression = number;
             self.features |= feature;
         }
-        let offset = self.written + start as u64;
-        seal(&mut self.out, start, self.options.table_id, offset, BlockKind::Data, compression);
+        let offset = self.sink.written + start as u64;
+        seal(
+            &mut self.sink.out,
+            start,
+            self.options.table_id,
+            offset,
+            BlockKind::Data,
+            compression,
+        );
         separator(&self.last_key, next, &mut self.separator);
         // A block is at most its limit or one entry long: far below 4 GiB.
-        self.index.push(&self.separator, (self.out.len() - start) as u32);
-        self.filters.end_block(offset, self.written + self.out.len() as u64, &self.separator);
+        self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
+        self.filters.end_block(offset, self.sink.offset(), &self.separator);
         self.properties.blocks += 1;
-        if self.out.len() >= WRITE_BYTES {
-            self.flush()?;
+        if self.sink.out.len() >= WRITE_BYTES {
+            self.sink.flush()?;
         }
-        self.block.begin(self.out.len());
-        Ok(())
-    }
-
-    /// Appends to the file what belongs behind the write buffer, which is empty.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let appended = self.file.append(bytes);
-        if !planted(Bug::TableWriteErrorIgnored) {
-            appended.map_err(|source| Error::io(&self.path, source))?;
-        }
-        self.written += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Appends the write buffer to the file.
-    fn flush(&mut self) -> Result<(), Error> {
-        let mut out = std::mem::take(&mut self.out);
-        let appended = self.append(&out);
-        out.clear();
-        self.out = out;
-        appended?;
-        if self.out.capacity() > KEEP_WRITE_BUFFER_BYTES {
-            self.out = Vec::with_capacity(WRITE_BYTES + 2 * self.options.block_bytes);
-        }
+        self.block.begin(self.sink.out.len());
         Ok(())
     }
 
@@ -303,7 +278,7 @@ impl TableBuilder {
     /// after every entry.
     pub fn estimated_bytes(&self) -> u64 {
         let meta = self.index.estimated_bytes() as u64 + self.filters.estimated_bytes();
-        self.written + self.out.len() as u64 + meta
+        self.sink.offset() + meta
     }
 
     /// Bytes of memory that its filters take until they are written: the keys' hashes, and the
@@ -336,11 +311,11 @@ impl TableBuilder {
         self.properties.largest.clone_from(&self.last_key);
         self.properties.engine = engine_properties.to_vec();
         footer.properties_bytes = self.write_properties();
-        let offset = self.written + self.out.len() as u64;
-        footer.encode(offset, &mut self.out);
-        self.flush()?;
+        let offset = self.sink.offset();
+        footer.encode(offset, &mut self.sink.out);
+        self.sink.flush()?;
         if !planted(Bug::TableNotSynced) {
-            self.file.sync().map_err(|source| Error::io(&self.path, source))?;
+            self.sink.sync()?;
         }
         Ok(self.summary(&footer))
     }
@@ -359,7 +334,7 @@ impl TableBuilder {
         if !self.block.is_empty() {
             self.finish_block(None)?;
         }
-        let data_bytes = self.written + self.out.len() as u64;
+        let data_bytes = self.sink.offset();
         let filter_bytes = self.write_filters()?;
         Ok(*self.regions.insert((data_bytes, filter_bytes)))
     }
@@ -368,61 +343,26 @@ impl TableBuilder {
     fn write_filters(&mut self) -> Result<u64, Error> {
         let empty = FiltersBuilder::new(&FilterPlan::default());
         let filters = std::mem::replace(&mut self.filters, empty);
-        self.flush()?;
-        let start = self.written;
+        self.sink.flush()?;
+        let start = self.sink.written;
         let mut parts = Vec::new();
         match self.user.take().map(UserBuild::finish) {
-            Some(Ok(built)) => self.write_part(built, &mut parts)?,
+            Some(Ok(built)) => self.sink.write_part(built, &mut parts)?,
             Some(Err(why)) => {
                 self.properties.filter = FilterSpec::NONE.to_string();
                 self.filter_failure = Some(why);
             }
             None => {}
         }
-        filters.finish(|built| self.write_part(built, &mut parts))?;
+        filters.finish(|built| self.sink.write_part(built, &mut parts))?;
         self.properties.filters = filters::encode_directory(&parts);
-        Ok(self.written - start)
-    }
-
-    fn write_part(&mut self, built: BuiltPart, parts: &mut Vec<FilterPart>) -> Result<(), Error> {
-        let BuiltPart { mut part, pieces, top } = built;
-        let (first, id) = (self.written, self.options.table_id);
-        for piece in pieces {
-            self.write_piece(&piece)?;
-        }
-        self.flush()?;
-        if let Some(top) = top {
-            part.top_bytes =
-                top.finish_one(&mut self.out, id, first, self.written, BlockKind::FilterTop);
-            self.flush()?;
-        }
-        part.bytes = self.written - first;
-        parts.push(part);
-        Ok(())
-    }
-
-    /// Writes a piece of a filter. It is not copied but to the write buffer, if that has room for it,
-    /// and neither grows: the memory for filters is counted, and may be short.
-    fn write_piece(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let offset = self.written + self.out.len() as u64;
-        let frame = frame(payload, self.options.table_id, offset, BlockKind::Filter, 0);
-        let bytes = payload.len() + FRAME_BYTES;
-        if self.out.len() + bytes > self.out.capacity() {
-            self.flush()?;
-        }
-        if bytes <= self.out.capacity() {
-            self.out.extend_from_slice(payload);
-        } else {
-            self.append(payload)?;
-        }
-        self.out.extend_from_slice(&frame);
-        Ok(())
+        Ok(self.sink.written - start)
     }
 
     fn write_index(&mut self, footer: &mut Footer) {
-        let offset = self.written + self.out.len() as u64;
+        let offset = self.sink.offset();
         let index = self.index.finish(
-            &mut self.out,
+            &mut self.sink.out,
             self.options.table_id,
             offset,
             self.options.index_leaf_bytes,
@@ -434,18 +374,18 @@ impl TableBuilder {
     }
 
     fn write_properties(&mut self) -> u64 {
-        let start = self.out.len();
-        let offset = self.written + start as u64;
-        self.properties.encode(&mut self.out);
+        let start = self.sink.out.len();
+        let offset = self.sink.written + start as u64;
+        self.properties.encode(&mut self.sink.out);
         let id = self.options.table_id;
-        seal(&mut self.out, start, id, offset, BlockKind::Properties, 0);
-        (self.out.len() - start) as u64
+        seal(&mut self.sink.out, start, id, offset, BlockKind::Properties, 0);
+        (self.sink.out.len() - start) as u64
     }
 
     fn summary(self, footer: &Footer) -> TableSummary {
         let properties = self.properties;
         TableSummary {
-            file_bytes: self.written,
+            file_bytes: self.sink.written,
             entries: properties.entries,
             deletions: properties.deletions,
             keys: properties.keys,

@@ -88,6 +88,8 @@ pub enum BlockKind {
     Footer = 6,
     /// The index of a filter's pieces.
     FilterTop = 7,
+    /// What a filter sidecar has beside its filters: head, directory, footer.
+    Sidecar = 8,
 }
 
 /// Why bytes from a file could not be used.

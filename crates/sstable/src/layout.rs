@@ -106,13 +106,13 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
 }
 
 /// The content of an uncompressed block of which only the length is told.
-fn plain(raw_bytes: u64) -> BlockContent {
+pub(crate) fn plain(raw_bytes: u64) -> BlockContent {
     BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
 }
 
 /// What is wrong with a block, in words: with its bytes, or with the place of the disk where they lie,
 /// of which the next block knows nothing.
-fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
+pub(crate) fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| match error {
         Error::Corruption(damage) => damage.what.into_owned(),
         Error::Unsupported { what, .. } => what.into_owned(),
@@ -122,8 +122,10 @@ fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
 }
 
 /// What is said of a stretch that no good index block lists.
+const UNLISTED: &str = "the index block that says where its blocks begin cannot be used";
+
 fn unlisted() -> String {
-    "the index block that says where its blocks begin cannot be used".into()
+    UNLISTED.into()
 }
 
 struct Walk {
@@ -229,11 +231,15 @@ impl Walk {
         for part in parts {
             let bytes = part.bytes();
             match part {
-                Listed::Part(part) if part.shape == FilterShape::Whole => {
-                    let handle = Handle { offset, bytes: bytes as usize };
-                    blocks.push(self.filter(handle, &part));
+                Listed::Part(part) => {
+                    // What it is handed is no error of its own.
+                    let _ = blocks_of(&self.source, &part, offset, &mut |handle, kind, content| {
+                        let (offset, bytes) = (handle.offset, handle.bytes as u64);
+                        let content = in_words(content);
+                        blocks.push(BlockInfo { offset, bytes, kind, content });
+                        Ok(())
+                    });
                 }
-                Listed::Part(part) => self.pieces(&part, offset, &mut blocks),
                 // Where its blocks begin is not known, and it is no damage.
                 Listed::Later { .. } => {
                     let (kind, content) = (BlockKind::Filter, Ok(plain(bytes)));
@@ -243,62 +249,6 @@ impl Walk {
             offset += bytes;
         }
         blocks
-    }
-
-    /// The pieces of a part that starts at `offset`, and their top.
-    fn pieces(&self, part: &FilterPart, offset: u64, blocks: &mut Vec<BlockInfo>) {
-        let handle =
-            Handle { offset: offset + part.bytes - part.top_bytes, bytes: part.top_bytes as usize };
-        let top = self.source.read_plain(handle, BlockKind::FilterTop).and_then(|payload| {
-            Index::decode(&payload, handle.offset)
-                .and_then(|top| match top.range() == (offset, handle.offset) {
-                    true => Ok(top),
-                    false => Err(Fault::Damaged("the top does not cover its pieces")),
-                })
-                .map_err(|fault| fault.at(&self.source.path, handle.offset))
-        });
-        let top = in_words(top);
-        match &top {
-            Ok(top) => {
-                for piece in (0..top.len()).map_while(|i| top.handle(i)) {
-                    blocks.push(self.filter(piece, part));
-                }
-            }
-            Err(_) => blocks.push(BlockInfo {
-                offset,
-                bytes: handle.offset - offset,
-                kind: BlockKind::Filter,
-                content: Err(unlisted()),
-            }),
-        }
-        blocks.push(BlockInfo {
-            offset: handle.offset,
-            bytes: part.top_bytes,
-            kind: BlockKind::FilterTop,
-            content: top.map(|top| content_of(&top, handle)),
-        });
-    }
-
-    /// One block of the filter region, which belongs to `part`.
-    fn filter(&self, handle: Handle, part: &FilterPart) -> BlockInfo {
-        let payload = in_words(self.source.read_plain(handle, BlockKind::Filter));
-        let content = payload.and_then(|payload| {
-            let keys = match part.shape {
-                // What a user's policy made is no damage; only the directory knows its keys.
-                FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
-                _ if !part.policy.is_empty() => Ok(0),
-                FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),
-                _ => Filter::decode(&payload).map(|filter| filter.keys()),
-            };
-            let items = match keys {
-                Ok(items) => items,
-                Err(DecodeError::Unknown { .. }) => 0,
-                Err(error) => return Err(format!("the filter cannot be used: {error}")),
-            };
-            Ok(BlockContent { items, ..plain(payload.len() as u64) })
-        });
-        let (offset, bytes) = (handle.offset, handle.bytes as u64);
-        BlockInfo { offset, bytes, kind: BlockKind::Filter, content }
     }
 
     fn properties(&self) -> (BlockInfo, Option<Properties>) {
@@ -315,6 +265,78 @@ impl Walk {
         );
         (BlockInfo { offset, bytes, kind: BlockKind::Properties, content }, properties)
     }
+}
+
+/// Takes a block: where it lies, of which kind it is, and what is in it or wrong with it. An error
+/// ends the walk.
+pub(crate) type TakeBlock<'a> =
+    dyn FnMut(Handle, BlockKind, Result<BlockContent, Error>) -> Result<(), Error> + 'a;
+
+/// Hands the blocks of the part that starts at `offset` of `source` to `take`: one where it is whole,
+/// its pieces and their top where it is cut.
+pub(crate) fn blocks_of(
+    source: &Source,
+    part: &FilterPart,
+    offset: u64,
+    take: &mut TakeBlock<'_>,
+) -> Result<(), Error> {
+    if part.shape == FilterShape::Whole {
+        let handle = Handle { offset, bytes: part.bytes as usize };
+        return take(handle, BlockKind::Filter, read_filter(source, handle, part));
+    }
+    let before = part.bytes - part.top_bytes;
+    let handle = Handle { offset: offset + before, bytes: part.top_bytes as usize };
+    let top = read_top(source, handle, offset);
+    match &top {
+        Ok(top) => {
+            for piece in (0..top.len()).map_while(|i| top.handle(i)) {
+                take(piece, BlockKind::Filter, read_filter(source, piece, part))?;
+            }
+        }
+        Err(error) => {
+            let pieces = Handle { offset, bytes: before as usize };
+            let error = match error {
+                Error::Io { .. } => error.clone(),
+                _ => Fault::Damaged(UNLISTED).at(&source.path, offset),
+            };
+            take(pieces, BlockKind::Filter, Err(error))?;
+        }
+    }
+    let content = top.map(|top| content_of(&top, handle));
+    take(handle, BlockKind::FilterTop, content)
+}
+
+/// The top of the pieces that lie from `first` up to it.
+fn read_top(source: &Source, handle: Handle, first: u64) -> Result<Index, Error> {
+    let payload = source.read_plain(handle, BlockKind::FilterTop)?;
+    Index::decode(&payload, handle.offset)
+        .and_then(|top| match top.range() == (first, handle.offset) {
+            true => Ok(top),
+            false => Err(Fault::Damaged("the top does not cover its pieces")),
+        })
+        .map_err(|fault| fault.at(&source.path, handle.offset))
+}
+
+/// One block of a filter region, which belongs to `part`.
+fn read_filter(source: &Source, handle: Handle, part: &FilterPart) -> Result<BlockContent, Error> {
+    let payload = source.read_plain(handle, BlockKind::Filter)?;
+    let keys = match part.shape {
+        // What a user's policy made is no damage; only the directory knows its keys.
+        FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
+        _ if !part.policy.is_empty() => Ok(0),
+        FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),
+        _ => Filter::decode(&payload).map(|filter| filter.keys()),
+    };
+    let items = match keys {
+        Ok(items) => items,
+        Err(DecodeError::Unknown { .. }) => 0,
+        Err(error) => {
+            let what = format!("the filter cannot be used: {error}");
+            let damage = trommel_base::Corruption::new(&source.path, handle.offset, what);
+            return Err(Error::Corruption(damage));
+        }
+    };
+    Ok(BlockContent { items, ..plain(payload.len() as u64) })
 }
 
 fn content_of(index: &Index, handle: Handle) -> BlockContent {

@@ -3,6 +3,7 @@
 //! * [`TableBuilder`] takes entries in order and writes the file in one pass.
 //! * [`Table`] is the reader: [`get`](Table::get), [`get_many`](Table::get_many),
 //!   [`cursor`](Table::cursor), [`verify`](Table::verify).
+//! * [`Sidecar`] is a file with other filters of a table, which stand before its own.
 //! * [`BlockCache`] keeps verified blocks in memory, shared by all tables.
 //! * [`format`](mod@format) holds every constant of the file format, which
 //!   `docs/format/sstable.md` describes.
@@ -23,9 +24,12 @@ mod error;
 mod filters;
 pub mod format;
 mod index;
+mod keys;
 mod layout;
 mod properties;
 mod salvage;
+pub mod sidecar;
+mod sink;
 mod source;
 mod table;
 mod verify;
@@ -43,6 +47,7 @@ pub use filters::{
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;
 pub use salvage::Salvage;
+pub use sidecar::{Sidecar, SidecarSummary};
 pub use source::ReadStats;
 pub use table::{Expected, Found, Request, Table, TableConfig, TableMemory};
 pub use verify::Verified;

@@ -46,7 +46,7 @@ impl ReadStats {
 }
 
 /// An open table file and where its blocks go.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) file: Arc<dyn ReadFile>,
     pub(crate) path: PathBuf,

@@ -101,7 +101,7 @@ pub struct Table {
     pub(crate) source: Arc<Source>,
     pub(crate) index: Arc<IndexTree>,
     pub(crate) footer: Footer,
-    filters: Filters,
+    pub(crate) filters: Filters,
     properties: Properties,
 }
 

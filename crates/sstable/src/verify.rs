@@ -13,10 +13,10 @@ use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
 use trommel_filter::{FilterKind, FilterSpec};
 
 use crate::block::{Block, tag_of};
-use crate::compression::zeroed;
 use crate::filters::{FilterState, Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::{Index, IndexTree};
+use crate::keys::each_stored;
 use crate::{Error, Properties, Table};
 
 /// What [`Table::verify`] read.
@@ -32,9 +32,6 @@ pub struct Verified {
     /// is not here, or will not take it: its keys were not asked of it.
     pub foreign_filter: bool,
 }
-
-/// Data blocks are read this many bytes at a time.
-const READ_BYTES: usize = 1 << 20;
 
 impl Table {
     /// Reads every byte of the file and checks it.
@@ -186,33 +183,15 @@ impl<'a> Walk<'a> {
 
     /// Reads the blocks of one leaf, many at a time.
     fn leaf(&mut self, leaf: &Index) -> Result<(), Error> {
-        let mut slot = 0;
-        while let Some(first) = leaf.handle(slot) {
-            let mut end = first.end();
-            let mut behind = slot + 1;
-            while let Some(next) = leaf.handle(behind) {
-                if next.end() - first.offset > READ_BYTES as u64 {
-                    break;
-                }
-                (end, behind) = (next.end(), behind + 1);
+        let source = &self.table.source;
+        each_stored(source, leaf, |slot, handle, buffer, start| {
+            if planted(Bug::VerifySkipsLastBlock) && slot + 1 == leaf.len() {
+                return Ok(());
             }
-            let mut buffer = zeroed((end - first.offset) as usize);
-            if let Some(room) = Arc::get_mut(&mut buffer) {
-                self.table.source.read_into(first.offset, room)?;
-            }
-            for slot in slot..behind {
-                let Some(handle) = leaf.handle(slot) else { continue };
-                let start = (handle.offset - first.offset) as usize;
-                if planted(Bug::VerifySkipsLastBlock) && slot + 1 == leaf.len() {
-                    continue;
-                }
-                let block = self.table.source.open_block(&buffer, start, handle)?;
-                self.block(block.view(), leaf, slot)
-                    .map_err(|fault| fault.at(&self.table.source.path, handle.offset))?;
-            }
-            slot = behind;
-        }
-        Ok(())
+            let block = source.open_block(buffer, start, handle)?;
+            self.block(block.view(), leaf, slot)
+                .map_err(|fault| fault.at(&source.path, handle.offset))
+        })
     }
 
     fn block(&mut self, block: Block<'_>, leaf: &Index, slot: usize) -> Result<(), Fault> {

@@ -8,11 +8,13 @@
 
 mod filter;
 mod log;
+mod sidecar;
 mod table;
 mod text;
 
 pub(crate) use filter::filter;
 pub(crate) use log::framed;
+pub(crate) use sidecar::{sidecar, sidecar_of};
 pub(crate) use table::table;
 pub(crate) use text::{current, dump};
 

@@ -34,7 +34,8 @@ pub(crate) fn table(bytes: &mut [u8]) {
     });
     let [_, filters, leaves, index, properties] = regions;
     let mut fixer = Fixer { bytes, id };
-    fixer.filters(&filters, &properties);
+    let directory = fixer.directory(&properties);
+    fixer.filters(&filters, directory.as_deref());
     let below = if leaves.is_empty() { BlockKind::Data } else { BlockKind::IndexLeaf };
     for child in fixer.children(&index) {
         if below == BlockKind::IndexLeaf {
@@ -48,14 +49,15 @@ pub(crate) fn table(bytes: &mut [u8]) {
     fixer.block(&properties, BlockKind::Properties);
 }
 
-struct Fixer<'a> {
-    bytes: &'a mut [u8],
-    id: u64,
+pub(super) struct Fixer<'a> {
+    pub(super) bytes: &'a mut [u8],
+    /// What checksums are bound to.
+    pub(super) id: u64,
 }
 
 impl Fixer<'_> {
     /// Fixes the frame of one block.
-    fn block(&mut self, place: &Range<usize>, kind: BlockKind) {
+    pub(super) fn block(&mut self, place: &Range<usize>, kind: BlockKind) {
         let Some(content_end) = place.end.checked_sub(4) else { return };
         let Some(content) = self.bytes.get(place.start..content_end) else { return };
         let sum = block_checksum(self.id, place.start as u64, kind, content);
@@ -83,12 +85,12 @@ impl Fixer<'_> {
     }
 
     /// Fixes all filters and what frames them.
-    fn filters(&mut self, region: &Range<usize>, properties: &Range<usize>) {
-        let Some(directory) = self.directory(properties) else {
+    pub(super) fn filters(&mut self, region: &Range<usize>, directory: Option<&[u8]>) {
+        let Some(directory) = directory else {
             return self.filter(region);
         };
         let mut start = region.start;
-        for (shape, bytes, top_bytes) in parts(&directory) {
+        for (shape, bytes, top_bytes) in parts(directory) {
             let end = start.saturating_add(bytes);
             let top = end.saturating_sub(top_bytes)..end;
             if shape == 0 {

@@ -4,6 +4,7 @@ mod blocks;
 mod files;
 mod filters;
 mod operations;
+mod sidecars;
 mod store;
 mod tables;
 mod words;
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[Target] = &[
     Target { name: "index", run: tables::index, seeds: tables::index_seeds },
     Target { name: "properties", run: tables::properties, seeds: tables::properties_seeds },
     Target { name: "table", run: tables::table, seeds: tables::table_seeds },
+    Target { name: "sidecar", run: sidecars::sidecar, seeds: sidecars::sidecar_seeds },
     Target { name: "log", run: files::log, seeds: files::log_seeds },
     Target { name: "recovery", run: files::recovery, seeds: files::recovery_seeds },
     Target { name: "manifest_edit", run: files::manifest_edit, seeds: files::edit_seeds },

@@ -47,6 +47,7 @@ pub(crate) fn store(input: &[u8]) {
     for (name, bytes) in &mut image {
         match kind_of(name) {
             Kind::Table => fix::table(bytes),
+            Kind::Sidecar => fix::sidecar(bytes),
             Kind::Log | Kind::Manifest => fix::framed(bytes),
             Kind::Current => fix::current(bytes),
             Kind::Other => {}

@@ -81,6 +81,7 @@ pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
         (CompactRange, 2 * care),
         (WaitIdle, care),
         (SetOptions, 2 * care),
+        (RebuildFilters, care),
         (CompareAll, 2 * care),
         (Reopen, 2 * care),
         (Kill, 2 * care),

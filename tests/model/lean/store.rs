@@ -10,6 +10,7 @@ use trommel::{Db, Options, Snapshot, WriteBatch};
 
 use super::held::{Alphabet, CursorWalk, RangeWalk, State};
 use crate::config::{Files, Home, live_options, options};
+use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 use crate::walks::{Check, Reader, ok};
 use crate::world::Work;
@@ -38,6 +39,7 @@ pub(crate) enum Kind {
     CompactRange,
     WaitIdle,
     SetOptions,
+    RebuildFilters,
     CompareAll,
     Reopen,
     Kill,
@@ -161,6 +163,7 @@ impl Lean {
             Kind::SetOptions => {
                 ok("set_options", self.db().set_options(|options| live_options(rng, options)))
             }
+            Kind::RebuildFilters => rebuild_filters(self.db()),
             Kind::CompareAll => self.compare_all(),
             Kind::Reopen => self.reopen(rng),
             Kind::Kill => self.kill(rng),

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use trommel::{Db, DbCursor, Range, Slice, Snapshot, WriteBatch};
+use trommel::{Db, DbCursor, Range, RebuildOptions, Slice, Snapshot, WriteBatch};
 use trommel_tests::settings::scale;
 
 use super::{in_time, memory, number, tiny, value};
@@ -106,7 +106,7 @@ fn audit(db: &Db, done: &AtomicBool) -> u64 {
 
 /// Some work beside reads and writes, or a change of how such work is done.
 pub(super) fn upkeep(db: &Db, rng: &mut Rng) {
-    match rng.below(8) {
+    match rng.below(9) {
         0 => db.flush().unwrap(),
         1 => db.compact_range(account(0, 10)..account(2, rng.below(ACCOUNTS))).unwrap(),
         2 => db.compact_all().unwrap(),
@@ -124,6 +124,7 @@ pub(super) fn upkeep(db: &Db, rng: &mut Rng) {
             let bytes = rng.within(6, 20) << 10;
             db.set_options(|options| options.write_buffer_bytes(bytes)).unwrap();
         }
+        7 => drop(db.rebuild_filters(&RebuildOptions::default()).unwrap()),
         _ => drop((db.stats().to_string(), db.filter_report().to_string())),
     }
 }

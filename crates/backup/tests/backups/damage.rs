@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::Digest as _;
+use trommel::RebuildOptions;
 use trommel::vfs::{MemoryVfs, Vfs};
 use trommel_backup::{Directory, Error, Repository};
 
@@ -192,6 +193,44 @@ fn a_damaged_store_is_not_backed_up() {
     damaged.replace(&path, &good);
     scene.repository.create(&open(&vfs, "store"), &()).unwrap();
     assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
+}
+
+/// Filters that lie beside their tables are backed up with them, unless they are damaged: rebuilt, they
+/// are others.
+#[test]
+fn filter_sidecars_go_with_their_tables() {
+    let scene = scene();
+    let (vfs, db) = new_store();
+    write(&db, 5, 300);
+    let rebuild = |filters: &str| {
+        db.set_filters(filters.parse().unwrap()).unwrap();
+        assert_eq!(db.rebuild_filters(&RebuildOptions::default()).unwrap().rebuilt, 1);
+        db.wait_idle().unwrap();
+        let files = names(&*vfs, "store");
+        format!("store/{}", files.iter().find(|name| name.ends_with(".flt")).unwrap())
+    };
+    rebuild("ribbon:12");
+    let first = scene.repository.create(&db, &()).unwrap().backup.id;
+    let path = rebuild("standard:8");
+    let damaged = Scene { vfs: vfs.clone(), repository: scene.repository.clone() };
+    let mut bytes = vfs.read(path.as_ref(), u64::MAX).unwrap();
+    bytes[50] ^= 1;
+    damaged.replace(&path, &bytes);
+    let error = scene.repository.create(&db, &()).unwrap_err().to_string();
+    assert!(error.starts_with(&path) && error.contains("no backup was made"), "{error}");
+    rebuild("ribbon:13");
+    let second = scene.repository.create(&db, &()).unwrap().backup.id;
+    assert!(scene.repository.verify(None, &()).unwrap().whole.ends_with(&[first, second]));
+    for (id, kind) in [(first, "ribbon:12"), (second, "ribbon:13")] {
+        let dir = format!("restored-{id}");
+        scene.repository.restore_on(scene.vfs.clone(), id, &dir, &()).unwrap();
+        let restored = open(&scene.vfs, &dir);
+        assert!(entries(&restored) == entries(&db));
+        assert_eq!(restored.verify().unwrap().sidecars, 1);
+        restored.set_filters(kind.parse().unwrap()).unwrap();
+        let plan = restored.filter_rebuild_plan(&RebuildOptions::default()).unwrap();
+        assert_eq!(plan.tables, [], "{kind}");
+    }
 }
 
 /// A content that rotted is found and replaced when asked, and then all backups are whole again.

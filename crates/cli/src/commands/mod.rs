@@ -15,6 +15,7 @@ pub(crate) mod levels;
 pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod rates;
+pub(crate) mod rebuild;
 pub(crate) mod records;
 pub(crate) mod repair;
 pub(crate) mod report;

@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
-use super::{admin, backup, dump, filters, get, levels, load, put, scan, verify};
+use super::{admin, backup, dump, filters, get, levels, load, put, rebuild, scan, verify};
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +47,9 @@ pub(crate) enum StoreCommand {
     /// Merge levels, and drop what nobody can see any more
     #[command(long_about = admin::COMPACT_ABOUT)]
     Compact(admin::CompactArgs),
+    /// Give tables the filters that new ones would get, without writing their data
+    #[command(long_about = rebuild::LONG_ABOUT)]
+    RebuildFilters(rebuild::RebuildFiltersArgs),
     /// Read and check every byte of every file
     #[command(long_about = verify::LONG_ABOUT)]
     Verify(verify::VerifyArgs),
@@ -94,6 +97,7 @@ impl StoreCommand {
             Self::Options(args) => admin::run_options(&args, session, out),
             Self::Flush(args) => admin::run_flush(&args, session),
             Self::Compact(args) => admin::run_compact(&args, session, out),
+            Self::RebuildFilters(args) => rebuild::run(&args, session, out),
             Self::Verify(args) => verify::run(&args, session, out),
             Self::Checkpoint(args) => admin::run_checkpoint(&args, session),
             Self::Backup(args) => backup::run(&args, session, out),

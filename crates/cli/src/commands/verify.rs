@@ -72,6 +72,7 @@ fn sums(report: &VerifyReport) -> Vec<(&'static str, Value)> {
     };
     vec![
         ("tables", Value::Count(report.tables)),
+        ("sidecars", Value::Count(report.sidecars)),
         ("logs", Value::Count(report.logs)),
         ("bytes", Value::Size(report.bytes)),
         ("entries", Value::Count(report.entries)),

@@ -57,6 +57,10 @@ fn what_is_said_of_a_store_is_as_documented() {
         "memory",
         "options",
         "verify",
+        "rebuild-filters --filters=blocked:12 --level=0 --dry-run",
+        "rebuild-filters --filters=ribbon:12 --table=3",
+        "rebuild-filters --filters=blocked:12 --format=json",
+        "verify",
         "compact --filters=blocked:20",
         "verify --format=jsonl",
     ] {

@@ -1,7 +1,8 @@
-//! Which merges are running: what the planner must keep away from.
+//! Which merges are running, and of which tables the filters are being rebuilt: what the planner must
+//! keep away from.
 //!
-//! Invariants, checked whenever a plan starts:
-//! 1. No table is an input of two running plans.
+//! Invariants, checked whenever a job starts:
+//! 1. No table is an input of two running jobs.
 //! 2. No two running plans write overlapping key ranges into one level.
 
 use std::collections::HashSet;
@@ -27,8 +28,8 @@ pub(crate) struct InProgress {
 struct Job {
     id: JobId,
     inputs: Vec<u64>,
-    output_level: usize,
-    range: KeyRange,
+    /// Where a merge writes tables.
+    output: Option<(usize, KeyRange)>,
 }
 
 impl InProgress {
@@ -39,13 +40,21 @@ impl InProgress {
         if shared || self.writes_into(plan.output_level, &plan.range) {
             return None;
         }
+        let inputs = plan.tables().map(|table| table.number).collect();
+        Some(self.add(inputs, Some((plan.output_level, plan.range.clone()))))
+    }
+
+    /// Marks the table with this file number as one whose filters are rebuilt; `None` if a job has it.
+    pub(crate) fn start_rebuild(&mut self, number: u64) -> Option<JobId> {
+        (!self.is_busy(number)).then(|| self.add(vec![number], None))
+    }
+
+    fn add(&mut self, inputs: Vec<u64>, output: Option<(usize, KeyRange)>) -> JobId {
         let id = JobId(self.next_id);
         self.next_id += 1;
-        let inputs: Vec<u64> = plan.tables().map(|table| table.number).collect();
         self.busy.extend(&inputs);
-        let (output_level, range) = (plan.output_level, plan.range.clone());
-        self.jobs.push(Job { id, inputs, output_level, range });
-        Some(id)
+        self.jobs.push(Job { id, inputs, output });
+        id
     }
 
     /// Forgets a plan, whether it was installed or given up. Called in the same critical section
@@ -58,29 +67,34 @@ impl InProgress {
         }
     }
 
-    /// Whether nothing runs.
+    /// Whether no merge runs.
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.outputs().next().is_none()
     }
 
-    /// Whether the table with this file number is an input of a running plan.
+    /// Where merges write tables.
+    fn outputs(&self) -> impl Iterator<Item = &(usize, KeyRange)> {
+        self.jobs.iter().filter_map(|job| job.output.as_ref())
+    }
+
+    /// Whether the table with this file number is an input of a running job.
     pub(crate) fn is_busy(&self, number: u64) -> bool {
         self.busy.contains(&number) && !planted(Bug::SameTablesTwice)
     }
 
     /// Whether a running plan will put tables into `level` that may meet `range`.
     pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
-        let meets = |job: &Job| job.output_level == level && job.range.overlaps(range);
-        self.jobs.iter().any(meets) && !planted(Bug::SameTablesTwice)
+        let meets = |(into, other): &(usize, KeyRange)| *into == level && other.overlaps(range);
+        self.outputs().any(meets) && !planted(Bug::SameTablesTwice)
     }
 
     /// Whether a running plan will put tables into `level`.
     pub(crate) fn fills(&self, level: usize) -> bool {
-        self.jobs.iter().any(|job| job.output_level == level)
+        self.outputs().any(|(into, _)| *into == level)
     }
 
     /// The ranges of all running plans.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
-        self.jobs.iter().map(|job| &job.range)
+        self.outputs().map(|(_, range)| range)
     }
 }

@@ -69,8 +69,11 @@ fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let listing = list(vfs, dir)?;
     let mut files: Vec<LiveFile> =
         listing.iter().map(|entry| judge(dir, entry, &state, number)).collect();
-    let mut needed: Vec<Numbered> =
-        state.version.tables().map(|(_, table)| Numbered::Table(table.number)).collect();
+    let mut needed: Vec<Numbered> = Vec::new();
+    for (_, table) in state.version.tables() {
+        needed.push(Numbered::Table(table.number));
+        needed.extend(table.filter_sidecar.map(Numbered::FilterSidecar));
+    }
     if state.log_number != 0 {
         needed.push(Numbered::Log(state.log_number));
     }

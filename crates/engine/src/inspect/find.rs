@@ -184,7 +184,7 @@ fn in_table(
     key: &[u8],
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
-    let opened = Table::open(vfs, &path)?;
+    let opened = Table::open(vfs, &path)?.beside(vfs, table.filter_sidecar);
     let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
         FilterLabel::Own(FilterKind::None) => Answer::NotAsked,

@@ -1,6 +1,6 @@
 //! Looking inside the files of a store: tables, logs, manifests, and what they say together.
 //!
-//! * [`Table`], [`Log`], [`Manifest`]: one file each, with `info` (what it says of itself), `check`
+//! * [`Table`], [`Sidecar`], [`Log`], [`Manifest`]: one file each, with `info` (what it says of itself), `check`
 //!   (every byte), `scan` (what it holds) and `layout` (what lies where).
 //! * [`find`]: every file of a store that holds a version of a key, and what each filter on the way
 //!   says; [`properties`]: every table with what it and the manifest say of it; [`live_files`]:
@@ -17,6 +17,7 @@ mod find;
 mod log;
 mod manifest;
 mod properties;
+mod sidecar;
 mod table;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use trommel_base::Corruption;
 use trommel_sstable::format::MAGIC;
+use trommel_sstable::sidecar::format::FOOTER_MAGIC;
 use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 
 pub use files::{LiveFile, Role, live_files};
@@ -39,12 +41,13 @@ pub use log::{
 };
 pub use manifest::{Edit, ListedTable, Manifest, ManifestCheck, ManifestInfo, Moment};
 pub use properties::{StoreProperties, TableProperties, properties};
+pub use sidecar::{Sidecar, SidecarInfo};
 pub use table::{
     BlockSums, Entry, FilterInfo, PrefixFilterInfo, Table, TableCheck, TableInfo, TableScan,
 };
 pub use trommel_base::{EntryKind, SeqNo};
 pub use trommel_sstable::format::{BlockKind, Footer};
-pub use trommel_sstable::{BlockContent, BlockInfo, FilterState, Properties};
+pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties};
 
 pub use crate::version::TableMeta;
 
@@ -77,6 +80,7 @@ fn open(vfs: &dyn Vfs, path: &Path, wanted: Role) -> Result<Arc<dyn ReadFile>> {
     match magic_of(&*file).map_err(|source| Error::io(path, "reading", source))? {
         Some(found) if found == wanted => Ok(file),
         Some(Role::Table) => Err(wrong(path, wanted, "it is a table")),
+        Some(Role::FilterSidecar) => Err(wrong(path, wanted, "it is a filter sidecar")),
         Some(Role::Log) => Err(wrong(path, wanted, "it is a log")),
         Some(_) => Err(wrong(path, wanted, "it is a manifest")),
         None if file.bytes() == 0 => Err(wrong(path, wanted, "it is empty")),
@@ -87,6 +91,7 @@ fn open(vfs: &dyn Vfs, path: &Path, wanted: Role) -> Result<Arc<dyn ReadFile>> {
 fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
     let wanted = match wanted {
         Role::Table => "a table",
+        Role::FilterSidecar => "a filter sidecar",
         Role::Log => "a log",
         _ => "a manifest",
     };
@@ -149,7 +154,7 @@ fn named(path: &Path) -> Option<Role> {
         Numbered::Table(_) => Some(Role::Table),
         Numbered::Log(_) => Some(Role::Log),
         Numbered::Manifest(_) => Some(Role::Manifest),
-        Numbered::FilterSidecar(_) => None,
+        Numbered::FilterSidecar(_) => Some(Role::FilterSidecar),
     }
 }
 
@@ -165,6 +170,9 @@ fn magic_of(file: &dyn ReadFile) -> io::Result<Option<Role>> {
     file.read_at(last, &mut bytes)?;
     if bytes == MAGIC {
         return Ok(Some(Role::Table));
+    }
+    if bytes == FOOTER_MAGIC {
+        return Ok(Some(Role::FilterSidecar));
     }
     file.read_at(0, &mut bytes)?;
     Ok(match bytes {

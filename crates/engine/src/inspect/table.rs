@@ -14,7 +14,9 @@ use trommel_vfs::{Access, ReadFile, Vfs};
 
 use super::files::Role;
 use super::manifest::{ListedTable, Manifest, listed};
+use super::sidecar::Sidecar;
 use crate::error::Result;
+use crate::files::sidecar_path;
 use crate::prefix::Prefix;
 
 /// Bytes of blocks that one inspected table keeps: looking at a file is not worth more.
@@ -25,6 +27,8 @@ const CACHE_BYTES: u64 = 1 << 20;
 pub struct Table {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
+    /// Its sidecar, opened, or why it cannot be.
+    sidecar: Option<std::result::Result<Sidecar, String>>,
 }
 
 /// What a table says of itself.
@@ -147,7 +151,16 @@ impl Table {
     /// [`crate::Error::WrongFile`] for something else;
     /// [`crate::Error::Io`].
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
-        Ok(Self { path: path.to_path_buf(), file: super::open(vfs, path, Role::Table)? })
+        let file = super::open(vfs, path, Role::Table)?;
+        Ok(Self { path: path.to_path_buf(), file, sidecar: None })
+    }
+
+    /// The same table, asked through this filter sidecar beside it, as the store that lists it asks it.
+    #[must_use]
+    pub(super) fn beside(self, vfs: &dyn Vfs, sidecar: Option<u64>) -> Self {
+        let dir = self.path.parent().unwrap_or(Path::new(""));
+        let sidecar = sidecar.map(|number| Sidecar::open(vfs, &sidecar_path(dir, number)));
+        Self { sidecar: sidecar.map(|opened| opened.map_err(|error| error.to_string())), ..self }
     }
 
     /// What the table says of itself: its footer, properties and filter.
@@ -174,7 +187,7 @@ impl Table {
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<TableCheck> {
         let table = self.reader()?;
-        let prefixes = table.filters().prefixes_part();
+        let prefixes = table.filters().own().prefixes_part();
         let prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
         let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         Ok(TableCheck {
@@ -226,7 +239,18 @@ impl Table {
         let cache = BlockCache::new(CACHE_BYTES);
         let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
         let file = Arc::clone(&self.file);
-        Ok(Arc::new(trommel_sstable::Table::open(file, &self.path, expected, &config)?))
+        let mut table = trommel_sstable::Table::open(file, &self.path, expected, &config)?;
+        let taken = match &self.sidecar {
+            None => Ok(()),
+            Some(Ok(sidecar)) => {
+                sidecar.stand_before(&mut table).map_err(|error| error.to_string())
+            }
+            Some(Err(why)) => Err(why.clone()),
+        };
+        if let Err(why) = taken {
+            table.miss_sidecar(&why);
+        }
+        Ok(Arc::new(table))
     }
 }
 

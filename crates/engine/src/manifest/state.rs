@@ -69,7 +69,8 @@ impl ManifestState {
 
 impl Version {
     /// The tables after `edit`. A table that is removed and added again (moved to another level)
-    /// stays the same [`TableFile`], with whatever was opened of it.
+    /// stays the same [`TableFile`], with whatever was opened of it; one of which something else is
+    /// said then (another sidecar) gets a successor.
     pub(crate) fn apply(&self, edit: &VersionEdit) -> Result<Self, InvalidEdit> {
         let mut next = self.clone();
         let mut removed = HashMap::new();
@@ -86,7 +87,8 @@ impl Version {
         for (level, meta) in &edit.added {
             let table = match removed.get(&meta.number) {
                 Some(table) if *table.meta() == *meta => Arc::clone(table),
-                _ => Arc::new(TableFile::new(meta.clone())),
+                Some(table) => Arc::new(table.successor(meta.clone())),
+                None => Arc::new(TableFile::new(meta.clone())),
             };
             next.run(*level)?.push(table);
             touched[usize::from(*level)] = true;

@@ -18,7 +18,7 @@ pub enum Remedy {
     /// Opening is refused until it is decided what to do with the writes behind the damage: restore
     /// the store, or salvage or repair it, which keeps what stands before.
     RestoreOrSalvage,
-    /// Nothing is lost: a compaction writes it anew.
+    /// Nothing is lost: a rebuild of the filters writes it anew, or a compaction.
     Compact,
     /// Nothing is lost: remove what stands in the way.
     Remove,
@@ -59,7 +59,7 @@ impl fmt::Display for Remedy {
                 "restore the store from a backup, or trommel repair it, which keeps what stands \
                  before the damage"
             }
-            Self::Compact => "nothing is lost; trommel compact writes it anew",
+            Self::Compact => "nothing is lost; trommel rebuild-filters (or compact) writes it anew",
             Self::Remove => "nothing is lost; remove what stands in its place",
             Self::Upgrade => "use the newer version of trommel that wrote it",
             Self::AllowReading => "let this user read it, and try again",

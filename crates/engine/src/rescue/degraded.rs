@@ -23,7 +23,7 @@ use std::sync::Arc;
 use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use super::damage::{Damage, KeySpan};
+use super::damage::{Damage, KeySpan, Remedy};
 use super::doubt::spans;
 use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
@@ -31,7 +31,7 @@ use super::sources::{Everything, left};
 use super::{logs, table};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::table_path;
+use crate::files::{sidecar_path, table_path};
 use crate::iter::range::{Bounds, Range};
 use crate::log::recover::Plan;
 use crate::manifest::names;
@@ -81,6 +81,12 @@ pub(crate) fn recover(
         if let Err(found) = table::open(vfs, &path, file.meta(), entry) {
             let keys = KeySpan::new(&file.smallest, &file.largest);
             damage.push(found.costing(keys).of_bytes(file.file_bytes));
+        }
+        if let Some(number) = file.filter_sidecar
+            && listing.iter().all(|entry| entry.name != *names::filter_sidecar(number))
+        {
+            let path = sidecar_path(dir, number);
+            damage.push(Damage::at(&path, 0, "the filter sidecar is missing", Remedy::Compact));
         }
     }
     let recovered = Recovered {
@@ -254,7 +260,9 @@ impl Engine {
             let name = names::table(file.number);
             let entry = listing.iter().find(|entry| entry.name == *name);
             let extractor = options.prefix_extractor.as_ref();
-            damage.extend(table::survey(&*self.vfs, &self.dir, file.meta(), entry, extractor).0);
+            let (vfs, meta) = (&*self.vfs, file.meta());
+            damage.extend(table::survey(vfs, &self.dir, meta, entry, extractor).0);
+            damage.extend(table::survey_sidecar(vfs, &self.dir, meta, extractor).0);
         }
         let pieces = pieces(bounds, &damage);
         let (engine, bounds) = (Arc::clone(self), bounds.clone());

@@ -9,16 +9,19 @@
 //! Who wants both the damage and what is left ([`dissect`]) has both of one reading: what cannot be
 //! read for a moment is then either left out and told of, or kept.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use trommel_sstable::format::BlockKind;
-use trommel_sstable::{BlockCache, BlockInfo, Expected, Table, TableConfig, Verified, layout};
+use trommel_sstable::{
+    BlockCache, BlockInfo, Expected, Sidecar, Table, TableConfig, Verified, layout,
+};
 use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 
 use super::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
-use crate::files::table_path;
+use crate::files::{sidecar_path, table_path};
 use crate::prefix::Prefix;
 use crate::version::TableMeta;
 
@@ -47,6 +50,37 @@ pub(crate) fn survey(
         Ok(verified) => (Vec::new(), Some(verified)),
         Err(error) => (damages(&file, &path, &error, &all), None),
     }
+}
+
+/// What is wrong with the sidecar of the table that `meta` describes, which costs no key; and what was
+/// read of it where nothing is.
+pub(crate) fn survey_sidecar(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    meta: &TableMeta,
+    extractor: Option<&Prefix>,
+) -> (Option<Damage>, Option<VerifiedSidecar>) {
+    let path = table_path(dir, meta.number);
+    let table =
+        vfs.open(&path, Access::Buffered).ok().and_then(|file| plain(&file, &path, meta).ok());
+    match check_sidecar(vfs, dir, meta, table.as_ref(), extractor) {
+        Ok(verified) => (None, verified),
+        Err(error) => (Some(damage_of_sidecar(&error, dir, meta)), None),
+    }
+}
+
+/// What `error`, met in the sidecar of the table that `meta` describes, is about.
+pub(crate) fn damage_of_sidecar(error: &Error, dir: &Path, meta: &TableMeta) -> Damage {
+    let path = sidecar_path(dir, meta.filter_sidecar.unwrap_or_default());
+    Damage::of(error, &path, Remedy::Compact)
+}
+
+/// The table in `file`, to be read past every cache.
+fn plain(file: &Arc<dyn ReadFile>, path: &Path, meta: &TableMeta) -> Result<Table> {
+    let expected = Expected { file_bytes: meta.file_bytes, table_id: meta.table_id };
+    let cache = BlockCache::new(CACHE_BYTES);
+    let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
+    Ok(Table::open(Arc::clone(file), path, expected, &config)?)
 }
 
 /// Opens the file, if it can be the table.
@@ -127,10 +161,7 @@ fn check(
     meta: &TableMeta,
     extractor: Option<&Prefix>,
 ) -> Result<Verified> {
-    let expected = Expected { file_bytes: meta.file_bytes, table_id: meta.table_id };
-    let cache = BlockCache::new(CACHE_BYTES);
-    let config = TableConfig { cache, access: Access::Buffered, filter_host: None };
-    let table = Table::open(Arc::clone(file), path, expected, &config)?;
+    let table = plain(file, path, meta)?;
     let maker = table.filters().prefixes_part().map(|part| part.extractor.clone());
     let set = extractor.filter(|prefix| maker.as_deref() == Some(prefix.name())).cloned();
     let prefix = set.or_else(|| maker.and_then(|maker| Prefix::stored(&maker)));
@@ -210,6 +241,62 @@ pub(crate) fn pieces(
     Pieces { blocks, damage }
 }
 
+/// What was read of a sidecar.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VerifiedSidecar {
+    /// Bytes of it: all.
+    pub(crate) bytes: u64,
+    /// Whether there is a filter in it that nobody here can ask.
+    pub(crate) has_foreign: bool,
+}
+
+/// Reads every byte of the sidecar of the table that `meta` describes, and asks every key of `table` of
+/// it, where that can be read; `None` where it has none. What is wrong with the table is no error here.
+pub(crate) fn check_sidecar(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    meta: &TableMeta,
+    table: Option<&Table>,
+    extractor: Option<&Prefix>,
+) -> Result<Option<VerifiedSidecar>> {
+    let Some(number) = meta.filter_sidecar else { return Ok(None) };
+    let path = sidecar_path(dir, number);
+    let file = vfs.open(&path, Access::Buffered).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => {
+            trommel_base::Corruption::new(&path, 0, "the filter sidecar is missing").into()
+        }
+        io::ErrorKind::InvalidInput => {
+            trommel_base::Corruption::new(&path, 0, "it is no regular file").into()
+        }
+        _ => Error::io(&path, "opening", source),
+    })?;
+    let sidecar = Sidecar::open(file, &path)?;
+    let bytes = sidecar.file_bytes();
+    let Some(table) = table else {
+        sidecar.check()?;
+        return Ok(Some(VerifiedSidecar { bytes, has_foreign: false }));
+    };
+    let maker = sidecar.parts().map(|part| &*part.extractor).find(|maker| !maker.is_empty());
+    let set = extractor.filter(|prefix| maker == Some(prefix.name())).cloned();
+    let prefix = set.or_else(|| maker.and_then(Prefix::stored));
+    let has_foreign = match table.verify_sidecar(&sidecar, prefix.map(|prefix| prefix.extractor()))
+    {
+        Err(error) if is_of(&error, table.path()) => false,
+        verified => verified?,
+    };
+    Ok(Some(VerifiedSidecar { bytes, has_foreign }))
+}
+
+/// Whether `error` is about `file`.
+fn is_of(error: &trommel_sstable::Error, file: &Path) -> bool {
+    use trommel_sstable::Error as Table;
+    match error {
+        Table::Corruption(damage) => *damage.file == *file,
+        Table::Io { file: of, .. } | Table::Unsupported { file: of, .. } => of == file,
+        _ => false,
+    }
+}
+
 /// Whether all is well with what the table holds, whatever is with its filters.
 fn check_entries(file: &Arc<dyn ReadFile>, path: &Path) -> Result<()> {
     let expected = Expected::of_file(&**file, path)?;
@@ -234,6 +321,7 @@ fn of_blocks(path: &Path, blocks: &[BlockInfo], all: &KeySpan) -> Vec<Damage> {
             BlockKind::IndexLeaf | BlockKind::IndexTop => "the index",
             BlockKind::Properties => "the properties",
             BlockKind::Footer => "the footer",
+            BlockKind::Sidecar => "the sidecar",
         };
         Damage::at(path, block.offset, format!("{part}: {what}"), remedy).of_bytes(block.bytes)
     };

@@ -162,6 +162,10 @@ impl Tables<'_> {
             }
             let damaged =
                 |what: String| Damage::at(&self.dir.join(&name), 0, what, Remedy::RestoreOrRepair);
+            let meta = file.meta();
+            let (damage, sidecar) = table::survey_sidecar(self.vfs, self.dir, meta, extractor);
+            report.damage.extend(damage);
+            report.add_sidecar(sidecar.as_ref());
             if let Some(other) = ids.insert(file.table_id, file.number) {
                 let what = format!("it is the same table as {}", names::table(other));
                 report.damage.push(damaged(what));

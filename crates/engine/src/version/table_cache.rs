@@ -9,18 +9,19 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::Guard;
 use trommel_sstable::{
-    BlockCache, Expected, FilterHost, FilterState, Table, TableConfig, UserFilterReader, Verdict,
+    BlockCache, Expected, FilterHost, FilterState, Sidecar, Table, TableConfig, UserFilterReader,
+    Verdict,
 };
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
 use super::{TableFile, Version};
 use crate::error::{Error, Result};
-use crate::files::table_path;
+use crate::files::{sidecar_path, table_path};
 use crate::memory::MemoryShares;
 use crate::prefix::Prefix;
 use crate::sync::{AtomicBool, Mutex, lock};
@@ -70,10 +71,35 @@ pub(crate) struct OpenTable {
     known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
+    /// Counts the handle of its sidecar, if it has one.
+    _beside: Option<Beside>,
+}
+
+/// One of the sidecars that are open: they need file handles, too.
+#[derive(Debug)]
+struct Beside(Arc<AtomicUsize>);
+
+impl Beside {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl OpenTable {
-    fn new(table: Table, file: &TableFile, memory: &Arc<MemoryShares>) -> Self {
+    fn new(
+        table: Table,
+        file: &TableFile,
+        memory: &Arc<MemoryShares>,
+        sidecars: &Arc<AtomicUsize>,
+    ) -> Self {
+        let beside = table.filters().are_beside().then(|| Beside::new(sidecars));
         // Filters are counted as they come: see `TableHost`.
         let held = table.memory_bytes();
         let bytes = (held.index + held.other) as u64;
@@ -84,7 +110,8 @@ impl OpenTable {
         let bytes = bytes + ends.iter().flatten().map(|key| key.len() as u64).sum::<u64>();
         memory.add_table(bytes);
         let (table, memory) = (Arc::new(table), Arc::clone(memory));
-        Self { table, stored_prefix, ends, known_to: AtomicU64::new(0), bytes, memory }
+        let known_to = AtomicU64::new(0);
+        Self { table, stored_prefix, ends, known_to, bytes, memory, _beside: beside }
     }
 
     /// Whether `extractor`, which bears the name of the filter's maker, may be it: the filter holds
@@ -151,6 +178,10 @@ impl Unusable {
         if known.iter().all(|other| other.table != table) {
             known.push(UnusableFilter { table, why: why.to_owned() });
         }
+    }
+
+    fn forget(&self, table: u64) {
+        lock(&self.0).retain(|known| known.table != table);
     }
 }
 
@@ -223,6 +254,8 @@ pub(crate) struct TableCache {
     max_open: usize,
     /// The open tables. Held while a file is opened, so no table is opened twice.
     ring: Mutex<VecDeque<Weak<TableFile>>>,
+    /// Sidecars that are open.
+    sidecars: Arc<AtomicUsize>,
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
@@ -247,6 +280,7 @@ impl TableCache {
             access,
             max_open: max_open.min(handle_share()),
             ring: Mutex::default(),
+            sidecars: Arc::default(),
             memory,
             unusable_filters: Arc::default(),
             closed: AtomicBool::new(false),
@@ -300,7 +334,10 @@ impl TableCache {
         if reader.is_some() {
             return Ok(Reader(reader));
         }
-        let crowded = |open: usize| open >= self.max_open || self.memory.tables_are_heavy();
+        let crowded = |open: usize| {
+            let handles = open + self.sidecars.load(Ordering::Relaxed);
+            handles >= self.max_open || self.memory.tables_are_heavy()
+        };
         while crowded(ring.len()) && self.close_one(&mut ring) {}
         let table = match self.open_table(file) {
             Err(Error::Io { source, .. }) if is_out_of_handles(&source) => {
@@ -311,7 +348,12 @@ impl TableCache {
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
-        file.reader.store(Some(Arc::new(OpenTable::new(table, file, &self.memory))));
+        file.reader.store(Some(Arc::new(OpenTable::new(
+            table,
+            file,
+            &self.memory,
+            &self.sidecars,
+        ))));
         ring.push_back(Arc::downgrade(file));
         Ok(Reader(file.reader.load()))
     }
@@ -336,7 +378,37 @@ impl TableCache {
             access: self.access,
             filter_host: Some(Arc::new(host)),
         };
-        Ok(Table::open(handle, &path, expected, &config)?)
+        let mut table = Table::open(handle, &path, expected, &config)?;
+        if let Some(number) = file.filter_sidecar.filter(|_| !file.is_spared()) {
+            self.open_sidecar(&mut table, number)?;
+        }
+        Ok(table)
+    }
+
+    /// Has `table` asked through sidecar `number`; where that cannot be used, by its own filters.
+    ///
+    /// # Errors
+    /// Where there is no file handle left.
+    fn open_sidecar(&self, table: &mut Table, number: u64) -> Result<()> {
+        let path = sidecar_path(&self.dir, number);
+        // Filters are read into memory, so nothing is to be mapped.
+        let access = match self.access {
+            Access::Mapped => Access::Buffered,
+            other => other,
+        };
+        let opened =
+            self.vfs.open(&path, access).map_err(|error| Error::io(&path, "opening", error));
+        let taken = match opened {
+            Err(error) if error.is_out_of_handles() => return Err(error),
+            Err(error) => Err(error),
+            Ok(file) => Sidecar::open(file, &path)
+                .and_then(|sidecar| table.take_sidecar(sidecar))
+                .map_err(Error::from),
+        };
+        if let Err(error) = taken {
+            table.miss_sidecar(&error.to_string());
+        }
+        Ok(())
     }
 
     /// Closes half of the open tables.
@@ -374,6 +446,11 @@ impl TableCache {
         let current: HashSet<u64> = version.tables().map(|(_, file)| file.number).collect();
         let current = known.iter().filter(|filter| current.contains(&filter.table));
         current.map(|filter| (filter.table, filter.why.clone())).collect()
+    }
+
+    /// Forgets what was wrong with the filters of table `number`: it has others.
+    pub(crate) fn forget_unusable(&self, number: u64) {
+        self.unusable_filters.forget(number);
     }
 
     /// Notes that table `number` has no filter, as the user's policy failed to build it.

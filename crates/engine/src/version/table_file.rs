@@ -1,14 +1,17 @@
 //! One table of a version: what the manifest knows of it, its reader once it was opened, and its
-//! end: when no version holds it any more, its file is queued for removal.
+//! end: when no version holds it any more, its files are queued for removal.
+//!
+//! A table that gets another filter sidecar is another [`TableFile`] from then on, of the same file:
+//! that one is queued once the last of both is gone, the old sidecar with the old one.
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
-use crate::files::Graveyard;
+use crate::files::{Graveyard, sidecar_path, table_path};
 use crate::sync::{AtomicBool, SwapOption};
 
 /// What the manifest records of a table.
@@ -35,9 +38,9 @@ pub struct TableMeta {
     pub deletions: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Stored bytes of its filter.
+    /// Stored bytes of its filters: of those in its sidecar, if it has one.
     pub filter_bytes: u64,
-    /// Level it was built for, which a trivial move does not change.
+    /// Level that its filters were built for, which a trivial move does not change.
     pub built_for: u8,
     /// Number of the sidecar file whose filter replaces the table's own, if there is one.
     pub filter_sidecar: Option<u64>,
@@ -47,6 +50,11 @@ impl TableMeta {
     /// Whether some key between `smallest` and `largest`, both included, may be in the table.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         *self.smallest <= *largest && *smallest <= *self.largest
+    }
+
+    /// Bytes of the filters in its sidecar, if it has one.
+    pub(crate) fn sidecar_bytes(&self) -> u64 {
+        self.filter_sidecar.map_or(0, |_| self.filter_bytes)
     }
 
     /// Whether `key` lies in the table's key range.
@@ -66,8 +74,25 @@ pub(crate) struct TableFile {
     pub(super) used: AtomicBool,
     /// Whether its filters are neither held nor asked.
     spared: AtomicBool,
-    /// Set once the manifest has durably forgotten the table: where its file goes.
-    obsolete: OnceLock<(PathBuf, Arc<Graveyard>)>,
+    /// Whether it has left the store, by itself or for another one of the same file.
+    is_over: AtomicBool,
+    /// The table's file, shared with those that it took the place of, or that took its.
+    file: Arc<Remains>,
+    /// Its sidecar.
+    sidecar: Remains,
+}
+
+/// A file that may have to be removed once nobody holds it: where it lies and who removes it, set once
+/// the manifest has durably forgotten it.
+#[derive(Debug, Default)]
+struct Remains(OnceLock<(PathBuf, Arc<Graveyard>)>);
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if let Some((path, graveyard)) = self.0.take() {
+            graveyard.add(path);
+        }
+    }
 }
 
 impl TableFile {
@@ -78,8 +103,17 @@ impl TableFile {
             reader: SwapOption::empty(),
             used: AtomicBool::new(false),
             spared: AtomicBool::new(false),
-            obsolete: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+            file: Arc::default(),
+            sidecar: Remains::default(),
         }
+    }
+
+    /// What takes its place where the manifest says something else of the same table.
+    pub(crate) fn successor(&self, meta: TableMeta) -> Self {
+        let mut next = Self::new(meta);
+        next.file = Arc::clone(&self.file);
+        next
     }
 
     /// What the manifest records of it.
@@ -102,13 +136,24 @@ impl TableFile {
         self.spared.store(is_spared, Ordering::Release);
     }
 
-    /// Has the file removed once nobody holds the table. The manifest must have durably
-    /// forgotten it.
-    pub(crate) fn retire(&self, path: PathBuf, graveyard: &Arc<Graveyard>) {
+    /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must have
+    /// durably forgotten it.
+    pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
+        let path = table_path(dir, self.number);
         if planted(Bug::TableRemovedUnderReader) {
             graveyard.add(path.clone());
         }
-        let _ = self.obsolete.set((path, Arc::clone(graveyard)));
+        let _ = self.file.0.set((path, Arc::clone(graveyard)));
+        self.give_way(dir, graveyard);
+    }
+
+    /// Has its sidecar, if it has one, removed once nobody holds it. In the manifest, another one must
+    /// durably have taken its place.
+    pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(number) = self.filter_sidecar {
+            let _ = self.sidecar.0.set((sidecar_path(dir, number), Arc::clone(graveyard)));
+        }
     }
 
     /// Notes that the reader is in use, writing only where that was not known.
@@ -122,12 +167,11 @@ impl TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        if let Some((path, graveyard)) = self.obsolete.take() {
-            // Nobody will ask for it again: what it has in the block cache makes room at once.
-            if let Some(open) = self.reader.swap(None) {
-                open.table().evict();
-            }
-            graveyard.add(path);
+        // Nobody will ask for it again: what it has in the block cache makes room at once.
+        if self.is_over.load(Ordering::Acquire)
+            && let Some(open) = self.reader.swap(None)
+        {
+            open.table().evict();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use trommel::{Db, Options};
+use trommel::{Db, Options, RebuildOptions};
 
 use super::check::{Checked, Frame, Trouble, scan};
 use super::counts::Desk;
@@ -28,12 +28,13 @@ pub(super) struct Upkeep<'a> {
 type Act<'a> = fn(&mut Upkeep<'a>) -> Checked;
 
 impl<'a> Upkeep<'a> {
-    const ACTS: [(&'static str, Act<'a>); 10] = [
+    const ACTS: [(&'static str, Act<'a>); 11] = [
         ("flush", |own| Ok(own.db.flush()?)),
         ("sync", |own| Ok(own.db.sync()?)),
         ("compact_range", Self::compact_range),
         ("set_options", Self::set_options),
         ("set_filters", |own| Ok(own.db.set_filters(draw::filters(&mut own.rng))?)),
+        ("rebuild_filters", Self::rebuild_filters),
         ("checkpoint", Self::checkpoint),
         ("verify", |own| Ok(own.db.verify().map(drop)?)),
         ("reports", Self::reports),
@@ -83,6 +84,11 @@ impl<'a> Upkeep<'a> {
         let (sizes, limit) = (self.shop.task.profile.sizes(), self.shop.task.memory_limit);
         let rng = &mut self.rng;
         Ok(self.db.set_options(|options| draw::change(rng, sizes, limit, options))?)
+    }
+
+    fn rebuild_filters(&mut self) -> Checked {
+        self.db.set_filters(draw::filters(&mut self.rng))?;
+        Ok(self.db.rebuild_filters(&RebuildOptions::default()).map(drop)?)
     }
 
     fn reports(&mut self) -> Checked {

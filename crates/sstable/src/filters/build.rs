@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
 
-use super::directory::{FilterRole, FilterShape};
+use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::pieces::{BuiltPart, PartBuilder};
 use super::prefix::{PrefixExtractor, Watch};
 
@@ -33,6 +33,49 @@ impl Default for FilterPlan {
             shape: FilterShape::Whole,
             piece_bytes: 32 << 10,
         }
+    }
+}
+
+impl FilterPlan {
+    /// Whether there is any filter in it.
+    pub fn has_any(&self) -> bool {
+        self.wanted().next().is_some()
+    }
+
+    /// The spec of each filter in it, and who makes what it is built of, if that is not whole keys.
+    pub fn parts(&self) -> impl Iterator<Item = (FilterSpec, Option<&str>)> {
+        let keys = (self.keys, None);
+        let prefixes = self.prefixes.as_ref().map(|(spec, maker)| (*spec, Some(maker.name())));
+        std::iter::once(keys).chain(prefixes).filter(|part| part.0 != FilterSpec::NONE)
+    }
+
+    /// What the directory of a table that was built so says of each part.
+    fn wanted(&self) -> impl Iterator<Item = (FilterRole, String, &str)> {
+        self.parts().map(|(spec, maker)| {
+            let role = if maker.is_some() { FilterRole::Prefixes } else { FilterRole::Keys };
+            (role, PartBuilder::stored_spec(spec, self.shape), maker.unwrap_or_default())
+        })
+    }
+
+    /// Whether these are the parts that would be built of it now, but for what depends on the keys and
+    /// for the size of their pieces.
+    pub fn would_build<'a>(&self, parts: impl Iterator<Item = &'a FilterPart>) -> bool {
+        let is_like = |(wanted, part): ((FilterRole, String, &str), &FilterPart)| {
+            (part.role, &*part.spec, &*part.extractor) == (wanted.0, &*wanted.1, wanted.2)
+                && part.shape == self.shape
+                && part.policy.is_empty()
+        };
+        let mut parts = parts.peekable();
+        let all_are =
+            self.wanted().all(|wanted| parts.next().is_some_and(|p| is_like((wanted, p))));
+        all_are && parts.next().is_none()
+    }
+
+    /// About how many bytes its filters take in a table of so many keys, of prefixes as if each key
+    /// had one of its own.
+    pub fn expected_bytes(&self, keys: u64) -> u64 {
+        let prefixes = self.prefixes.as_ref().map_or(FilterSpec::NONE, |(spec, _)| *spec);
+        self.keys.expected_bytes(keys) + prefixes.expected_bytes(keys)
     }
 }
 

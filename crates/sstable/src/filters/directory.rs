@@ -175,12 +175,15 @@ fn text(decoder: &mut Decoder<'_>) -> Option<String> {
 
 /// The directory of a region of these parts; empty where none is needed.
 pub(crate) fn encode(parts: &[FilterPart]) -> Vec<u8> {
+    if is_plain(parts) { Vec::new() } else { encode_whole(parts) }
+}
+
+/// The directory of a region of these parts, needed or not.
+pub(crate) fn encode_whole(parts: &[FilterPart]) -> Vec<u8> {
     let mut out = Vec::new();
-    if !is_plain(parts) {
-        put_varint(&mut out, parts.len() as u64);
-        for part in parts {
-            part.encode(&mut out);
-        }
+    put_varint(&mut out, parts.len() as u64);
+    for part in parts {
+        part.encode(&mut out);
     }
     out
 }

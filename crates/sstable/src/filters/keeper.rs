@@ -55,9 +55,12 @@ const NO_READER: &str = "its policy is not here";
 /// What all pieces of a table share.
 #[derive(Debug)]
 pub(super) struct Keeper {
+    /// The file that the pieces lie in.
     pub(super) source: Arc<Source>,
+    /// The table's, which is another one where they lie in a sidecar.
+    pub(super) table: Arc<Source>,
     pub(super) index: Arc<IndexTree>,
-    host: Option<Arc<dyn FilterHost>>,
+    pub(super) host: Option<Arc<dyn FilterHost>>,
     pub(super) reader: Option<Arc<dyn UserFilterReader>>,
     /// The first thing found wrong.
     fault: OnceLock<FilterState>,
@@ -70,12 +73,14 @@ impl Keeper {
     /// Without a host everything is pinned.
     pub(super) fn new(
         source: Arc<Source>,
+        table: Arc<Source>,
         index: Arc<IndexTree>,
         host: Option<Arc<dyn FilterHost>>,
         reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
         Self {
             source,
+            table,
             index,
             host,
             reader,

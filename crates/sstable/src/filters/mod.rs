@@ -7,7 +7,9 @@
 //!    ([`Filters::ask_prefix`]).
 //! 3. A part is one filter or is cut into pieces ([`part`]); a piece is read when it is first
 //!    asked, and held in the table or in the block cache ([`hold`]).
-//! 4. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
+//! 4. Where the table has a sidecar, its filters are asked instead of the table's own. These stand in
+//!    where anything of the sidecar cannot be used.
+//! 5. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
 //!    made by another extractor, or by a user's policy that is not here ([`user`]).
 //!
 //! Called by the engine before it touches a table's blocks, so that it can count.
@@ -31,7 +33,10 @@ pub use answers::Answers;
 pub use build::FilterPlan;
 pub(crate) use build::FiltersBuilder;
 pub use directory::{FilterPart, FilterRole, FilterShape};
-pub(crate) use directory::{Listed, encode as encode_directory};
+pub(crate) use directory::{
+    Listed, decode as decode_directory, encode as encode_directory,
+    encode_whole as encode_whole_directory,
+};
 pub(crate) use hold::Piece;
 pub use keeper::FilterHost;
 use keeper::Keeper;
@@ -45,7 +50,7 @@ pub use user::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
 use crate::format::Footer;
 use crate::index::IndexTree;
 use crate::source::Source;
-use crate::{Error, Properties};
+use crate::{Error, Properties, Table};
 
 /// Whether the table's filters can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,6 +170,8 @@ pub struct Filters {
     prefixes: Option<Part>,
     /// Those that nobody here can ask.
     foreign: Vec<Part>,
+    /// The table's own, where these are those of its sidecar.
+    own: Option<Box<Filters>>,
 }
 
 impl Filters {
@@ -179,17 +186,45 @@ impl Filters {
         reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
         let is_wanted = host.as_ref().is_none_or(|host| host.wants_filters());
-        let keeper = Keeper::new(Arc::clone(source), Arc::clone(index), host, reader);
-        let mut filters = Self { keeper, keys: None, prefixes: None, foreign: Vec::new() };
+        let (source, table) = (Arc::clone(source), Arc::clone(source));
+        let keeper = Keeper::new(source, table, Arc::clone(index), host, reader);
         if !is_wanted && footer.filter_bytes > 0 {
-            filters.keeper.note(FilterState::Spared);
-            return filters;
+            keeper.note(FilterState::Spared);
+            return Self::of_parts(keeper, Vec::new(), 0);
         }
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
-            filters.keeper.note(FilterState::Damaged(why.into()));
+            keeper.note(FilterState::Damaged(why.into()));
             Vec::new()
         });
-        let mut offset = footer.filter_offset();
+        Self::of_parts(keeper, parts, footer.filter_offset())
+    }
+
+    /// Those that lie side by side from `offset` of `source` on, a sidecar of `table`, for themselves:
+    /// whatever is read stays.
+    pub(crate) fn beside(
+        source: Arc<Source>,
+        table: &Table,
+        parts: Vec<Listed>,
+        offset: u64,
+        reader: Option<Arc<dyn UserFilterReader>>,
+    ) -> Self {
+        let (own, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
+        Self::of_parts(Keeper::new(source, own, index, None, reader), parts, offset)
+    }
+
+    /// Becomes those that lie side by side from `offset` of `source` on, a sidecar; what it was stands
+    /// in for them.
+    pub(crate) fn stand_behind(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
+        let Keeper { table, index, host, reader, .. } = &self.keeper;
+        let (table, index) = (Arc::clone(table), Arc::clone(index));
+        let keeper = Keeper::new(source, table, index, host.clone(), reader.clone());
+        let own = std::mem::replace(self, Self::of_parts(keeper, parts, offset));
+        self.own = Some(Box::new(own));
+    }
+
+    fn of_parts(keeper: Keeper, parts: Vec<Listed>, mut offset: u64) -> Self {
+        let mut filters =
+            Self { keeper, keys: None, prefixes: None, foreign: Vec::new(), own: None };
         for listed in parts {
             let bytes = listed.bytes();
             match listed {
@@ -202,6 +237,32 @@ impl Filters {
             offset += bytes;
         }
         filters
+    }
+
+    /// The table's own, whether or not they are those that are asked.
+    pub fn own(&self) -> &Self {
+        self.own.as_deref().unwrap_or(self)
+    }
+
+    /// Whether they lie in a sidecar.
+    pub fn are_beside(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// What is asked where these cannot be: the table's own, where something of the sidecar cannot be
+    /// used. (What is used and says nothing, as it was built without a filter, has none to stand in.)
+    fn stand_in(&self) -> Option<&Self> {
+        self.own.as_deref().filter(|_| self.keeper.fault().is_some())
+    }
+
+    /// Notes that something of them is damaged.
+    pub(crate) fn note_damage(&self, why: String) {
+        self.keeper.note(FilterState::Damaged(why));
+    }
+
+    /// Whether there is one that this version does not know, or that nobody here can ask.
+    pub(crate) fn has_unused(&self) -> bool {
+        matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
 
     /// Adds the part that is said to start at `offset`.
@@ -243,7 +304,18 @@ impl Filters {
     /// What the table's filter of whole keys says of the key whose [`trommel_filter::hash`] this is.
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
-        self.keys.as_ref().map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper))
+        let asked = self.keys.as_ref();
+        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper));
+        match self.own {
+            Some(_) if verdict == Verdict::UNFILTERED => self.ask_own(key, hash),
+            _ => verdict,
+        }
+    }
+
+    /// As [`ask`](Self::ask), of a key of which those of the sidecar say nothing.
+    #[cold]
+    fn ask_own(&self, key: &[u8], hash: u64) -> Verdict {
+        self.stand_in().map_or(Verdict::UNFILTERED, |own| own.ask(key, hash))
     }
 
     /// Notes where the cache lines of the filter of whole keys lie, if it is whole and pinned.
@@ -267,6 +339,12 @@ impl Filters {
     /// it says of each replaces what `answers` held.
     pub fn ask_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
         answers.clear();
+        if self.stand_in().is_some() {
+            for (key, hash) in keys.iter().zip(hashes) {
+                answers.add_one(self.ask(key, *hash));
+            }
+            return;
+        }
         match &self.keys {
             Some(part) => part.ask_many(keys, hashes, answers, &self.keeper),
             None => answers.add_unfiltered(keys.len()),
@@ -275,11 +353,15 @@ impl Filters {
 
     /// Whether the table may hold a key with this prefix, which the extractor of this name made.
     pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
-        match &self.prefixes {
+        let verdict = match &self.prefixes {
             Some(part) if part.said.extractor == extractor => {
                 part.ask_prefix(prefix, hash, &self.keeper)
             }
             _ => Verdict::UNFILTERED,
+        };
+        match self.stand_in() {
+            Some(own) if verdict == Verdict::UNFILTERED => own.ask_prefix(prefix, hash, extractor),
+            _ => verdict,
         }
     }
 
@@ -290,22 +372,38 @@ impl Filters {
 
     /// The part that was built of whole keys, as the table describes it.
     pub fn keys_part(&self) -> Option<&FilterPart> {
-        self.keys.as_ref().map(|part| &part.said)
+        let own = || self.stand_in()?.keys_part();
+        self.keys.as_ref().map(|part| &part.said).or_else(own)
     }
 
     /// The part that was built of prefixes, as the table describes it.
     pub fn prefixes_part(&self) -> Option<&FilterPart> {
-        self.prefixes.as_ref().map(|part| &part.said)
+        let own = || self.stand_in()?.prefixes_part();
+        self.prefixes.as_ref().map(|part| &part.said).or_else(own)
+    }
+
+    /// What was stored, in its order, whether or not it can be asked.
+    pub fn stored_parts(&self) -> impl Iterator<Item = &FilterPart> {
+        self.parts().chain(&self.foreign).map(|part| &part.said)
     }
 
     /// What the filter that point lookups ask is. Reads it where the table does not say.
     pub fn facts(&self) -> FilterFacts {
-        self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()))
+        let facts = self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()));
+        self.or_own(facts, Self::facts)
     }
 
     /// What the filter of prefixes is; its `keys` are prefixes.
     pub fn prefix_facts(&self) -> FilterFacts {
-        self.facts_of(self.prefixes.as_ref())
+        self.or_own(self.facts_of(self.prefixes.as_ref()), Self::prefix_facts)
+    }
+
+    /// `facts`, or what `of_own` says where those are of nothing and the table's own stand in.
+    fn or_own(&self, facts: FilterFacts, of_own: fn(&Self) -> FilterFacts) -> FilterFacts {
+        match self.stand_in() {
+            Some(own) if facts.kind == FilterKind::None => of_own(own),
+            _ => facts,
+        }
     }
 
     fn facts_of(&self, part: Option<&Part>) -> FilterFacts {
@@ -314,13 +412,17 @@ impl Filters {
 
     /// Bytes of memory that the filters have pinned; what lies in the block cache counts there.
     pub fn pinned_bytes(&self) -> u64 {
-        self.parts().map(Part::pinned_bytes).sum()
+        let own = self.own.as_ref().map_or(0, |own| own.pinned_bytes());
+        own + self.parts().map(Part::pinned_bytes).sum::<u64>()
     }
 
     /// Takes the filters out of the block cache.
     pub(crate) fn evict(&self) {
         for part in self.parts() {
             part.evict(&self.keeper);
+        }
+        if let Some(own) = &self.own {
+            own.evict();
         }
     }
 

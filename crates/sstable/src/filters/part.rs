@@ -175,7 +175,7 @@ impl Part {
     ) -> Option<Verdict> {
         let mut i = pieces.place_of(prefix);
         let mut stats = ReadStats::default();
-        let mut place = keeper.index.find(prefix, &keeper.source, &mut stats).ok()?;
+        let mut place = keeper.index.find(prefix, &keeper.table, &mut stats).ok()?;
         for _ in 0..MOST_PIECES {
             let (leaf, at) = place?;
             let offset = leaf.handle(at.slot)?.offset;
@@ -190,7 +190,7 @@ impl Part {
             if verdict.maybe || !leaf.separator_starts_with(at.slot, prefix) {
                 return Some(verdict);
             }
-            place = keeper.index.next(at, &keeper.source, &mut stats).ok()?;
+            place = keeper.index.next(at, &keeper.table, &mut stats).ok()?;
             if place.is_none() {
                 return Some(verdict);
             }
@@ -207,7 +207,7 @@ impl Part {
         keeper: &Keeper,
     ) -> Option<Verdict> {
         let mut stats = ReadStats::default();
-        let (leaf, at) = keeper.index.find(key, &keeper.source, &mut stats).ok()??;
+        let (leaf, at) = keeper.index.find(key, &keeper.table, &mut stats).ok()??;
         let offset = leaf.handle(at.slot)?.offset;
         self.with_pieces(top, keeper, |pieces| {
             pieces.get(pieces.place_of(key), keeper, self.form)?.verdict_of_block(offset, hash)

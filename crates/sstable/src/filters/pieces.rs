@@ -162,6 +162,18 @@ impl PartBuilder {
         self.pieces.push(payload);
     }
 
+    /// What the directory says that was asked for, where this was.
+    pub(super) fn stored_spec(spec: FilterSpec, shape: FilterShape) -> String {
+        match shape {
+            // Its small filters are of one kind, whatever was asked for.
+            FilterShape::PerBlock => {
+                let small = FilterSpec::new(FilterKind::Standard, spec.bits_per_key());
+                small.unwrap_or(spec).to_string()
+            }
+            _ => spec.to_string(),
+        }
+    }
+
     /// Builds what is not built yet; nothing where no filter was asked for.
     pub(super) fn finish(mut self, role: FilterRole, extractor: String) -> Option<BuiltPart> {
         if self.spec == FilterSpec::NONE {
@@ -175,14 +187,7 @@ impl PartBuilder {
             self.cut();
         }
         let shape = self.shape;
-        let spec = match shape {
-            // Its small filters are of one kind, whatever was asked for.
-            FilterShape::PerBlock => {
-                let spec = FilterSpec::new(FilterKind::Standard, self.spec.bits_per_key());
-                spec.unwrap_or(self.spec).to_string()
-            }
-            _ => self.spec.to_string(),
-        };
+        let spec = Self::stored_spec(self.spec, shape);
         let expected_fpr = if self.keys == 0 { 0.0 } else { self.passes / self.keys as f64 };
         let part = FilterPart {
             role,

@@ -17,3 +17,4 @@ mod loading;
 mod prefixes;
 mod reading;
 mod round_trip;
+mod sidecars;

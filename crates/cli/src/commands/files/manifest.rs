@@ -139,7 +139,7 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
     ]
 }
 
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "manifest",
     "level",
     "stored_level",
@@ -154,6 +154,7 @@ const TABLES: [&str; 14] = [
     "largest_seqno",
     "filter_bytes",
     "built_for",
+    "sidecar",
 ];
 
 fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Value> {
@@ -173,6 +174,7 @@ fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Va
         Value::Integer(table.max_seqno),
         Value::Count(table.filter_bytes),
         level(table.built_for.into()),
+        table.filter_sidecar.map_or(Value::Null, Value::Integer),
     ]
 }
 

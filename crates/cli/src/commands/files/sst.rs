@@ -323,6 +323,7 @@ fn layout_row(file: &Path, block: &BlockInfo, keys: KeyForm) -> Vec<Value> {
         BlockKind::IndexTop => "index",
         BlockKind::Properties => "properties",
         BlockKind::Footer => "footer",
+        BlockKind::Sidecar => "sidecar",
     };
     let has_keys =
         matches!(block.kind, BlockKind::Data | BlockKind::IndexLeaf | BlockKind::IndexTop);

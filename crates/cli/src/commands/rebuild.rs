@@ -1,0 +1,112 @@
+//! `trommel rebuild-filters`: other filters for tables that exist, and what that costs.
+
+use std::io::Write;
+
+use clap::Args;
+use trommel::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
+
+use crate::commands::store_args::{Session, WriteArgs};
+use crate::failure::Failure;
+use crate::output::{Output, OutputArgs, Value};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Gives the tables of an existing store the filters that new tables would get now, with the options that \
+are given, and says first what that costs. Data is read and never written: the new filters lie in files \
+of their own, which stand before those in the tables and go with them. A damaged filter is replaced, \
+too.
+
+With --dry-run it ends once the costs are said.";
+
+#[derive(Debug, Args)]
+pub(crate) struct RebuildFiltersArgs {
+    /// Only say what would be done, and at which cost
+    #[arg(long)]
+    dry_run: bool,
+    /// Only tables of this level
+    #[arg(long, value_name = "NUMBER")]
+    level: Vec<usize>,
+    /// Only the table with this file number
+    #[arg(long, value_name = "NUMBER")]
+    table: Vec<u64>,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl RebuildFiltersArgs {
+    fn options(&self) -> RebuildOptions {
+        let mut options = RebuildOptions::default();
+        if !self.level.is_empty() {
+            options = options.levels(self.level.iter().copied());
+        }
+        if !self.table.is_empty() {
+            options = options.tables(self.table.iter().copied());
+        }
+        options
+    }
+}
+
+pub(crate) fn run(
+    args: &RebuildFiltersArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.write.write(session, |db| {
+        let options = args.options();
+        let plan = db.filter_rebuild_plan(&options)?;
+        let mut output = args.output.begin("rebuild_filters", out);
+        write_plan(&mut output, &plan)?;
+        if !args.dry_run {
+            let report =
+                session.call("rebuilding filters", db, move |db| db.rebuild_filters(&options))?;
+            write_report(&mut output, &report)?;
+        }
+        Ok(output.finish()?)
+    })
+}
+
+fn write_plan(output: &mut Output<'_>, plan: &FilterRebuildPlan) -> Result<(), Failure> {
+    output
+        .list("tables", &["table", "level", "from", "to", "keys", "bytes_read", "bytes_written"])?;
+    for table in &plan.tables {
+        output.row(vec![
+            Value::Integer(table.table),
+            format!("L{}", table.level).into(),
+            table.from.clone().into(),
+            table.to.clone().into(),
+            Value::Count(table.keys),
+            Value::Size(table.bytes_read),
+            Value::Size(table.bytes_written),
+        ])?;
+    }
+    output.record(
+        "cost",
+        &[
+            ("tables", Value::Count(plan.tables.len() as u64)),
+            ("keys", Value::Count(plan.keys)),
+            ("bytes_read", Value::Size(plan.bytes_read)),
+            ("bytes_written", Value::Size(plan.bytes_written)),
+        ],
+    )?;
+    Ok(())
+}
+
+fn write_report(output: &mut Output<'_>, report: &FilterRebuildReport) -> Result<(), Failure> {
+    output.record(
+        "done",
+        &[
+            ("rebuilt", Value::Count(report.rebuilt)),
+            ("dropped", Value::Count(report.dropped)),
+            ("needless", Value::Count(report.needless)),
+            ("keys", Value::Count(report.keys)),
+            ("bytes_read", Value::Size(report.bytes_read)),
+            ("bytes_written", Value::Size(report.bytes_written)),
+        ],
+    )?;
+    let skipped = report
+        .skipped
+        .iter()
+        .map(|(table, why)| vec![("table", Value::Integer(*table)), ("why", why.clone().into())]);
+    Ok(output.items("skipped", skipped.collect())?)
+}

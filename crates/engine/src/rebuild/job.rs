@@ -1,0 +1,211 @@
+//! Rebuilding the filters of one table.
+//!
+//! 1. What is to be done is decided anew: much may have happened since it was asked for.
+//! 2. The sidecar is written and synced, then its directory.
+//! 3. The manifest's edit removes the table and adds it with its new sidecar, in one; the view follows.
+//!    What the table had before is removed when its last reader is gone ([`Engine::install`]).
+//!
+//! Nothing refers to a sidecar before its edit. So where writing fails for lack of room it is removed
+//! and nothing has happened; any other failure to write poisons the store. A failure to read the table
+//! does neither: what answered before does so still.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trommel_base::planted::{Bug, planted};
+use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
+
+use super::queue::RebuildJob;
+use super::{FilterRebuildReport, Task, with_filters};
+use crate::engine::Engine;
+use crate::env;
+use crate::error::{Error, Result};
+use crate::files::sidecar_path;
+use crate::limiter::LimitedFile;
+use crate::manifest::edit::VersionEdit;
+use crate::memory::Construction;
+use crate::output::{UserFilterBuild, logical_level};
+use crate::sync::lock;
+use crate::version::TableMeta;
+
+/// How a table's turn ended.
+enum Done {
+    Kept,
+    Dropped,
+    Rebuilt(SidecarSummary),
+    Skipped(String),
+}
+
+/// Why a sidecar is not written to its end.
+enum Stop {
+    Failed(Error),
+    /// The table keeps what it has.
+    Skip(String),
+}
+
+impl From<trommel_sstable::Error> for Stop {
+    fn from(error: trommel_sstable::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A sidecar that is removed again unless it is installed.
+struct Written<'a> {
+    engine: &'a Engine,
+    path: PathBuf,
+    is_installed: bool,
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        // After a failure whose effect on the manifest is unknown nothing is removed.
+        if !self.is_installed && self.engine.poison.get().is_none() {
+            let _ = self.engine.vfs.remove(&self.path);
+        }
+    }
+}
+
+impl Engine {
+    /// Gives a table its turn, and tells the request how it ended.
+    pub(crate) fn run_rebuild(&self, job: &RebuildJob) {
+        let outcome = self.rebuild_table(job);
+        let mut state = lock(&self.background.state);
+        // Of one that was installed the registry has forgotten it already.
+        state.busy.finish(job.id);
+        let Some(rebuild) = state.rebuilds.iter_mut().find(|rebuild| rebuild.is(job.ticket)) else {
+            return;
+        };
+        let number = job.table.number;
+        let (done, failure) = match outcome {
+            Ok(done) => (Some(done), None),
+            Err(error) => (None, Some(error)),
+        };
+        rebuild
+            .ended(|report| done.into_iter().for_each(|done| count(report, number, done)), failure);
+    }
+
+    fn rebuild_table(&self, job: &RebuildJob) -> Result<Done> {
+        let start = env::now();
+        let version = self.version();
+        let RebuildJob { table, level, .. } = job;
+        let logical = logical_level(&version, *level).0;
+        match self.rebuild_of(&version, *level, table)? {
+            Task::Keep => Ok(Done::Kept),
+            Task::Drop => {
+                let bytes = self.tables.reader(table)?.footer().filter_bytes;
+                self.swap_filters(job, with_filters(table.meta(), logical, None, bytes))?;
+                Ok(Done::Dropped)
+            }
+            Task::Build(filters, user) => match self.write_sidecar(job, logical, &filters, user) {
+                Ok(summary) => {
+                    let time = start.elapsed();
+                    self.stalls.count_rebuild(summary.bytes_read, summary.file_bytes, time);
+                    let number = table.number;
+                    crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
+                    Ok(Done::Rebuilt(summary))
+                }
+                Err(Stop::Skip(why)) => Ok(Done::Skipped(why)),
+                Err(Stop::Failed(error)) => Err(error),
+            },
+        }
+    }
+
+    /// Writes a sidecar and puts it in force.
+    fn write_sidecar(
+        &self,
+        job: &RebuildJob,
+        level: usize,
+        filters: &FilterPlan,
+        user: Option<UserFilterBuild>,
+    ) -> std::result::Result<SidecarSummary, Stop> {
+        let number = self.new_file_number();
+        let path = sidecar_path(&self.dir, number);
+        let reader = Arc::clone(&*self.tables.reader(&job.table)?);
+        let file = self.tables.with_handles(|| self.vfs.create(&path));
+        let file =
+            file.map_err(|error| self.judge_write(Error::io(&path, "creating", error), &path))?;
+        let mut written = Written { engine: self, path, is_installed: false };
+        let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&self.own)));
+        let mut memory = Construction::new(&self.memory);
+        let user = user.map(|(policy, builder)| {
+            let reader: Arc<dyn UserFilterReader> = Arc::new(policy);
+            (reader, builder)
+        });
+        let watch = |bytes| self.allow(&mut memory, bytes);
+        let built =
+            reader.write_sidecar(file, &written.path, env::random_u64(), filters, user, watch);
+        let summary = built.map_err(|stop| match stop {
+            Stop::Failed(error) => Stop::Failed(self.judge_write(error, &written.path)),
+            skip => skip,
+        })?;
+        drop(memory);
+        if let Some(why) = &summary.filter_failure {
+            return Err(Stop::Skip(format!("the policy failed to build its filter: {why}")));
+        }
+        if !planted(Bug::TableDirNotSynced) {
+            let synced = self.vfs.sync_dir(&self.dir);
+            synced.map_err(|e| self.poison(Error::io(&self.dir, "making durable", e)))?;
+        }
+        let meta = with_filters(job.table.meta(), level, Some(number), summary.filter_bytes);
+        self.swap_filters(job, meta)?;
+        written.is_installed = true;
+        Ok(summary)
+    }
+
+    /// Whether filters that are being built may take so much memory, and go on at all.
+    fn allow(&self, memory: &mut Construction, bytes: u64) -> std::result::Result<(), Stop> {
+        if self.background.is_closing() {
+            return Err(Stop::Failed(Error::Closed));
+        }
+        let most = self.memory.construction_share(self.options.load().background_threads);
+        if bytes > most {
+            return Err(Stop::Skip(format!(
+                "building its filters takes more than the {most} bytes that memory_limit leaves for it"
+            )));
+        }
+        memory.grow_to(bytes);
+        Ok(())
+    }
+
+    /// What `error`, met while `path` was written, is: of a failed write, the end of all writes.
+    fn judge_write(&self, error: Error, path: &Path) -> Error {
+        match &error {
+            Error::Io { file, .. } if file == path && !error.is_shortage() => self.poison(error),
+            _ => error,
+        }
+    }
+
+    /// Has the manifest say `meta` of the table, and the view with it.
+    fn swap_filters(&self, job: &RebuildJob, meta: TableMeta) -> Result<()> {
+        let level = job.level as u8;
+        let number = meta.number;
+        let edit = VersionEdit {
+            removed: vec![(level, number)],
+            added: vec![(level, meta)],
+            ..VersionEdit::default()
+        };
+        self.install(edit, Some(job.id), None)?;
+        self.tables.forget_unusable(number);
+        Ok(())
+    }
+}
+
+fn count(report: &mut FilterRebuildReport, number: u64, done: Done) {
+    match done {
+        Done::Kept => report.needless += 1,
+        Done::Dropped => report.dropped += 1,
+        Done::Rebuilt(summary) => {
+            report.rebuilt += 1;
+            report.keys += summary.keys;
+            report.bytes_read += summary.bytes_read;
+            report.bytes_written += summary.file_bytes;
+        }
+        Done::Skipped(why) => report.skipped.push((number, why)),
+    }
+}

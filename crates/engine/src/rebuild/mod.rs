@@ -1,0 +1,329 @@
+//! Rebuilding filters without writing data: what that would cost, and the request for it.
+//!
+//! 1. A table wants a rebuild if what answers for it is not what the policy in force would build for
+//!    its level now, or is damaged ([`Engine::rebuild_of`]). The decision about what would be built is
+//!    [`choose_filters`], as for new tables.
+//! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is written
+//!    ([`job`]), and an edit of the manifest names it.
+//! 3. A request is a queue of tables ([`queue`]), of which background threads take one at a time when
+//!    nothing else is to be done. A table that is being rebuilt is kept from compactions, and the other
+//!    way round.
+//!
+//! Invariants: a table's data is never written. Whatever goes wrong, what answered before does so
+//! still. Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
+
+mod job;
+pub(crate) mod queue;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use trommel_sstable::{
+    FilterPart, FilterPlan, FilterState, Filters, UserFilterReader as _, contained,
+};
+
+use crate::background::{Concern, State};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::output::{Purpose, UserFilterBuild, choose_filters, logical_level};
+use crate::sync::lock;
+use crate::user_filters::FilterReason;
+use crate::version::{TableFile, TableMeta, Version};
+
+use self::queue::Rebuild;
+
+/// Bytes of a sidecar beside its filters, about.
+const SIDECAR_BYTES: u64 = 200;
+
+/// Which tables [`Db::rebuild_filters`](crate::Db::rebuild_filters) looks at. Default: all.
+#[derive(Debug, Clone, Default)]
+pub struct RebuildOptions {
+    levels: Option<BTreeSet<usize>>,
+    tables: Option<BTreeSet<u64>>,
+}
+
+impl RebuildOptions {
+    /// Only tables of these levels, as reports count them: 0, or 1 for the first level below that holds
+    /// data, and so on.
+    #[must_use]
+    pub fn levels(mut self, levels: impl IntoIterator<Item = usize>) -> Self {
+        self.levels = Some(levels.into_iter().collect());
+        self
+    }
+
+    /// Only the tables with these file numbers.
+    #[must_use]
+    pub fn tables(mut self, tables: impl IntoIterator<Item = u64>) -> Self {
+        self.tables = Some(tables.into_iter().collect());
+        self
+    }
+
+    fn wants(&self, level: usize, table: u64) -> bool {
+        self.levels.as_ref().is_none_or(|levels| levels.contains(&level))
+            && self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
+    }
+}
+
+/// What a rebuild of one table's filters costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableRebuild {
+    /// The table's file number.
+    pub table: u64,
+    /// Its level as reports count: 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// What it has now, in words: the spec of each filter, or `none`.
+    pub from: String,
+    /// What it gets.
+    pub to: String,
+    /// Distinct keys that are read; 0 where nothing has to be.
+    pub keys: u64,
+    /// Bytes of the table that are read for them.
+    pub bytes_read: u64,
+    /// About how many bytes are written: of a user's filter nobody knows.
+    pub bytes_written: u64,
+}
+
+/// What [`Db::rebuild_filters`](crate::Db::rebuild_filters) would do now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterRebuildPlan {
+    /// The tables whose filters are not what the policy would give them.
+    pub tables: Vec<TableRebuild>,
+    /// Distinct keys that are read, each table counted on its own.
+    pub keys: u64,
+    /// Bytes that are read.
+    pub bytes_read: u64,
+    /// About how many bytes are written.
+    pub bytes_written: u64,
+}
+
+/// What [`Db::rebuild_filters`](crate::Db::rebuild_filters) did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterRebuildReport {
+    /// Tables that got a sidecar.
+    pub rebuilt: u64,
+    /// Tables that gave theirs up, as their own filters are what is wanted.
+    pub dropped: u64,
+    /// Tables that needed nothing any more when their turn came: merged away, or in order.
+    pub needless: u64,
+    /// Distinct keys that were read.
+    pub keys: u64,
+    /// Bytes of tables that were read.
+    pub bytes_read: u64,
+    /// Bytes of sidecars that were written.
+    pub bytes_written: u64,
+    /// Tables that keep what they had, by file number, and why: their filters would take more memory
+    /// while they are built than the ceiling allows, or the user's policy failed.
+    pub skipped: Vec<(u64, String)>,
+}
+
+/// What is to be done for a table.
+enum Task {
+    /// It has what it should have.
+    Keep,
+    /// Its own filters are what it should have: its sidecar goes.
+    Drop,
+    /// It gets a sidecar with these filters.
+    Build(FilterPlan, Option<UserFilterBuild>),
+}
+
+impl Engine {
+    /// What would be rebuilt, and at which cost.
+    pub(crate) fn rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
+        self.check_open()?;
+        let version = self.version();
+        let mut plan = FilterRebuildPlan::default();
+        for (physical, table) in version.tables() {
+            let level = logical_level(&version, physical).0;
+            if !options.wants(level, table.number) {
+                continue;
+            }
+            let Some(cost) = self.rebuild_cost(&version, physical, table)? else { continue };
+            plan.keys += cost.keys;
+            plan.bytes_read += cost.bytes_read;
+            plan.bytes_written += cost.bytes_written;
+            plan.tables.push(cost);
+        }
+        Ok(plan)
+    }
+
+    fn rebuild_cost(
+        &self,
+        version: &Version,
+        physical: usize,
+        table: &Arc<TableFile>,
+    ) -> Result<Option<TableRebuild>> {
+        let task = self.rebuild_of(version, physical, table)?;
+        let reader = self.tables.reader(table)?;
+        let mut cost = TableRebuild {
+            table: table.number,
+            level: logical_level(version, physical).0,
+            from: words(reader.filters().stored_parts()),
+            to: String::new(),
+            keys: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+        };
+        match task {
+            Task::Keep => return Ok(None),
+            Task::Drop => cost.to = words(reader.filters().own().stored_parts()),
+            Task::Build(filters, user) => {
+                cost.to = words_of(&filters, user.as_ref());
+                cost.bytes_written = SIDECAR_BYTES + filters.expected_bytes(table.keys);
+                if filters.has_any() || user.is_some() {
+                    cost.keys = table.keys;
+                    let footer = reader.footer();
+                    cost.bytes_read = footer.data_bytes + footer.leaves_bytes;
+                }
+                give_up(user);
+            }
+        }
+        Ok(Some(cost))
+    }
+
+    /// What is to be done for `table`, which lies in `physical` of `version`.
+    fn rebuild_of(
+        &self,
+        version: &Version,
+        physical: usize,
+        table: &Arc<TableFile>,
+    ) -> Result<Task> {
+        // Neither held nor asked: whatever it has costs nothing.
+        if table.is_spared() {
+            return Ok(Task::Keep);
+        }
+        let (level, is_last) = logical_level(version, physical);
+        let purpose = Purpose { reason: FilterReason::Rebuild, expected_keys: table.keys };
+        let options = self.options.load();
+        let (wanted, user) = choose_filters(&options, level, is_last, purpose);
+        let reader = self.tables.reader(table)?;
+        let filters = reader.filters();
+        let serves = |filters: &Filters| {
+            let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
+            is_sound && is_like(&wanted, user.as_ref(), filters)
+        };
+        let task = match table.filter_sidecar {
+            None if serves(filters) => Task::Keep,
+            Some(_) if filters.are_beside() && serves(filters) => Task::Keep,
+            Some(_) if serves(filters.own()) => Task::Drop,
+            _ => return Ok(Task::Build(wanted, user)),
+        };
+        give_up(user);
+        Ok(task)
+    }
+
+    /// Rebuilds the filters of the tables that want it, and waits until that is done.
+    pub(crate) fn rebuild_filters(&self, options: &RebuildOptions) -> Result<FilterRebuildReport> {
+        self.check_writable()?;
+        self.rebuild_tables(self.tables_to_rebuild(options))
+    }
+
+    /// Gives these tables their turn, and waits until all had it.
+    fn rebuild_tables(&self, tables: VecDeque<u64>) -> Result<FilterRebuildReport> {
+        let ticket = {
+            let mut state = lock(&self.background.state);
+            let ticket = state.ticket();
+            state.rebuilds.push(Rebuild::new(ticket, tables));
+            self.background.changed.notify_all();
+            ticket
+        };
+        let is_over =
+            |state: &State| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
+        let waited = self.wait_for_state(Concern::Poison, |_, state| is_over(state));
+        let mut state = lock(&self.background.state);
+        let at = state.rebuilds.iter().position(|it| it.is(ticket));
+        let rebuild = at.map(|at| state.rebuilds.swap_remove(at));
+        drop(state);
+        self.graveyard.sweep();
+        waited?;
+        rebuild.map_or_else(|| Err(Error::internal("a rebuild was lost")), Rebuild::outcome)
+    }
+
+    /// The numbers of the tables that want a rebuild, and of those that cannot be opened: what is wrong
+    /// with one is told when its turn comes, and keeps no other from its own.
+    fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
+        let version = self.version();
+        let wants = |(physical, table): &(usize, &Arc<TableFile>)| {
+            if !options.wants(logical_level(&version, *physical).0, table.number) {
+                return false;
+            }
+            match self.rebuild_of(&version, *physical, table) {
+                Ok(Task::Keep) => false,
+                Ok(Task::Build(_, user)) => {
+                    give_up(user);
+                    true
+                }
+                Ok(Task::Drop) | Err(_) => true,
+            }
+        };
+        version.tables().filter(wants).map(|(_, table)| table.number).collect()
+    }
+
+    /// Tables that wait for their filters to be rebuilt, or are at it.
+    pub(crate) fn queued_rebuilds(&self) -> u64 {
+        lock(&self.background.state).rebuilds.iter().map(Rebuild::tables).sum()
+    }
+}
+
+/// Whether `filters` are what would be built.
+fn is_like(wanted: &FilterPlan, user: Option<&UserFilterBuild>, filters: &Filters) -> bool {
+    let Some((policy, _)) = user else { return wanted.would_build(filters.stored_parts()) };
+    let is_users = |part: &&FilterPart| !part.policy.is_empty();
+    let mut of_users = filters.stored_parts().filter(is_users);
+    // What a policy would make of the keys now nobody knows: what it has made stays.
+    let is_its = of_users.next().is_some_and(|part| part.policy == policy.name());
+    is_its && wanted.would_build(filters.stored_parts().filter(|part| !is_users(part)))
+}
+
+/// What `meta` says of the table once its filters take `filter_bytes` and lie in `sidecar`.
+fn with_filters(meta: &TableMeta, level: usize, sidecar: Option<u64>, bytes: u64) -> TableMeta {
+    let built_for = level as u8;
+    TableMeta { filter_sidecar: sidecar, filter_bytes: bytes, built_for, ..meta.clone() }
+}
+
+/// Drops what a user's policy began and nobody ends.
+fn give_up(user: Option<UserFilterBuild>) {
+    let Some((policy, builder)) = user else { return };
+    if let Err(why) = contained(|| drop(builder)) {
+        policy.failed(&format!("when it was dropped: {why}"));
+    }
+}
+
+/// The specs of stored filters.
+fn words<'a>(parts: impl Iterator<Item = &'a FilterPart>) -> String {
+    let word = |part: &FilterPart| match (&*part.policy, &*part.extractor) {
+        ("", "") => format!("{}{}", part.spec, shape_word(part.shape)),
+        ("", maker) => format!("{} of {maker}{}", part.spec, shape_word(part.shape)),
+        (policy, _) => format!("{policy:?}"),
+    };
+    joined(&parts.map(word).collect::<Vec<_>>())
+}
+
+/// The specs of filters that are to be built.
+fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
+    let shape = shape_word(plan.shape);
+    let mut words: Vec<String> =
+        user.iter().map(|(policy, _)| format!("{:?}", policy.name())).collect();
+    words.extend(plan.parts().map(|(spec, maker)| match maker {
+        None => format!("{spec}{shape}"),
+        Some(maker) => format!("{spec} of {maker}{shape}"),
+    }));
+    joined(&words)
+}
+
+fn shape_word(shape: crate::FilterShape) -> &'static str {
+    match shape {
+        crate::FilterShape::Whole => "",
+        crate::FilterShape::Partitioned => " (partitioned)",
+        crate::FilterShape::PerBlock => " (per block)",
+    }
+}
+
+fn joined(words: &[String]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}

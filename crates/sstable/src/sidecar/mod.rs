@@ -1,0 +1,238 @@
+//! A filter sidecar: a file that holds other filters of a table than the table itself, so that they
+//! can be rebuilt without writing its data again.
+//!
+//! 1. [`Table::write_sidecar`] reads all keys of a table, block by block past every cache, and writes
+//!    the filters that are asked for (`build.rs`).
+//! 2. [`Sidecar::open`] reads the end of such a file: its footer, and what filters lie in it.
+//! 3. [`Table::take_sidecar`] has a table asked through them instead of through its own.
+//! 4. [`Table::verify_sidecar`] reads every byte and asks every key.
+//!
+//! Invariants: a sidecar is asked for no table but the one that it was built from. Tables never
+//! change and their ids are random, so the id tells; the number of keys and the length of the data
+//! must agree as well. Whatever is wrong with a sidecar, the table's own filters stand in.
+//!
+//! Called by the engine, which knows from its manifest which table has one.
+
+mod build;
+pub mod format;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_vfs::ReadFile;
+
+pub use build::SidecarSummary;
+use format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};
+
+use crate::filters::{Filters, Listed, PrefixExtractor, Watch, decode_directory};
+use crate::format::{BlockKind, Fault, Handle};
+use crate::keys::Step;
+use crate::layout::{TakeBlock, blocks_of, in_words, plain};
+use crate::source::Source;
+use crate::{BlockCache, BlockContent, BlockInfo, Error, FilterPart, Table};
+
+/// An open sidecar.
+#[derive(Debug)]
+pub struct Sidecar {
+    pub(crate) source: Source,
+    footer: SidecarFooter,
+    parts: Vec<Listed>,
+}
+
+impl Sidecar {
+    /// Opens the sidecar in `file`, which `path` names in errors. Of its filters nothing is read.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] where its end is not what a writer left; [`Error::Unsupported`] for a newer
+    /// format; [`Error::Io`].
+    pub fn open(file: Arc<dyn ReadFile>, path: &Path) -> Result<Self, Error> {
+        let file_bytes = file.bytes();
+        let mut end = [0; FOOTER_BYTES];
+        let at_footer = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let room = end.get_mut(..(file_bytes - at_footer) as usize).unwrap_or_default();
+        file.read_at(at_footer, room).map_err(|source| Error::io(path, source))?;
+        let footer =
+            SidecarFooter::decode(room, file_bytes).map_err(|fault| fault.at(path, at_footer))?;
+        let source = Source {
+            file,
+            path: path.to_path_buf(),
+            table_id: footer.binding(),
+            data_bytes: 0,
+            cache: BlockCache::new(0),
+            number: 0,
+            mapped: false,
+        };
+        let offset = footer.directory_offset();
+        // Within the file's length, which the footer was compared with.
+        let handle = Handle { offset, bytes: footer.directory_bytes as usize };
+        let payload = source.read_plain(handle, BlockKind::Sidecar)?;
+        let parts = decode_directory(&payload, footer.region_bytes)
+            .map_err(|what| Fault::Damaged(what).at(path, offset))?;
+        Ok(Self { source, footer, parts })
+    }
+
+    /// What it says of itself.
+    pub fn footer(&self) -> &SidecarFooter {
+        &self.footer
+    }
+
+    /// Its filters, as far as this version knows what they are.
+    pub fn parts(&self) -> impl Iterator<Item = &FilterPart> {
+        self.parts.iter().filter_map(|listed| match listed {
+            Listed::Part(part) => Some(part),
+            Listed::Later { .. } => None,
+        })
+    }
+
+    /// The file's path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.source.file.bytes()
+    }
+
+    /// An error unless it was built from `table`.
+    fn check_table(&self, table: &Table) -> Result<(), Error> {
+        let footer = &self.footer;
+        let is_its = footer.table_id == table.footer.table_id
+            && footer.keys == table.properties().keys
+            && footer.data_bytes == table.footer.data_bytes;
+        let foreign = Fault::Damaged("it was built from another table");
+        if is_its { Ok(()) } else { Err(foreign.at(&self.source.path, 0)) }
+    }
+
+    /// Every block in file order, with what is in it or why it cannot be used.
+    pub fn layout(&self) -> Vec<BlockInfo> {
+        let mut blocks = Vec::new();
+        let _ = self.walk(&mut |handle, kind, content| {
+            let (offset, bytes) = (handle.offset, handle.bytes as u64);
+            blocks.push(BlockInfo { offset, bytes, kind, content: in_words(content) });
+            Ok(())
+        });
+        blocks
+    }
+
+    /// Reads every byte and checks all that can be checked without the table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        self.walk(&mut |_, _, content| content.map(drop))
+    }
+
+    /// Hands every block to `take`.
+    fn walk(&self, take: &mut TakeBlock<'_>) -> Result<(), Error> {
+        let at = |offset, bytes| Handle { offset, bytes };
+        take(at(0, HEAD_BYTES), BlockKind::Sidecar, self.read_head())?;
+        let mut offset = self.footer.region_offset();
+        for listed in &self.parts {
+            let bytes = listed.bytes();
+            match listed {
+                Listed::Part(part) => blocks_of(&self.source, part, offset, take)?,
+                // Where its blocks begin is not known, and it is no damage.
+                Listed::Later { .. } => {
+                    take(at(offset, bytes as usize), BlockKind::Filter, Ok(plain(bytes)))?;
+                }
+            }
+            offset += bytes;
+        }
+        let directory = at(self.footer.directory_offset(), self.footer.directory_bytes as usize);
+        let read = self.source.read_plain(directory, BlockKind::Sidecar);
+        take(directory, BlockKind::Sidecar, read.map(|payload| plain(payload.len() as u64)))?;
+        let footer = at(directory.end(), FOOTER_BYTES);
+        take(footer, BlockKind::Sidecar, self.read_footer(footer))
+    }
+
+    fn read_head(&self) -> Result<BlockContent, Error> {
+        let mut bytes = [0; HEAD_BYTES];
+        self.source.read_into(0, &mut bytes)?;
+        match bytes == self.footer.head() {
+            true => Ok(plain(HEAD_BYTES as u64)),
+            false => Err(Fault::Damaged("the sidecar's head is not that of its footer")
+                .at(&self.source.path, 0)),
+        }
+    }
+
+    fn read_footer(&self, handle: Handle) -> Result<BlockContent, Error> {
+        let mut bytes = [0; FOOTER_BYTES];
+        self.source.read_into(handle.offset, &mut bytes)?;
+        let footer = SidecarFooter::decode(&bytes, self.file_bytes());
+        footer
+            .and_then(|footer| match footer == self.footer {
+                true => Ok(plain(FOOTER_BYTES as u64)),
+                false => Err(Fault::Damaged("the sidecar's footer has changed")),
+            })
+            .map_err(|fault| fault.at(&self.source.path, handle.offset))
+    }
+}
+
+impl Table {
+    /// Has the table asked through the filters of `sidecar` instead of its own, which stand in where
+    /// these cannot be used.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it was built from another table: nothing has changed then.
+    pub fn take_sidecar(&mut self, sidecar: Sidecar) -> Result<(), Error> {
+        sidecar.check_table(self)?;
+        let cache = Arc::clone(&self.source.cache);
+        let source = Source { number: cache.number_table(), cache, ..sidecar.source };
+        let offset = sidecar.footer.region_offset();
+        self.filters.stand_behind(Arc::new(source), sidecar.parts, offset);
+        Ok(())
+    }
+
+    /// Notes that the sidecar that the table should have cannot be used: its own filters answer.
+    pub fn miss_sidecar(&self, why: &str) {
+        self.filters.note_damage(format!("its sidecar cannot be used: {why}"));
+    }
+
+    /// Reads every byte of `sidecar`, which must be one of this table, and asks every key of the table
+    /// of the filters in it, as every key's prefix, if `extractor` has the name of the one that made
+    /// them. Whether there is one that this version does not know, or a user's that is not here.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with either file.
+    pub fn verify_sidecar(
+        &self,
+        sidecar: &Sidecar,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+    ) -> Result<bool, Error> {
+        sidecar.check_table(self)?;
+        sidecar.check()?;
+        let source = sidecar.source.clone();
+        let offset = sidecar.footer.region_offset();
+        let reader = self.filters.reader().cloned();
+        let filters =
+            Filters::beside(Arc::new(source), self, sidecar.parts.clone(), offset, reader);
+        let path = sidecar.path();
+        let denied = |what| Fault::Damaged(what).at(path, offset);
+        let mut prefixes = extractor
+            .filter(|it| filters.prefixes_part().is_some_and(|part| part.extractor == it.name()))
+            .map(|extractor| (extractor, Watch::default()));
+        for part in sidecar.parts().filter(|part| part.extractor.is_empty()) {
+            if part.keys != sidecar.footer.keys {
+                return Err(denied("the filter was built for another number of keys"));
+            }
+        }
+        self.each_key(|step| {
+            let Step::Key(key) = step else { return Ok(()) };
+            if !filters.ask(key, trommel_filter::hash(key)).maybe {
+                return Err(denied("the filter denies a key that the table holds"));
+            }
+            let Some((extractor, watch)) = &mut prefixes else { return Ok(()) };
+            let made = watch.next(&**extractor, key).map_err(|_| {
+                denied("the extractor that made its prefix filter breaks its contract")
+            })?;
+            let Some(prefix) = made else { return Ok(()) };
+            let hash = trommel_filter::hash(prefix);
+            match filters.ask_prefix(prefix, hash, extractor.name()).maybe {
+                true => Ok(()),
+                false => Err(denied("the prefix filter denies the prefix of a key of the table")),
+            }
+        })?;
+        Ok(filters.has_unused())
+    }
+}

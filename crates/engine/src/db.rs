@@ -24,6 +24,7 @@ use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Mutex, lock};
+use crate::trace::{LookupTrace, TraceOptions};
 use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
@@ -544,6 +545,22 @@ impl Db {
     /// Starts the counters of lookups, writes and filters anew.
     pub fn reset_stats(&self) {
         self.engine().counters.reset();
+    }
+
+    /// Records lookups (single ones and those of `multi_get`, of snapshots too) to a new file at
+    /// `path`, until the trace is finished: what [`trace`](crate::trace) is for. The file holds their
+    /// keys. Memory for it stays below a MiB, and whatever befalls the file, lookups go on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where another trace is being recorded, `path` lies in the store's
+    /// directory, or the sample is out of its bounds; [`Error::Io`] where the file is there or cannot
+    /// be created.
+    pub fn trace_lookups(
+        &self,
+        path: impl AsRef<Path>,
+        options: TraceOptions,
+    ) -> Result<LookupTrace> {
+        LookupTrace::begin(self.engine(), path.as_ref(), options)
     }
 
     /// What opening the store found and did.

@@ -24,6 +24,7 @@ use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
 use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock, point};
+use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
 use crate::write::{Leader, Queue, RotatedLogs};
@@ -44,6 +45,7 @@ pub(crate) struct Engine {
     pub(crate) arenas: Arc<ArenaPool>,
     pub(crate) graveyard: Arc<Graveyard>,
     pub(crate) counters: Counters,
+    pub(crate) trace: TraceSlot,
     pub(crate) stalls: Stalls,
     pub(crate) limiter: Limiter,
 

@@ -48,6 +48,7 @@ mod events;
 mod files;
 mod filter_policy;
 mod flush;
+mod framed;
 #[cfg(test)]
 mod hostile_tests;
 pub mod inspect;
@@ -73,6 +74,7 @@ mod snapshot;
 mod snapshots;
 mod stats;
 mod sync;
+pub mod trace;
 mod user_filters;
 mod verify;
 mod version;

@@ -464,6 +464,7 @@ fn assemble(
         arenas,
         graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),
         counters: crate::counters::Counters::new(),
+        trace: crate::trace::TraceSlot::new(),
         stalls: crate::stats::Stalls::default(),
         vfs,
         options: Swap::new(Arc::new(options)),

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trommel::inspect::{ListedTable, Manifest};
+use trommel::trace::{LookupTrace, TraceOptions, TraceTotals};
 use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::Error;
@@ -232,6 +233,15 @@ pub struct EngineOpener {
     options: Options,
     settings: Vec<(&'static str, String)>,
     owns_content: AtomicBool,
+    trace: Option<Traced>,
+}
+
+/// Where the lookups of an opener's stores go.
+struct Traced {
+    path: PathBuf,
+    options: TraceOptions,
+    /// Begun with the first store.
+    current: Mutex<Option<LookupTrace>>,
 }
 
 impl EngineOpener {
@@ -241,7 +251,26 @@ impl EngineOpener {
         options: Options,
         settings: Vec<(&'static str, String)>,
     ) -> Self {
-        Self { dir: dir.into(), options, settings, owns_content: AtomicBool::new(false) }
+        let (dir, owns_content) = (dir.into(), AtomicBool::new(false));
+        Self { dir, options, settings, owns_content, trace: None }
+    }
+
+    /// Records the lookups of the stores to a new file at `path`: those of the last one that was
+    /// opened fresh, and what was opened of it since.
+    #[must_use]
+    pub fn traced(mut self, path: impl Into<PathBuf>, options: TraceOptions) -> Self {
+        self.trace = Some(Traced { path: path.into(), options, current: Mutex::default() });
+        self
+    }
+
+    /// Ends the trace, if there is one.
+    ///
+    /// # Errors
+    /// The first that its file reported.
+    pub fn finish_trace(&self) -> Result<Option<TraceTotals>, Error> {
+        let Some(traced) = &self.trace else { return Ok(None) };
+        let current = traced.current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        current.map(LookupTrace::finish).transpose().map_err(|error| Error::Store(error.into()))
     }
 
     /// Opens the store and keeps its own type.
@@ -254,6 +283,9 @@ impl EngineOpener {
         }
         let options = self.options.clone().create_if_missing(fresh);
         let db = Db::open(&self.dir, options).map_err(|error| Error::Store(error.into()))?;
+        if let Some(traced) = &self.trace {
+            traced.follow(&db, fresh).map_err(|error| Error::Store(error.into()))?;
+        }
         Ok(EngineStore::new(db))
     }
 
@@ -275,6 +307,30 @@ impl EngineOpener {
             )));
         }
         self.owns_content.store(true, Relaxed);
+        Ok(())
+    }
+}
+
+impl Traced {
+    /// Records what `db` is asked for. The trace of a store that another took the place of is of no
+    /// use any more, and begins anew.
+    fn follow(&self, db: &Db, fresh: bool) -> trommel::Result<()> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trace) = &*current
+            && !fresh
+        {
+            return trace.go_on(db);
+        }
+        if let Some(trace) = current.take() {
+            trace.finish()?;
+            let removed = db.vfs().remove(&self.path);
+            removed.map_err(|source| trommel::Error::Io {
+                file: self.path.clone(),
+                doing: "removing",
+                source: Arc::new(source),
+            })?;
+        }
+        *current = Some(db.trace_lookups(&self.path, self.options)?);
         Ok(())
     }
 }
@@ -354,6 +410,22 @@ mod tests {
         let dir = scratch.path().join("db");
         assert!(matches!(opener(&dir).open(false), Err(Error::Store(_))));
         assert!(!dir.exists(), "a failed open creates nothing");
+    }
+
+    #[test]
+    fn a_trace_is_of_the_last_fresh_store_however_often_it_is_opened() {
+        let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
+        let (dir, file) = (scratch.path().join("db"), scratch.path().join("trace"));
+        let opener = opener(&dir).traced(&file, TraceOptions::default());
+        for (fresh, key) in [(true, b"1"), (true, b"2"), (false, b"3")] {
+            let store = opener.open(fresh).unwrap();
+            store.get(key, &mut |_| {}).unwrap();
+            store.close().unwrap();
+        }
+        assert_eq!(opener.finish_trace().unwrap().unwrap().lookups, 2);
+        assert!(opener.finish_trace().unwrap().is_none());
+        let again = opener.open(true).err().unwrap().to_string();
+        assert!(again.contains("trace"), "a file that is there is not replaced: {again}");
     }
 
     #[test]

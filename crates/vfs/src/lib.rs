@@ -15,6 +15,7 @@
 mod content;
 mod disk;
 mod error;
+mod input;
 mod layer;
 mod machine;
 mod memory;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 pub use disk::DiskVfs;
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
+pub use input::FileInput;
 pub use layer::Layer;
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
 pub use memory::MemoryVfs;

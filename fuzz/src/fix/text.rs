@@ -1,4 +1,5 @@
-//! `CURRENT` and dumps (`docs/format/manifest.md`, `dump.md`).
+//! `CURRENT`, dumps, and traces, which are framed as dumps are (`docs/format/manifest.md`, `dump.md`,
+//! `trace.md`).
 
 use trommel_base::Checksum;
 
@@ -15,7 +16,7 @@ pub(crate) fn current(bytes: &mut [u8]) {
 const DUMP_HEADER_BYTES: usize = 36;
 const DUMP_HEAD_BYTES: usize = 24;
 
-/// Fixes a dump: header, heads, payloads as far as their lengths lead.
+/// Fixes a dump or a trace: header, heads, payloads as far as their lengths lead.
 pub(crate) fn dump(bytes: &mut [u8]) {
     let Some(header) = bytes.get(..DUMP_HEADER_BYTES - 4) else { return };
     let sum = Checksum::bound_to(&[]).with(header).value();

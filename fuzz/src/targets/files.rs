@@ -1,11 +1,13 @@
-//! Logs, manifests, dumps and manifests of backups.
+//! Logs, manifests, dumps, traces and manifests of backups.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use trommel::dump::{DumpReader, DumpWriter};
 use trommel::inspect::{Log, LogSpan, Manifest, find, live_files, properties};
+use trommel::trace::{Outcome, Place, TraceInfo, TraceReader, TraceWriter};
 use trommel::{Db, Options};
 use trommel_backup::{Directory, Repository};
 use trommel_base::codec::{put_u32, put_u64};
@@ -256,6 +258,57 @@ pub(crate) fn dump_seeds() -> Vec<Vec<u8>> {
     };
     // The first byte is the target's, so offsets of checksums are mended when it runs.
     vec![dump(0, 0), dump(3, 5), dump(40, 30), dump(3, 40_000)]
+}
+
+/// Its first byte says whether checksums are made right; the rest is a trace. What is read to its end
+/// is written again, and then holds the same lookups of the same keys.
+pub(crate) fn trace(input: &[u8]) {
+    let Some((how, rest)) = input.split_first() else { return };
+    let mut bytes = rest.to_vec();
+    if how % 4 != 0 {
+        fix::dump(&mut bytes);
+    }
+    let Some((info, lookups)) = read_trace(&bytes) else { return };
+    let mut writer = TraceWriter::new(Vec::new(), info).expect("memory takes it");
+    for ((key, outcome), times) in &lookups {
+        writer.add(key, *outcome, *times).expect("what was read can be written");
+    }
+    let (again, totals) = writer.finish().expect("memory takes it");
+    assert_eq!(totals.lookups, lookups.values().sum::<u64>());
+    assert_eq!(read_trace(&again), Some((info, lookups)));
+}
+
+/// Lookups by key and outcome.
+type Lookups = BTreeMap<(Vec<u8>, Outcome), u64>;
+
+/// What a trace holds, unless it is too much to hold: of a few bytes a long key may come again and
+/// again.
+fn read_trace(bytes: &[u8]) -> Option<(TraceInfo, Lookups)> {
+    let mut reader = TraceReader::new(bytes, "trace").ok()?;
+    let (mut lookups, mut held) = (Lookups::new(), 0);
+    while let Some(lookup) = reader.next_lookup().ok()? {
+        held += lookup.key.len() + 100;
+        if held < 8 << 20 && lookup.times < 1 << 32 {
+            *lookups.entry((lookup.key.to_vec(), lookup.outcome)).or_default() += lookup.times;
+        }
+    }
+    Some((reader.info(), lookups))
+}
+
+pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
+    let trace = |lookups: u32, key: usize| {
+        let info = TraceInfo { store_id: 7, sample: 10 };
+        let mut writer = TraceWriter::new(vec![1], info).expect("memory takes it");
+        for n in 0..lookups {
+            let key = [format!("key {:04}", n / 2).as_bytes(), &vec![b'k'; key]].concat();
+            let place = [Place::Nowhere, Place::Memory, Place::Level(3)][n as usize % 3];
+            let outcome = Outcome { place, found: n % 3 > 0 };
+            writer.add(&key, outcome, u64::from(n) + 1).expect("memory takes it");
+        }
+        writer.finish().expect("memory takes it").0
+    };
+    // The first byte is the target's, so offsets of checksums are mended when it runs.
+    vec![trace(0, 0), trace(3, 5), trace(40, 30), trace(9, 40_000)]
 }
 
 /// A manifest of a backup with this body.

@@ -35,6 +35,7 @@ pub(crate) const ALL: &[Target] = &[
     Target { name: "manifest_edit", run: files::manifest_edit, seeds: files::edit_seeds },
     Target { name: "manifest", run: files::manifest, seeds: files::manifest_seeds },
     Target { name: "dump", run: files::dump, seeds: files::dump_seeds },
+    Target { name: "trace", run: files::trace, seeds: files::trace_seeds },
     Target { name: "backup_manifest", run: files::backup_manifest, seeds: files::backup_seeds },
     Target { name: "store", run: store::store, seeds: store::seeds },
     Target { name: "operations", run: operations::operations, seeds: operations::seeds },

@@ -2,12 +2,11 @@
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use serde::Deserialize;
 use trommel::dump::{DumpReader, MAGIC};
-use trommel::vfs::{Access, DiskVfs, ReadFile, Vfs as _};
+use trommel::vfs::{Access, DiskVfs, FileInput, Vfs as _};
 use trommel::{Corruption, MAX_KEY_BYTES};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -42,24 +41,9 @@ impl Source {
                     };
                     Failure::Other(format!("{error}{hint}"))
                 })?;
-                Ok(Box::new(FileInput { file, at: 0 }))
+                Ok(Box::new(FileInput::new(file)))
             }
         }
-    }
-}
-
-/// A file, read from its beginning to its end.
-struct FileInput {
-    file: Arc<dyn ReadFile>,
-    at: u64,
-}
-
-impl Read for FileInput {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let bytes = (self.file.bytes() - self.at).min(buffer.len() as u64) as usize;
-        self.file.read_at(self.at, &mut buffer[..bytes])?;
-        self.at += bytes as u64;
-        Ok(bytes)
     }
 }
 

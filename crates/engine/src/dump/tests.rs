@@ -1,8 +1,7 @@
-use super::format::{
-    BLOCK_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, KIND_END, MAX_PAYLOAD_BYTES, VERSION,
-};
+use super::format::{BLOCK_BYTES, MAX_PAYLOAD_BYTES, VERSION};
 use super::*;
 use crate::error::{Error, Result};
+use crate::framed::{HEAD_BYTES, HEADER_BYTES, Head, Header, KIND_END};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -127,14 +126,14 @@ fn entries_must_ascend() {
 #[test]
 fn a_newer_version_is_no_damage() {
     for (version, features) in [(VERSION + 1, 0), (VERSION, 1)] {
-        let header = Header { version, features, id: ID }.encode();
+        let header = Header { version, features, id: ID }.encode(&MAGIC);
         assert!(matches!(read(&header).1, Err(Error::Unsupported { .. })));
     }
 }
 
 #[test]
 fn a_claimed_size_takes_no_memory() {
-    let mut bytes = Header { version: VERSION, features: 0, id: ID }.encode();
+    let mut bytes = Header { version: VERSION, features: 0, id: ID }.encode(&MAGIC);
     let head = Head { kind: 1, entries: 1, bytes: MAX_PAYLOAD_BYTES };
     bytes.extend(head.encode(ID, bytes.len() as u64));
     let mut reader = DumpReader::new(&*bytes, "x").unwrap();

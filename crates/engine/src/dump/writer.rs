@@ -6,20 +6,15 @@ use trommel_base::codec::put_bytes;
 use trommel_base::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::DumpTotals;
-use super::format::{
-    BLOCK_BYTES, CHECKSUM_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, KIND_BLOCK, KIND_END,
-    VERSION, checksum,
-};
+use super::format::{BLOCK_BYTES, FORM, KIND_BLOCK};
 use crate::env;
+use crate::framed::FrameWriter;
 
 /// Writes a dump; see [the module](super). Without [`DumpWriter::finish`] it has no end, and no
 /// reader takes it for whole.
 #[derive(Debug)]
 pub struct DumpWriter<W> {
-    out: W,
-    id: u64,
-    /// Bytes written so far.
-    offset: u64,
+    frames: FrameWriter<W>,
     block: Vec<u8>,
     block_entries: u64,
     last_key: Option<Vec<u8>>,
@@ -35,12 +30,9 @@ impl<W: Write> DumpWriter<W> {
         Self::with_id(out, env::random_u64())
     }
 
-    pub(super) fn with_id(mut out: W, id: u64) -> io::Result<Self> {
-        out.write_all(&Header { version: VERSION, features: 0, id }.encode())?;
+    pub(super) fn with_id(out: W, id: u64) -> io::Result<Self> {
         Ok(Self {
-            out,
-            id,
-            offset: HEADER_BYTES as u64,
+            frames: FrameWriter::begin(out, FORM, id)?,
             block: Vec::new(),
             block_entries: 0,
             last_key: None,
@@ -71,15 +63,9 @@ impl<W: Write> DumpWriter<W> {
     }
 
     fn write_block(&mut self) -> io::Result<()> {
-        let bytes = self.block.len() as u64;
-        let head = Head { kind: KIND_BLOCK, entries: self.block_entries, bytes };
-        self.out.write_all(&head.encode(self.id, self.offset))?;
-        self.offset += HEAD_BYTES as u64;
-        self.out.write_all(&self.block)?;
-        self.out.write_all(&checksum(self.id, self.offset, &self.block).to_le_bytes())?;
-        self.offset += bytes + CHECKSUM_BYTES as u64;
+        self.frames.frame(KIND_BLOCK, self.block_entries, &self.block)?;
         self.totals.entries += self.block_entries;
-        self.totals.bytes += bytes;
+        self.totals.bytes += self.block.len() as u64;
         self.block.clear();
         // One huge value does not hold its memory to the end.
         self.block.shrink_to(2 * BLOCK_BYTES);
@@ -93,9 +79,6 @@ impl<W: Write> DumpWriter<W> {
             self.write_block()?;
         }
         let DumpTotals { entries, bytes } = self.totals;
-        let end = Head { kind: KIND_END, entries, bytes };
-        self.out.write_all(&end.encode(self.id, self.offset))?;
-        self.out.flush()?;
-        Ok((self.out, self.totals))
+        Ok((self.frames.end(entries, bytes)?, self.totals))
     }
 }

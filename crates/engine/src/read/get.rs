@@ -6,6 +6,8 @@ use trommel_base::{EntryKind, SeqNo, Slice};
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::trace::{Outcome, Place};
+use crate::view::View;
 
 impl Engine {
     /// The value of `key` at the moment `at`, or now.
@@ -21,18 +23,31 @@ impl Engine {
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let value = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
             self.count_get(value.is_some());
+            self.traced(&view, key, Place::Memory, value.is_some());
             return Ok(value);
         }
         let mut tally = Tally::new();
         let lookup = Lookup::new(self, key, seqno);
         let found = lookup.search(view.tables_for(key), &mut tally);
+        let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
         let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);
         self.counters.with(|shard| {
             tally.count(shard);
             shard.gets.add(u64::from(found.is_ok()));
             shard.found.add(u64::from(is_found));
         });
-        Ok(found?.filter(|_| is_found).map(|found| found.value))
+        let found = found?;
+        self.traced(&view, key, place, is_found);
+        Ok(found.filter(|_| is_found).map(|found| found.value))
+    }
+
+    /// Adds a lookup that has ended to the trace, if there is one. A level is that of the view's
+    /// version, as it is stored.
+    #[inline]
+    pub(super) fn traced(&self, view: &View, key: &[u8], place: Place, found: bool) {
+        if self.trace.is_on() {
+            self.trace.note(&view.version, key, Outcome { place, found });
+        }
     }
 
     fn count_get(&self, found: bool) {

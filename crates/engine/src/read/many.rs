@@ -20,6 +20,7 @@ use trommel_sstable::{Answers, ReadStats, Request, Verdict};
 use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::trace::Place;
 use crate::version::{LEVELS, Reader, TableFile};
 
 /// Tables that are opened, if they are not, and held before the first of them is asked.
@@ -39,6 +40,8 @@ const DECIDED: usize = usize::MAX;
 struct Batch<'a> {
     seqno: SeqNo,
     found: Vec<Option<Slice>>,
+    /// Where each was, if it was anywhere: for a trace, and empty without one.
+    stops: Vec<Place>,
     /// The keys that no source has answered yet, in order.
     keys: Vec<&'a [u8]>,
     /// Their hashes.
@@ -89,17 +92,20 @@ impl Engine {
         let view = self.view.load();
         let seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let mut found = vec![None; keys.len()];
+        let mut stops = vec![Place::Nowhere; if self.trace.is_on() { keys.len() } else { 0 }];
         let mut places: Vec<usize> = (0..keys.len()).collect();
         if view.memtables().any(|logged| !logged.memtable.is_empty()) {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
                     found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
+                    note_stop(&mut stops, *at, Place::Memory);
                     false
                 }
                 None => true,
             });
         }
         let mut batch = Batch::new(keys, places, found, seqno);
+        batch.stops = stops;
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
         }
@@ -107,6 +113,9 @@ impl Engine {
             shard.gets.add(keys.len() as u64);
             shard.found.add(batch.found.iter().flatten().count() as u64);
         });
+        for ((key, stop), value) in keys.iter().zip(&batch.stops).zip(&batch.found) {
+            self.traced(&view, key.as_ref(), *stop, value.is_some());
+        }
         Ok(batch.found)
     }
 
@@ -175,7 +184,7 @@ impl Engine {
         if batch.scratch.requests.is_empty() {
             return Ok(());
         }
-        let Batch { scratch, places, hashes, found, any_decided, seqno, .. } = batch;
+        let Batch { scratch, places, hashes, found, stops, any_decided, seqno, .. } = batch;
         let Scratch { requests, asked, .. } = scratch;
         let mut stats = ReadStats::default();
         table.get_many(requests, &mut stats, |nth, answer| {
@@ -184,6 +193,7 @@ impl Engine {
             asked.is_found = true;
             let place = std::mem::replace(&mut places[asked.at], DECIDED);
             found[place] = (answer.kind == EntryKind::Put).then_some(answer.value);
+            note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
         })?;
         self.counters.with(|shard| {
@@ -272,7 +282,8 @@ impl<'a> Batch<'a> {
         let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
         let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
         let scratch = Scratch::default();
-        Self { seqno, found, keys, hashes, places, any_decided: false, scratch }
+        let stops = Vec::new();
+        Self { seqno, found, stops, keys, hashes, places, any_decided: false, scratch }
     }
 
     /// How many of these keys are not decided.
@@ -316,6 +327,14 @@ impl<'a> Batch<'a> {
         self.keys.truncate(left);
         self.hashes.truncate(left);
         self.places.truncate(left);
+    }
+}
+
+/// Notes where a key was, if anybody wants to know.
+#[inline]
+fn note_stop(stops: &mut [Place], at: usize, stop: Place) {
+    if let Some(known) = stops.get_mut(at) {
+        *known = stop;
     }
 }
 

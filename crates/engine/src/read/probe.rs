@@ -134,6 +134,12 @@ impl Tally {
         Self { refusals, refused: 0, reads: ReadStats::default(), hit: None }
     }
 
+    /// The level of the table that had the key, as it is stored, until it is counted.
+    #[inline]
+    pub(super) fn level(&self) -> Option<usize> {
+        self.hit.map(|(level, _)| level)
+    }
+
     #[inline]
     fn refuse(&mut self, engine: &Engine, level: usize, verdict: Verdict) {
         if self.refused == REFUSALS {

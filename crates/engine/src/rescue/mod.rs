@@ -27,4 +27,5 @@ pub(crate) mod watched;
 pub use damage::{Damage, KeySpan, Remedy};
 pub use degraded::{Degraded, Healthy};
 pub use logs::RecordBeyond;
+pub(crate) use repair::lies_in;
 pub use repair::{RepairOptions, RepairReport};

@@ -387,7 +387,7 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Whether `to`, which need not be there yet, is the directory `real` or lies in it.
-fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
+pub(crate) fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
     for above in to.ancestors() {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         match vfs.real_path(above) {

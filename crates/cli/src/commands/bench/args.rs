@@ -140,6 +140,14 @@ fn part(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "it must be a part from 0 to 1, such as 0.5 or 1/1000".into())
 }
 
+/// The N of a sample of 1/N.
+fn one_of(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("1/").and_then(|number| parse_count(number).ok());
+    number
+        .filter(|number| (1..=1 << 32).contains(number))
+        .ok_or_else(|| "write it as 1/100, for one of a hundred, up to 1/4294967296".into())
+}
+
 switches! {
     /// How the work is done.
     WorkSwitches {
@@ -194,6 +202,13 @@ pub(crate) struct ReportArgs {
     /// The same after each so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) stats_interval_seconds: u64,
+    /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with --db
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Record one lookup of N, each drawn by itself
+    #[arg(long, value_name = "1/N", default_value = "1/1", requires = "trace")]
+    #[arg(value_parser = one_of)]
+    pub(crate) trace_sample: u64,
     /// Write operations a second to --report-file after each so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) report_interval_seconds: u64,
@@ -221,6 +236,17 @@ mod tests {
         assert_eq!([part("0"), part("1/1000"), part("0.5")], [Ok(0.0), Ok(0.001), Ok(0.5)]);
         for text in ["", "2", "-1", "1/0", "a/b", "50%"] {
             assert!(part(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_one_of_so_many() {
+        assert_eq!(
+            [one_of("1/1"), one_of("1/100"), one_of("1/1M")],
+            [Ok(1), Ok(100), Ok(1_000_000)]
+        );
+        for text in ["", "1", "100", "2/3", "1/0", "1/-1", "1/5G", "1/x"] {
+            assert!(one_of(text).is_err(), "{text}");
         }
     }
 

@@ -15,10 +15,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trommel::trace::TraceOptions;
 use trommel_harness::bench::{Journal, Plan, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
-use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values};
+use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values, units};
 
 use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
@@ -88,6 +89,10 @@ pub(crate) fn run(
         None if args.store_switches.use_existing_db => Err(Failure::Usage(
             "--use-existing-db needs --db DIR, the directory of the store".into(),
         )),
+        None if args.reports.trace.is_some() => Err(Failure::Usage(
+            "--trace needs --db DIR: a replay needs the store, and without --db it is removed"
+                .into(),
+        )),
         None => {
             let scratch = ScratchDir::new(&std::env::temp_dir())?;
             let result = run_in(&scratch.path().join("db"), args, &plan, setup, control, out);
@@ -106,10 +111,34 @@ fn run_in(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let settings = settings(args, plan, setup.settings);
-    let opener = EngineOpener::new(dir, setup.options, setup.lines);
+    let mut opener = EngineOpener::new(dir, setup.options, setup.lines);
+    if let Some(file) = &args.reports.trace {
+        let options = TraceOptions::default().sample(args.reports.trace_sample);
+        opener = opener.traced(file, options.seed(args.data.seed()));
+    }
+    let result = measure(dir, args, plan, &opener, settings, control, out);
+    // What was recorded until an error or a stop is of use too.
+    let traced = opener.finish_trace();
+    result?;
+    if let (Some(totals), Some(file)) = (traced?, &args.reports.trace) {
+        let lookups = units::grouped(totals.lookups);
+        control.progress.say(&format!("{lookups} lookups are recorded in {}", file.display()));
+    }
+    Ok(())
+}
+
+fn measure(
+    dir: &Path,
+    args: &BenchArgs,
+    plan: &Plan,
+    opener: &EngineOpener,
+    settings: Vec<(&'static str, Value)>,
+    control: Control<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut files = Files::new(&args.reports)?;
     if !files.are_wanted() {
-        return Ok(bench(plan, &opener, control, out, None)?);
+        return Ok(bench(plan, opener, control, out, None)?);
     }
     let run = Run::new(
         opener.product(),
@@ -118,7 +147,7 @@ fn run_in(
     );
     let mut write = |record: Record| files.add(record);
     let mut journal = Journal { run, write: &mut write };
-    Ok(bench(plan, &opener, control, out, Some(&mut journal))?)
+    Ok(bench(plan, opener, control, out, Some(&mut journal))?)
 }
 
 fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
@@ -199,6 +228,7 @@ fn settings(
         ("get_then_put_hit_rate", json!(plan.hit_rate)),
         ("histogram", json!(plan.latencies)),
         ("cold", json!(plan.cold)),
+        ("trace_sample", json!(args.reports.trace.as_ref().map(|_| args.reports.trace_sample))),
     ];
     settings.extend(store);
     settings

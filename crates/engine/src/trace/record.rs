@@ -1,0 +1,254 @@
+//! Records the lookups of an open store.
+//!
+//! 1. A [`TraceSlot`] of the engine is asked at the end of each lookup; without a trace that is one
+//!    load of a flag.
+//! 2. A lookup that is drawn is added to the writer under its lock. Whoever fills a block writes it
+//!    while others wait, so memory stays that of one block.
+//! 3. The first error of the trace's file ends the recording. Lookups go on, and
+//!    [`LookupTrace::finish`] tells.
+//!
+//! The lock is a leaf: nothing else is taken while it is held. The file is written through the
+//! store's file system, and lies outside of its directory.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+use trommel_vfs::{Vfs, WriteFile};
+
+use super::sample::Sampler;
+use super::writer::TraceWriter;
+use super::{Outcome, Place, TraceInfo, TraceOptions, TraceTotals};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::output::logical_level;
+use crate::rescue::lies_in;
+use crate::sync::quiet::AtomicBool;
+use crate::sync::{Mutex, SwapOption, lock};
+use crate::version::Version;
+
+/// Where an engine's lookups go, if they go anywhere.
+#[derive(Debug)]
+pub(crate) struct TraceSlot {
+    /// Whether there is a recorder: all that a lookup looks at.
+    is_on: AtomicBool,
+    recorder: SwapOption<Recorder>,
+    /// Held while a recorder comes or goes.
+    change: Mutex<()>,
+}
+
+impl TraceSlot {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            recorder: SwapOption::empty(),
+            change: Mutex::new(()),
+        }
+    }
+
+    /// Whether lookups are recorded.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Adds a lookup, if it is drawn. A level is that of `version`, as it is stored.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note(&self, version: &Version, key: &[u8], outcome: Outcome) {
+        let recorder = self.recorder.load();
+        let Some(recorder) = recorder.as_ref().filter(|recorder| recorder.sampler.draws()) else {
+            return;
+        };
+        let place = match outcome.place {
+            Place::Level(level) => Place::Level(logical_level(version, level.into()).0 as u8),
+            other => other,
+        };
+        recorder.add(key, Outcome { place, ..outcome });
+    }
+
+    /// Sends lookups to `recorder`.
+    fn begin(&self, recorder: &Arc<Recorder>) -> Result<()> {
+        let _one_at_a_time = lock(&self.change);
+        if self.recorder.load().is_some() {
+            let what = "a trace of lookups is being recorded already: finish that one before";
+            return Err(Error::option(what));
+        }
+        self.recorder.store(Some(Arc::clone(recorder)));
+        self.is_on.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Sends them to `recorder` no longer.
+    fn end(&self, recorder: &Arc<Recorder>) {
+        let _one_at_a_time = lock(&self.change);
+        if self.recorder.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, recorder)) {
+            self.is_on.store(false, Relaxed);
+            self.recorder.store(None);
+        }
+    }
+}
+
+/// Writes what is drawn to a file.
+#[derive(Debug)]
+struct Recorder {
+    path: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    info: TraceInfo,
+    sampler: Sampler,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(TraceWriter<Sink>),
+    Failed(Error),
+    Ended,
+}
+
+/// A file of the seam, as what a writer writes to.
+#[derive(Debug)]
+struct Sink(Box<dyn WriteFile>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.append(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Recorder {
+    fn create(engine: &Engine, path: &Path, options: TraceOptions) -> Result<Self> {
+        let (vfs, dir) = (&engine.vfs, &engine.dir);
+        let real = vfs.real_path(dir).map_err(|source| Error::io(dir, "looking for", source))?;
+        if lies_in(&**vfs, &real, path)? {
+            let (path, dir) = (path.display(), dir.display());
+            let what = format!("{path} lies in the store's directory {dir}: name another place");
+            return Err(Error::option(what));
+        }
+        let info = TraceInfo { store_id: engine.store_id, sample: options.sample };
+        info.check()?;
+        let failed = |source| Error::io(path, "creating", source);
+        let sink = Sink(vfs.create(path).map_err(failed)?);
+        let writer = TraceWriter::new(sink, info).map_err(failed)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            vfs: Arc::clone(vfs),
+            info,
+            sampler: Sampler::new(options.sample, options.seed),
+            state: Mutex::new(State::Open(writer)),
+        })
+    }
+
+    fn add(&self, key: &[u8], outcome: Outcome) {
+        let mut state = lock(&self.state);
+        let State::Open(writer) = &mut *state else { return };
+        if let Err(source) = writer.add(key, outcome, 1) {
+            *state = State::Failed(Error::io(&self.path, "writing", source));
+        }
+    }
+
+    /// Writes the end, and makes all of it durable.
+    fn end(&self) -> Result<TraceTotals> {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Ended);
+        let writer = match state {
+            State::Open(writer) => writer,
+            State::Failed(error) => return Err(error),
+            State::Ended => return Err(Error::internal("a trace was ended twice")),
+        };
+        let failed = |source| Error::io(&self.path, "writing", source);
+        let (mut file, totals) = writer.finish().map_err(failed)?;
+        file.0.sync().map_err(failed)?;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        self.vfs.sync_dir(dir.unwrap_or(Path::new("."))).map_err(failed)?;
+        Ok(totals)
+    }
+}
+
+impl TraceInfo {
+    fn check(&self) -> Result<()> {
+        if (1..=super::format::MAX_SAMPLE).contains(&self.sample) {
+            return Ok(());
+        }
+        let sample = self.sample;
+        Err(Error::option(format!("a trace takes one lookup of 1 to 4294967296, not of {sample}")))
+    }
+}
+
+/// A trace that is being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropped, it
+/// is finished, and what went wrong is lost.
+#[derive(Debug)]
+pub struct LookupTrace {
+    recorder: Arc<Recorder>,
+    /// Whose lookups are recorded.
+    engine: Mutex<Weak<Engine>>,
+    is_finished: bool,
+}
+
+impl LookupTrace {
+    pub(crate) fn begin(engine: &Arc<Engine>, path: &Path, options: TraceOptions) -> Result<Self> {
+        engine.check_open()?;
+        if engine.trace.is_on() {
+            let what = "a trace of lookups is being recorded already: finish that one before";
+            return Err(Error::option(what));
+        }
+        let recorder = Arc::new(Recorder::create(engine, path, options)?);
+        engine.trace.begin(&recorder)?;
+        let engine = Mutex::new(Arc::downgrade(engine));
+        Ok(Self { recorder, engine, is_finished: false })
+    }
+
+    /// Goes on with `db`, which is the same store opened anew. The lookups of the earlier handle, if
+    /// that is still open, are recorded no longer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if it is another store, or if a trace of `db` is being recorded.
+    pub fn go_on(&self, db: &crate::Db) -> Result<()> {
+        let engine = db.engine();
+        if engine.store_id != self.recorder.info.store_id {
+            return Err(Error::option("a trace is of one store, and this is another"));
+        }
+        let mut current = lock(&self.engine);
+        if let Some(earlier) = current.upgrade() {
+            earlier.trace.end(&self.recorder);
+        }
+        engine.trace.begin(&self.recorder)?;
+        *current = Arc::downgrade(engine);
+        Ok(())
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.recorder.path
+    }
+
+    /// Ends the recording, and makes the trace durable.
+    ///
+    /// # Errors
+    /// The first that its file reported: then it has no end, and what was written before can be
+    /// read all the same.
+    pub fn finish(mut self) -> Result<TraceTotals> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<TraceTotals> {
+        self.is_finished = true;
+        if let Some(engine) = lock(&self.engine).upgrade() {
+            engine.trace.end(&self.recorder);
+        }
+        self.recorder.end()
+    }
+}
+
+impl Drop for LookupTrace {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = self.end();
+        }
+    }
+}

@@ -15,4 +15,6 @@ mod book {
     struct Errors;
     #[doc = include_str!("../../docs/book/operations.md")]
     struct Operations;
+    #[doc = include_str!("../../docs/book/program/replay.md")]
+    struct Replay;
 }

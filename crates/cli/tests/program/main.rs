@@ -16,6 +16,7 @@ mod files;
 mod filter_benching;
 mod load_and_dump;
 mod odd;
+mod replaying;
 mod reporting;
 #[cfg(unix)]
 mod rescuing;

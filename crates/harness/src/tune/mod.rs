@@ -25,6 +25,7 @@ mod lookups;
 mod measure;
 mod plan;
 pub mod record;
+pub mod replay;
 mod shape;
 mod solved;
 #[cfg(test)]

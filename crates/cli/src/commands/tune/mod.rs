@@ -1,9 +1,11 @@
 //! `trommel tune`: filters chosen by figures, and experiments that show them.
 //!
 //! Each subcommand has a module: [`simulate`] is for a store that is not there, [`advise`] for one
-//! that is; [`run`](mod@run) measures what a plan says, [`report`] makes a page of the results.
+//! that is; [`run`](mod@run) measures what a plan says, [`report`] makes a page of the results;
+//! [`replay`] asks other filters what was asked of a store.
 
 mod advise;
+mod replay;
 mod report;
 mod run;
 mod simulate;
@@ -42,6 +44,9 @@ enum TuneCommand {
     /// Make one HTML page, and CSV, of results
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
     Report(report::ReportArgs),
+    /// What other filters would have done with the lookups of a trace, on a store's own keys
+    #[command(long_about = replay::LONG_ABOUT, after_help = replay::AFTER_HELP)]
+    Replay(replay::ReplayArgs),
 }
 
 pub(crate) fn run(
@@ -54,5 +59,6 @@ pub(crate) fn run(
         TuneCommand::Simulate(args) => simulate::run(args, out),
         TuneCommand::Run(args) => run::run(args, session.control, out),
         TuneCommand::Report(args) => report::run(args, session.control, out),
+        TuneCommand::Replay(args) => replay::run(args, session, out),
     }
 }

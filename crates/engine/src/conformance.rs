@@ -24,12 +24,13 @@
 //! from a hot key that is denied: what is denied is not noted.
 //!
 //! Invariants: a lookup that no filter lets pass in vain takes no lock and notes nothing. At most
-//! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB.
+//! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB, which the first
+//! that is noted takes; from then on none takes memory.
 //!
 //! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), and by the
 //! filter report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use trommel_filter::FilterKind;
@@ -42,23 +43,25 @@ use crate::version::LEVELS;
 /// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once in a
 /// thousand million windows.
 const ALARM: f64 = 6.0;
-/// Keys of a window, one for each table that let it pass. Of so many a rate 15% too high is seen.
-const MOST: usize = 2048;
+/// Keys of a window, one for each table that let it pass. Of so many a rate 15% too high is seen; and they
+/// just fill a map of 2,048 places.
+const MOST: usize = 1792;
 
 /// How often each key was let pass by each table.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Window {
     /// By the key's hash and the table's number.
-    passed: BTreeMap<(u64, u64), u32>,
+    passed: HashMap<(u64, u64), u32>,
     /// What theory had expected when it began, of all that was ever asked.
     began: f64,
 }
 
-/// The windows of one level and kind.
-#[derive(Debug, Clone, Default)]
+/// The windows of one level and kind: the one before is empty if there is none. Both take their memory at
+/// once and keep it.
+#[derive(Debug, Default)]
 struct Watch {
     open: Window,
-    before: Option<Window>,
+    before: Window,
 }
 
 /// The windows of all levels and kinds.
@@ -70,9 +73,10 @@ impl Watches {
     pub(crate) fn reset(&mut self, sums: &Totals) {
         for level in 0..LEVELS {
             for kind in 0..KINDS.len() {
-                let began = sums.filters[level][kind].expected;
-                let open = Window { began, ..Window::default() };
-                self.0.insert((level, kind), Watch { open, before: None });
+                let Watch { open, before } = self.0.entry((level, kind)).or_default();
+                open.passed.clear();
+                before.passed.clear();
+                open.began = sums.filters[level][kind].expected;
             }
         }
     }
@@ -80,7 +84,11 @@ impl Watches {
     /// Notes that `table` let an absent key pass. True if the window is full: then the next has to
     /// [`begin`](Self::begin).
     pub(crate) fn note(&mut self, level: usize, kind: FilterLabel, hash: u64, table: u64) -> bool {
-        let open = &mut self.0.entry((level, kind_index(kind))).or_default().open;
+        let Watch { open, before } = self.0.entry((level, kind_index(kind))).or_default();
+        if open.passed.capacity() == 0 {
+            open.passed.reserve(MOST);
+            before.passed.reserve(MOST);
+        }
         let times = open.passed.entry((hash, table)).or_default();
         *times = times.saturating_add(1);
         open.passed.len() >= MOST
@@ -89,11 +97,11 @@ impl Watches {
     /// Begins the next window, if the open one is full still.
     pub(crate) fn begin(&mut self, level: usize, kind: FilterLabel, sums: &Totals) {
         let kind = kind_index(kind);
-        let watch = self.0.entry((level, kind)).or_default();
-        if watch.open.passed.len() >= MOST {
-            let began = sums.filters[level][kind].expected;
-            let full = std::mem::replace(&mut watch.open, Window { began, ..Window::default() });
-            watch.before = Some(full);
+        let Watch { open, before } = self.0.entry((level, kind)).or_default();
+        if open.passed.len() >= MOST {
+            std::mem::swap(open, before);
+            open.passed.clear();
+            open.began = sums.filters[level][kind].expected;
         }
     }
 
@@ -103,12 +111,12 @@ impl Watches {
         let Some(Watch { open, before }) = self.0.get(&(level, kind)) else {
             return Evidence::default();
         };
-        let began = before.as_ref().map_or(open.began, |before| before.began);
+        let began = if before.passed.is_empty() { open.began } else { before.began };
         let mut evidence = Evidence {
             expected: sums.filters[level][kind].expected - began,
             ..Evidence::default()
         };
-        for window in before.iter().chain([open]) {
+        for window in [before, open] {
             for ((_, table), times) in &window.passed {
                 evidence.add(*table, u64::from(*times));
             }

@@ -1,9 +1,9 @@
 //! `trommel rebuild-filters`: other filters for tables that exist, and what that costs.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::Args;
-use trommel::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
+use trommel::{Db, FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
 
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ are given, and says first what that costs. Data is read and never written: the n
 of their own, which stand before those in the tables and go with them. A damaged filter is replaced, \
 too.
 
-With --dry-run it ends once the costs are said.";
+With --dry-run it ends once the costs are said, and opens the store read-only.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildFiltersArgs {
@@ -45,6 +45,29 @@ impl RebuildFiltersArgs {
         }
         options
     }
+
+    /// What is to be done; says so where it is nothing.
+    ///
+    /// # Errors
+    /// Where the store has no table of a number that was given.
+    fn plan(&self, db: &Db) -> Result<FilterRebuildPlan, Failure> {
+        let tables = db.table_ids();
+        let is_there = |number| tables.iter().any(|(name, _)| *name == format!("{number:06}.sst"));
+        if let Some(number) = self.table.iter().find(|number| !is_there(**number)) {
+            return Err(Failure::NothingThere(format!(
+                "the store has no table {number}: trommel files lists those that it has"
+            )));
+        }
+        let plan = db.filter_rebuild_plan(&self.options())?;
+        if plan.tables.is_empty() {
+            let _ = writeln!(
+                io::stderr(),
+                "nothing to rebuild: the tables that were asked for have these filters already, \
+                 or there are none"
+            );
+        }
+        Ok(plan)
+    }
 }
 
 pub(crate) fn run(
@@ -52,16 +75,22 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    if args.dry_run {
+        return args.write.look(session, |db| {
+            let mut output = args.output.begin("rebuild_filters", out);
+            write_plan(&mut output, &args.plan(db)?)?;
+            Ok(output.finish()?)
+        });
+    }
     args.write.write(session, |db| {
-        let options = args.options();
-        let plan = db.filter_rebuild_plan(&options)?;
+        let plan = args.plan(db)?;
         let mut output = args.output.begin("rebuild_filters", out);
         write_plan(&mut output, &plan)?;
-        if !args.dry_run {
-            let report =
-                session.call("rebuilding filters", db, move |db| db.rebuild_filters(&options))?;
-            write_report(&mut output, &report)?;
-        }
+        output.show()?;
+        let options = args.options();
+        let report =
+            session.call("rebuilding filters", db, move |db| db.rebuild_filters(&options))?;
+        write_report(&mut output, &report)?;
         Ok(output.finish()?)
     })
 }

@@ -235,6 +235,21 @@ impl WriteArgs {
         self.open_and(session, false, act)
     }
 
+    /// Does `act` on the store as if it were open for writing with these options: opened read-only
+    /// unless it is open already.
+    pub(crate) fn look<T>(
+        &self,
+        session: Session<'_>,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if session.open.is_some() {
+            return self.open_and(session, false, act);
+        }
+        let db = Db::open_read_only(self.store.dir()?, self.options(false))?;
+        say_dropped(&db, "left out");
+        close_after(db, act)
+    }
+
     fn open_and<T>(
         &self,
         session: Session<'_>,

@@ -180,6 +180,12 @@ impl<'a> Output<'a> {
         self.sink.lone(name, value.into(), &mut self.out)
     }
 
+    /// Shows what there is so far, before something that takes long, or may fail.
+    pub(crate) fn show(&mut self) -> io::Result<()> {
+        self.end_list()?;
+        self.out.flush()
+    }
+
     /// Ends the document. Everything is then with the operating system.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_list()?;

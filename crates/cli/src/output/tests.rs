@@ -180,3 +180,32 @@ fn an_item_is_a_record_to_people_and_a_row_to_scripts() {
         "{\"schema\":\"trommel.test.v1\",\n\"files\":[]}\n"
     );
 }
+
+/// Bytes that can be looked at while something writes them.
+#[derive(Clone, Default)]
+struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_to_be_shown_is_not_kept_back() {
+    for format in FORMATS {
+        let (mut out, shown) = (Shared::default(), Shared::default());
+        out.0 = std::rc::Rc::clone(&shown.0);
+        let mut output = Output::new(format, false, "test", &mut out);
+        output.list("costs", &["table"]).unwrap();
+        output.row(vec![Value::Integer(4711)]).unwrap();
+        output.show().unwrap();
+        let text = String::from_utf8(shown.0.borrow().clone()).unwrap();
+        assert!(text.contains("4711"), "{format:?}: {text}");
+        output.finish().unwrap();
+    }
+}

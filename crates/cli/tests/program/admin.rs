@@ -1,5 +1,6 @@
 //! What is said of a store as a whole, and done to it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -313,4 +314,30 @@ fn filters_that_nobody_here_can_ask_are_counted_and_are_no_damage() {
     let new = program.path("new").display().to_string();
     let ran = program.run(&format!("backup restore 1 {new} --from {to} --format=jsonl"));
     assert!(ran.out.contains("\"foreign_filters\":1"), "{}{}", ran.out, ran.err);
+}
+
+/// The names and bytes of all files of a store.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// A dry run opened the store for writing, and so recovered it, and was refused beside a reader.
+#[test]
+fn what_a_rebuild_costs_is_said_without_a_write() {
+    let program = with_many();
+    let before = contents(&program.path("db"));
+    let reader = Db::open_read_only(program.path("db"), Options::default()).unwrap();
+    let ran = program.run_on("rebuild-filters --filters=blocked:12 --dry-run");
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+    assert!(ran.out.contains("blocked:12"), "{}", ran.out);
+    let idle = program.run_on("rebuild-filters --level=9 --dry-run");
+    assert_eq!(idle.code, Some(0));
+    assert!(idle.err.starts_with("nothing to rebuild: "), "{}", idle.err);
+    let absent = program.run_on("rebuild-filters --table=4711 --dry-run");
+    assert_eq!(absent.code, Some(3));
+    assert!(absent.err.contains("no table 4711"), "{}", absent.err);
+    assert!(contents(&program.path("db")) == before, "a dry run writes nothing");
+    drop(reader);
+    assert_eq!(program.run_on("rebuild-filters --table=4711").code, Some(3));
 }

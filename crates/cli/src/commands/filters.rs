@@ -252,6 +252,45 @@ fn between(first: &[u8], last: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::alarmed::{self, ASKED};
+    use crate::output::{ColorChoice, Format};
+
+    /// The alarms of a report as one JSON document.
+    fn alarms(report: &FilterReport, wanted: impl Fn(&&FilterLevel) -> bool) -> serde_json::Value {
+        let mut text = Vec::new();
+        let args = OutputArgs { format: Format::Json, color: ColorChoice::Never };
+        let mut output = args.begin("filters", &mut text);
+        write_alarms(report, wanted, &mut output).unwrap();
+        output.finish().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()["alarms"].take()
+    }
+
+    #[test]
+    fn alarms_are_listed_with_their_evidence() {
+        let db = alarmed::store();
+        let report = db.filter_report();
+        let (_, evidence) = report.alarms().next().unwrap();
+        assert_eq!(
+            alarms(&report, |_| true),
+            serde_json::json!([{
+                "level": "L0",
+                "filter": "user",
+                "false_positives": ASKED,
+                "distinct_keys": ASKED,
+                "expected": evidence.expected,
+                "deviation": evidence.deviation,
+                "excess": evidence.excess(),
+                "most_of_one_key": 1,
+                "worst_table": evidence.worst_table,
+                "keys_of_worst_table": ASKED,
+            }])
+        );
+        assert!(evidence.excess() > 20.0, "{evidence}");
+        assert!((evidence.expected - 5.0).abs() < 1e-6, "{evidence}");
+        assert!(alarms(&report, |level| level.level == 1).is_null(), "another level is asked for");
+        db.reset_stats();
+        assert!(alarms(&db.filter_report(), |_| true).is_null(), "there is none any more");
+    }
 
     #[test]
     fn points_lie_between_the_keys() {

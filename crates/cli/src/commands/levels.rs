@@ -229,3 +229,30 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
         ],
     )?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::alarmed::{self, ASKED};
+    use crate::output::{ColorChoice, Format};
+
+    #[test]
+    fn what_was_done_names_alarms() {
+        let db = alarmed::store();
+        let said = || {
+            let mut text = Vec::new();
+            let args = OutputArgs { format: Format::Json, color: ColorChoice::Never };
+            let mut output = args.begin("stats", &mut text);
+            write_activity(&db, &mut output).unwrap();
+            output.finish().unwrap();
+            let mut text: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            text["since_open"]["filter_alarms"].take()
+        };
+        let alarms = said();
+        let [alarm] = &alarms.as_array().unwrap()[..] else { panic!("one alarm: {alarms}") };
+        let words = format!("L0 user: {ASKED} false positives of {ASKED} distinct keys where 5.0 ");
+        assert!(alarm.as_str().unwrap().starts_with(&words), "{alarm}");
+        db.reset_stats();
+        assert!(said().is_null());
+    }
+}

@@ -1,6 +1,8 @@
 //! One module a command, or a family of commands: its arguments, and what it does.
 
 pub(crate) mod admin;
+#[cfg(test)]
+pub(crate) mod alarmed;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod compare;

@@ -1,0 +1,67 @@
+//! For tests: a store whose filters let far more pass than they promise.
+
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{
+    Db, FilterChoice, FilterContext, Options, UserFilter, UserFilterBuilder, UserFilterPolicy,
+};
+
+/// Absent keys that the store was asked for, each once.
+pub(crate) const ASKED: u64 = 500;
+
+/// A store of one table in level 0 that was asked for so many keys that it does not have.
+pub(crate) fn store() -> Db {
+    let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
+    let db = Db::open("db", options.user_filters(Arc::new(Open))).unwrap();
+    (0..=ASKED).for_each(|number| db.put(format!("{number:04}"), "value").unwrap());
+    db.flush().unwrap();
+    for number in 0..ASKED {
+        assert_eq!(db.get(format!("{number:04} is not there")).unwrap(), None);
+    }
+    db
+}
+
+/// Filters that deny nothing, and promise to let pass one absent key of a hundred.
+#[derive(Debug)]
+struct Open;
+
+impl UserFilterPolicy for Open {
+    fn name(&self) -> &str {
+        "open"
+    }
+
+    fn choose(&self, _: &FilterContext) -> FilterChoice {
+        FilterChoice::User(Box::new(Self))
+    }
+
+    fn open(&self, _: &[u8]) -> Result<Box<dyn UserFilter>, String> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl UserFilterBuilder for Open {
+    fn add(&mut self, _: &[u8], _: u64) {}
+
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        vec![0]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl UserFilter for Open {
+    fn may_contain(&self, _: &[u8], _: u64) -> bool {
+        true
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        0.01
+    }
+
+    fn memory_bytes(&self) -> usize {
+        1
+    }
+}

@@ -43,7 +43,7 @@ pub(crate) const AHEAD: usize = 32;
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     let blocks = blocks_for(keys, millibits);
-    let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
+    let bits_per_key = blocks as f64 * BLOCK_BITS as f64 / keys as f64;
     Plan { blocks, probes: theory::best_blocked_probes(bits_per_key) }
 }
 

@@ -71,8 +71,13 @@ pub(crate) fn blocks_for(keys: u64, millibits: u32) -> u64 {
     u64::try_from(blocks).unwrap_or(u64::MAX).max(1)
 }
 
+/// Keys from which on a filter errs as often as any larger one, to the last digit that matters.
+const MANY_KEYS: u64 = 1 << 40;
+
 /// What [`FilterSpec::expected_fpr`] says.
 pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
+    // The bits of more might be more than a number can count.
+    let keys = keys.min(MANY_KEYS);
     let plan = Plan::new(spec, keys);
     match spec.kind() {
         FilterKind::None => 1.0,

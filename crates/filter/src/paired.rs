@@ -79,7 +79,7 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
         1 => 1,
         blocks => blocks.next_multiple_of(2),
     };
-    let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
+    let bits_per_key = blocks as f64 * BLOCK_BITS as f64 / keys as f64;
     Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
 }
 

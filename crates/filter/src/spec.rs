@@ -200,7 +200,7 @@ impl FilterSpec {
     }
 
     /// Bytes of the finished filter of `keys` distinct keys, header included; 0 for
-    /// [`FilterKind::None`].
+    /// [`FilterKind::None`]. `u64::MAX` for more bytes than that.
     pub fn expected_bytes(&self, keys: u64) -> u64 {
         builder::expected_bytes(*self, keys)
     }
@@ -478,6 +478,31 @@ mod tests {
         }
         let long = "x".repeat(100_000);
         assert!(refused(&long).contains("is not a kind of filter"));
+    }
+
+    /// The bits of so many keys are more than 64 bits count.
+    #[test]
+    fn no_number_of_keys_is_too_large() {
+        let kinds =
+            [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
+        for kind in kinds {
+            for bits in [0.5, 4.0, 10.0, 64.0] {
+                let spec = FilterSpec::new(kind, bits).unwrap();
+                let many = spec.expected_fpr(1 << 38);
+                let mut bytes = spec.expected_bytes(1 << 38);
+                for keys in [1 << 50, 1 << 57, 1 << 60, 1 << 62, (1 << 63) - 1, 1 << 63, u64::MAX] {
+                    let rate = spec.expected_fpr(keys);
+                    assert!((rate / many - 1.0).abs() < 1e-3, "{spec}, {keys}: {rate}, {many}");
+                    let more = spec.expected_bytes(keys);
+                    let ideal = keys as f64 * bits / 8.0;
+                    let is_all = more == u64::MAX && ideal > 0.99 * u64::MAX as f64;
+                    let off = (more as f64 / ideal - 1.0).abs();
+                    assert!(is_all || off < 0.03, "{spec}, {keys} keys: {more} bytes");
+                    assert!(more >= bytes, "{spec}, {keys} keys: {more} bytes");
+                    bytes = more;
+                }
+            }
+        }
     }
 
     #[test]

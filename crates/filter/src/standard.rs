@@ -52,7 +52,7 @@ const BEHIND: usize = 4;
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
     let blocks = crate::builder::blocks_for(keys, millibits);
-    let bits_per_key = (blocks * BLOCK_BITS) as f64 / keys as f64;
+    let bits_per_key = blocks as f64 * BLOCK_BITS as f64 / keys as f64;
     crate::builder::Plan { blocks, probes: theory::best_standard_probes(bits_per_key) }
 }
 

@@ -96,6 +96,24 @@ pub(crate) fn policy(rng: &mut Rng) -> FilterPolicy {
     rng.pick(&ALL).clone()
 }
 
+/// Budgets: of bits and bytes, ample and scarce, of one kind and of several.
+const BUDGETS: [&str; 5] = [
+    "budget=10/key",
+    "budget=5/key,kinds=blocked|standard,misses=0.9",
+    "budget=3KiB,misses=1",
+    "budget=600,L0=4..20",
+    "budget=0",
+];
+
+/// A budget, once in four; chosen beside the stream of numbers, which goes on as if it were not.
+fn budget(rng: &Rng) -> Option<FilterPolicy> {
+    static ALL: LazyLock<Vec<FilterPolicy>> = LazyLock::new(|| {
+        BUDGETS.iter().map(|text| text.parse().expect("the budgets are well formed")).collect()
+    });
+    let mut aside = rng.clone();
+    aside.once_in(4).then(|| aside.pick(&ALL).clone())
+}
+
 /// Extractors of every kind, and none. The keys are of random bytes and of digits, some begin with
 /// long runs that they share, some with 0xff.
 fn extractor(rng: &mut Rng) -> Option<Prefix> {
@@ -147,11 +165,13 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let extractor = extractor(rng);
     let has_extractor = extractor.is_some();
     let prefix_filters = rng.once_in(2).then(|| policy(rng));
+    let whole_keys = !has_extractor || rng.once_in(2);
+    let (budget, filters) = (budget(rng), policy(rng));
     options
         .prefix_extractor(extractor)
         .prefix_filters(prefix_filters)
-        .whole_key_filters(!has_extractor || rng.once_in(2))
-        .filters(policy(rng))
+        .whole_key_filters(whole_keys)
+        .filters(budget.unwrap_or(filters))
         .filter_shape(*rng.pick(&[
             FilterShape::Whole,
             FilterShape::Whole,

@@ -13,6 +13,7 @@
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
 //! * [`cut_stores`]: filters of keys and prefixes, both in pieces, some of them lost.
+//! * [`budget`]: filters within a budget, and what that saves.
 //! * [`regressions`]: what was found, here and in other stores, with the table of historic bugs.
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
@@ -25,6 +26,7 @@
     reason = "all of it is tests: they fail by panics and print how to play them again"
 )]
 
+mod budget;
 mod config;
 mod cut_stores;
 mod cuts;

@@ -8,6 +8,7 @@ use trommel::vfs::Vfs;
 use trommel::{Db, Error, ErrorKind, Options, Snapshot, Stats, WriteBatch};
 use trommel_tests::counters::Counters;
 
+use crate::budget;
 use crate::config::{Files, Home, live_options, options, policy};
 use crate::keys::{Bytes, KeySpace, show};
 use crate::rebuilds::rebuild_filters;
@@ -66,6 +67,8 @@ pub(crate) struct Work {
     pub(crate) deepest: usize,
     /// Tables that scans passed over, by the counts that were not reset.
     pub(crate) passed_over: u64,
+    /// Times that the filters held were compared with their budget.
+    pub(crate) budget_checks: u64,
     /// Tables that were given other filters.
     pub(crate) rebuilt: u64,
 }
@@ -81,6 +84,7 @@ impl Work {
         self.power_cuts += other.power_cuts;
         self.deepest = self.deepest.max(other.deepest);
         self.passed_over += other.passed_over;
+        self.budget_checks += other.budget_checks;
         self.rebuilt += other.rebuilt;
     }
 
@@ -105,6 +109,7 @@ impl Work {
         counters.add("power_cuts", self.power_cuts);
         counters.add("levels", self.deepest as u64);
         counters.add("tables_passed_over", self.passed_over);
+        counters.add("budget_checks", self.budget_checks);
         counters.add("filters_rebuilt", self.rebuilt);
     }
 }
@@ -206,7 +211,14 @@ impl World {
             }
             Kind::DropSnapshot => self.drop_snapshot(rng),
             _ => self.maintain(kind, rng),
-        }
+        }?;
+        self.check_budget()
+    }
+
+    fn check_budget(&mut self) -> Check {
+        let Some(db) = &self.db else { return Ok(()) };
+        self.work.budget_checks += u64::from(budget::holds(db)?);
+        Ok(())
     }
 
     fn maintain(&mut self, kind: Kind, rng: &mut Rng) -> Check {

@@ -306,6 +306,13 @@ impl Counters {
         totals
     }
 
+    /// Keys looked up, and found, since the store was opened.
+    pub(crate) fn lookups_since_open(&self) -> (u64, u64) {
+        let shards = lock(&self.shards);
+        let sum = |count: fn(&Shard) -> &Count| shards.iter().map(|s| count(s).get()).sum();
+        (sum(|shard| &shard.gets), sum(|shard| &shard.found))
+    }
+
     /// Starts counting anew.
     pub(crate) fn reset(&self) {
         let mut baseline = lock(&self.baseline);

@@ -13,6 +13,7 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::{FileLock, Vfs};
 
 use crate::background::Background;
+use crate::budget::Tuner;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::{Graveyard, LOCK};
@@ -46,6 +47,7 @@ pub(crate) struct Engine {
     pub(crate) graveyard: Arc<Graveyard>,
     pub(crate) counters: Counters,
     pub(crate) trace: TraceSlot,
+    pub(crate) tuner: Tuner,
     pub(crate) stalls: Stalls,
     pub(crate) limiter: Limiter,
 

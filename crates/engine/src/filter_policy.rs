@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use trommel_filter::FilterSpec;
 
+use crate::budget::FilterBudget;
 use crate::error::Error;
 
 /// A rule for some levels.
@@ -18,14 +19,42 @@ struct Rule {
     spec: FilterSpec,
 }
 
+/// Which levels are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Levels {
+pub(crate) enum Levels {
     All,
     Last,
     Range { from: u8, to: Option<u8> },
 }
 
-/// Filter specs per level; the last rule that matches a level wins.
+impl Levels {
+    /// Whether `level` is among them; `is_last` where no deeper level holds data.
+    pub(crate) fn match_level(self, level: usize, is_last: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Last => is_last && level > 0,
+            Self::Range { from, to } => {
+                level >= usize::from(from) && to.is_none_or(|to| level <= usize::from(to))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Levels {
+    /// What stands before a level's spec.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Last => f.write_str("last="),
+            Self::Range { from, to: None } => write!(f, "L{from}-="),
+            Self::Range { from, to: Some(to) } if from == to => write!(f, "L{from}="),
+            Self::Range { from, to: Some(to) } => write!(f, "L{from}-{to}="),
+        }
+    }
+}
+
+/// Which filter the tables of which level get: filter specs per level, of which the last rule that
+/// matches a level wins; or a budget, which is spent on all levels so that reads in vain are fewest.
 ///
 /// ```
 /// let policy: trommel::FilterPolicy = "L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none"
@@ -34,30 +63,51 @@ enum Levels {
 /// assert_eq!(policy.for_level(6, true).to_string(), "none");
 /// let everywhere: trommel::FilterPolicy = "paired:23.4".parse()?;
 /// assert_eq!(everywhere.for_level(3, true).to_string(), "paired:23.4");
+/// // Ten bits a key on average, more of them on the upper levels, in all at most so many bytes.
+/// let budget: trommel::FilterPolicy = "budget=10/key".parse()?;
+/// assert_eq!(budget.budget_bytes(1_000_000), Some(1_250_000));
+/// let budget: trommel::FilterPolicy = "budget=64MiB,kinds=paired|blocked,misses=0.9".parse()?;
+/// assert_eq!(budget.budget_bytes(1_000_000), Some(64 << 20));
 /// # Ok::<(), trommel::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FilterPolicy {
-    rules: Vec<Rule>,
+    choice: Choice,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Choice {
+    Rules(Vec<Rule>),
+    Budget(FilterBudget),
 }
 
 impl FilterPolicy {
     /// The same filter on every level.
     pub fn uniform(spec: FilterSpec) -> Self {
-        Self { rules: vec![Rule { levels: Levels::All, spec }] }
+        Self { choice: Choice::Rules(vec![Rule { levels: Levels::All, spec }]) }
     }
 
     /// The filter of a table built for `level` (0, or 1 for the base level, and so on); `is_last`
-    /// where no deeper level holds data. Level 0 is never the last.
+    /// where no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] of a budget,
+    /// which chooses for a table of a tree, and has no filter for a level.
     pub fn for_level(&self, level: usize, is_last: bool) -> FilterSpec {
-        let matches = |rule: &&Rule| match rule.levels {
-            Levels::All => true,
-            Levels::Last => is_last && level > 0,
-            Levels::Range { from, to } => {
-                level >= usize::from(from) && to.is_none_or(|to| level <= usize::from(to))
-            }
-        };
-        self.rules.iter().rev().find(matches).map_or(FilterSpec::NONE, |rule| rule.spec)
+        let Choice::Rules(rules) = &self.choice else { return FilterSpec::NONE };
+        let named = rules.iter().rev().find(|rule| rule.levels.match_level(level, is_last));
+        named.map_or(FilterSpec::NONE, |rule| rule.spec)
+    }
+
+    /// Bytes that the filters of all tables of a store with `keys` keys may take in memory, where
+    /// this is a budget. Keys are counted in each table that holds them.
+    pub fn budget_bytes(&self, keys: u64) -> Option<u64> {
+        self.budget().map(|budget| budget.budget().bytes(keys))
+    }
+
+    /// The budget, where this is one.
+    pub(crate) fn budget(&self) -> Option<&FilterBudget> {
+        match &self.choice {
+            Choice::Budget(budget) => Some(budget),
+            Choice::Rules(_) => None,
+        }
     }
 }
 
@@ -75,7 +125,7 @@ impl From<FilterSpec> for FilterPolicy {
 }
 
 const EXAMPLE: &str =
-    "for example paired:23.4, or L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none";
+    "for example paired:23.4, or L0=paired:20,L1-3=blocked:12.5,last=none, or budget=10/key";
 
 impl FromStr for FilterPolicy {
     type Err = Error;
@@ -84,17 +134,20 @@ impl FromStr for FilterPolicy {
         let fault = |what: String| {
             Error::option(format!("the filter policy \"{text}\" is not usable: {what} ({EXAMPLE})"))
         };
-        let mut rules = Vec::new();
-        for part in text.split(',').map(str::trim) {
-            if part.is_empty() {
-                return Err(fault("an entry between commas is empty".into()));
-            }
-            if part.starts_with("budget=") {
-                return Err(fault("budgets are not solved by this version".into()));
-            }
-            rules.push(parse_rule(part).map_err(fault)?);
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(fault("an entry between commas is empty".into()));
         }
-        Ok(Self { rules })
+        let is_of_budget = |part: &&str| {
+            let name = part.split('=').next().unwrap_or_default().trim();
+            ["budget", "kinds", "misses"].contains(&name)
+        };
+        if parts.iter().any(is_of_budget) {
+            let budget = FilterBudget::parse(&parts).map_err(fault)?;
+            return Ok(Self { choice: Choice::Budget(budget) });
+        }
+        let rules = parts.into_iter().map(parse_rule).collect::<Result<_, _>>();
+        Ok(Self { choice: Choice::Rules(rules.map_err(fault)?) })
     }
 }
 
@@ -109,7 +162,8 @@ fn parse_rule(part: &str) -> Result<Rule, String> {
     Ok(Rule { levels, spec })
 }
 
-fn parse_levels(text: &str) -> Result<Levels, String> {
+/// Reads `L0`, `L1-3`, `L4-` or `last`.
+pub(crate) fn parse_levels(text: &str) -> Result<Levels, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("last") {
         return Ok(Levels::Last);
@@ -139,18 +193,13 @@ fn parse_levels(text: &str) -> Result<Levels, String> {
 
 impl fmt::Display for FilterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, rule) in self.rules.iter().enumerate() {
-            if i > 0 {
-                f.write_str(",")?;
-            }
-            match rule.levels {
-                Levels::All => {}
-                Levels::Last => f.write_str("last=")?,
-                Levels::Range { from, to: None } => write!(f, "L{from}-=")?,
-                Levels::Range { from, to: Some(to) } if from == to => write!(f, "L{from}=")?,
-                Levels::Range { from, to: Some(to) } => write!(f, "L{from}-{to}=")?,
-            }
-            write!(f, "{}", rule.spec)?;
+        let rules = match &self.choice {
+            Choice::Budget(budget) => return budget.fmt(f),
+            Choice::Rules(rules) => rules,
+        };
+        for (i, Rule { levels, spec }) in rules.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{levels}{spec}")?;
         }
         Ok(())
     }
@@ -183,10 +232,47 @@ mod tests {
             "L0=paired:16,L1-=paired:12",
             "L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none",
             "L0=paired:fpr=0.00001,blocked:10",
+            "budget=10/key",
+            "budget=64MiB,kinds=paired|blocked,misses=0.9",
+            "budget=0,kinds=ribbon",
+            "misses=0, budget=2.5/key ,kinds=standard|paired|standard",
+            "budget=1G,L0=8..24,last=..8,L1-3=4..",
         ] {
             let policy: FilterPolicy = text.parse().unwrap();
             assert_eq!(policy.to_string().parse::<FilterPolicy>().unwrap(), policy, "{text}");
         }
+    }
+
+    #[test]
+    fn a_budget_is_printed_in_one_order() {
+        for (text, printed) in [
+            ("kinds=paired,budget=10/key", "budget=10/key"),
+            (
+                "last=..8,misses=0.25,kinds=blocked,budget=64M",
+                "budget=64MiB,kinds=blocked,misses=0.25,last=0..8",
+            ),
+            ("budget=1000,L2-=4..", "budget=1000,L2-=4..40"),
+        ] {
+            let policy: FilterPolicy = text.parse().unwrap();
+            assert_eq!(policy.to_string(), printed);
+            assert_eq!(policy.for_level(0, false), FilterSpec::NONE);
+        }
+        let policy: FilterPolicy = "budget=12/key".parse().unwrap();
+        assert_eq!(policy.budget_bytes(1000), Some(1500));
+        assert_eq!(FilterPolicy::default().budget_bytes(1000), None);
+    }
+
+    #[test]
+    fn bounds_hold_for_their_levels() {
+        let policy: FilterPolicy = "budget=10/key,L0=8..24,L1-=4..30,last=..9".parse().unwrap();
+        let rules = policy.budget().unwrap().rules(3, true);
+        let bounds = |level| (rules.of(level).floor(), rules.of(level).cap());
+        assert_eq!([bounds(0), bounds(1), bounds(2)], [(8.0, 24.0), (4.0, 30.0), (4.0, 30.0)]);
+        assert_eq!(bounds(3), (0.0, 9.0));
+        let rules = policy.budget().unwrap().rules(2, false);
+        assert_eq!(rules.of(2).cap(), 0.0, "the last level is to have no filters");
+        let rules = policy.budget().unwrap().rules(0, false);
+        assert_eq!(rules.of(0).cap(), 24.0, "level 0 is never the last");
     }
 
     #[test]
@@ -198,7 +284,23 @@ mod tests {
             ("L3-1=paired:10", "backwards"),
             ("level1=paired:10", "names no level"),
             ("L0=paired", "paired:"),
-            ("budget=10/key", "budget"),
+            ("budget=ten", "as in 10/key"),
+            ("budget=65/key", "0 to 64 bits"),
+            ("budget=10/key,budget=9/key", "twice"),
+            ("budget=10/key,,misses=1", "empty"),
+            ("budget=10/key,misses=90", "fraction of lookups"),
+            ("budget=10/key,misses=nan", "fraction of lookups"),
+            ("budget=10/key,kinds=bloom", "write paired"),
+            ("budget=10/key,kinds=none", "write paired"),
+            ("budget=10/key,kinds=", "write paired"),
+            ("kinds=paired", "no budget"),
+            ("misses=0.5,paired:10", "does not go with a budget"),
+            ("budget=10/key,paired:10", "does not go with a budget"),
+            ("budget=10/key,L0=paired:10", "does not go with a budget"),
+            ("budget=10/key,L0=24..8", "above the cap"),
+            ("budget=10/key,L0=0.1..", "0.5 to 64"),
+            ("budget=10/key,L0=x..", "no number of bits"),
+            ("budget=10/key,L9=8..", "the deepest is L6"),
         ] {
             let error = text.parse::<FilterPolicy>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -10,6 +10,7 @@
 //!    planner never sees one without the other.
 //! 5. Tables that left the version are retired: removed once the last reader is gone. So are filter
 //!    sidecars that others have replaced.
+//! 6. What filters may hold in memory is set anew, for the version that is in force now.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,7 +27,6 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::names;
 use crate::manifest::state::ManifestState;
 use crate::manifest::writer::ManifestWriter;
-use crate::output::logical_level;
 use crate::sync::lock;
 use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
@@ -132,23 +132,10 @@ impl Engine {
                 state.busy.finish(id);
             }
         }
-        self.spare_last_level(&after);
-        drop(manifest);
         self.retire_missing(&before, &after);
+        self.settle_filters(&after);
+        drop(manifest);
         Ok(())
-    }
-
-    /// Has the filters of the last level's tables held and asked, or not, as the options say. Once
-    /// the store is open the manifest's lock must be held, so that the last word is said of the
-    /// version in force.
-    pub(crate) fn spare_last_level(&self, version: &Version) {
-        let spares = !self.options.load().filters_on_last_level;
-        for (level, run) in version.levels.iter().enumerate() {
-            let is_spared = spares && logical_level(version, level).1;
-            for table in run {
-                self.tables.spare(table, is_spared);
-            }
-        }
     }
 
     /// Why there is no manifest to write to.
@@ -162,9 +149,10 @@ impl Engine {
         for (_, table) in before.tables() {
             match kept.get(&table.number) {
                 None => table.retire(&self.dir, &self.graveyard),
-                Some(same) if same.filter_sidecar == table.filter_sidecar => {}
+                Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
                 Some(_) => table.give_way(&self.dir, &self.graveyard),
             }
+            self.forget_filters(table);
         }
     }
 }

@@ -34,6 +34,7 @@
 mod advice;
 mod background;
 mod batch;
+mod budget;
 mod compaction;
 mod conformance;
 mod counters;
@@ -85,6 +86,7 @@ pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
 pub use batch::{MAX_BATCH_BYTES, WriteBatch};
+pub use budget::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 pub use conformance::Conformance;
 pub use db::Db;
 pub use destroy::DestroyReport;

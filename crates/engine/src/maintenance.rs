@@ -207,7 +207,7 @@ impl Engine {
         drop(one_at_a_time);
         {
             let _no_install = lock(&self.manifest);
-            self.spare_last_level(&self.version());
+            self.settle_filters(&self.version());
         }
         self.account_memtables();
         self.background.wake();

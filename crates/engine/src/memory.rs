@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use trommel_sstable::BlockCache;
+use trommel_sstable::{BlockCache, FilterMemory};
 
 use crate::sync::{Mutex, lock};
 
@@ -98,8 +98,9 @@ impl MemoryShares {
         self.pinned_limit.store(bytes, Relaxed);
     }
 
-    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed nor half
-    /// of the ceiling by all that open tables hold. If so they are noted.
+    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed, nor what
+    /// all filters may hold, nor half of the ceiling by all that open tables hold. If so they are
+    /// noted.
     pub(crate) fn pin_filter(&self, bytes: u64) -> bool {
         let fits = || {
             let sum = |held: &AtomicU64| held.load(Relaxed).saturating_add(bytes);
@@ -107,7 +108,7 @@ impl MemoryShares {
                 && sum(&self.tables) <= self.limit.load(Relaxed) / 2
         };
         // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
-        if !fits() {
+        if !fits() || !self.filters().take(bytes) {
             return false;
         }
         let mut pinned = false;
@@ -118,6 +119,9 @@ impl MemoryShares {
                 self.tables.fetch_add(bytes, Relaxed);
             }
         });
+        if !pinned {
+            self.filters().give_back(bytes);
+        }
         pinned
     }
 
@@ -127,6 +131,12 @@ impl MemoryShares {
             self.pinned_filters.fetch_sub(bytes, Relaxed);
             self.tables.fetch_sub(bytes, Relaxed);
         });
+        self.filters().give_back(bytes);
+    }
+
+    /// What is held of filters, pinned and cached, and the most that may be.
+    pub(crate) fn filters(&self) -> &FilterMemory {
+        self.blocks.filters()
     }
 
     /// Notes that a filter, or a piece of one, can be held nowhere.
@@ -142,6 +152,18 @@ impl MemoryShares {
     /// Most bytes that filters may pin; none where only the ceiling stands against it.
     pub(crate) fn pinned_limit(&self) -> Option<u64> {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
+    }
+
+    /// Has the cache forget everything.
+    pub(crate) fn empty_cache(&self) {
+        let _one_at_a_time = lock(&self.changing);
+        self.blocks.set_capacity(0);
+        self.blocks.set_capacity(self.cache_share());
+    }
+
+    /// Most bytes of filters that may be in memory; none where no budget stands against it.
+    pub(crate) fn filter_budget(&self) -> Option<u64> {
+        Some(self.filters().limit()).filter(|limit| *limit != u64::MAX)
     }
 
     /// What filters that are being built take.

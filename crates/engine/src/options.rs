@@ -431,9 +431,15 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
-    /// The filters of a table built for `level`: see [`FilterPolicy::for_level`].
-    pub(crate) fn filter_plan(&self, level: usize, is_last: bool) -> FilterPlan {
-        let keys = self.filters.for_level(level, is_last);
+    /// The filters of a table built for `level`: see [`FilterPolicy::for_level`]; those `by_budget`
+    /// where there is one.
+    pub(crate) fn filter_plan(
+        &self,
+        level: usize,
+        is_last: bool,
+        by_budget: Option<FilterSpec>,
+    ) -> FilterPlan {
+        let keys = by_budget.unwrap_or_else(|| self.filters.for_level(level, is_last));
         let prefixes = self.prefix_filters.as_ref();
         let prefixes = prefixes.map_or(keys, |filters| filters.for_level(level, is_last));
         let extractor = self.prefix_extractor.as_ref().filter(|prefix| prefix.breach().is_none());
@@ -491,6 +497,12 @@ impl Options {
             return Err(Error::option(
                 "whole_key_filters is false, and there is no prefix_extractor: set one, or set \
                  filters to none if there are to be no filters",
+            ));
+        }
+        if self.prefix_filters.as_ref().is_some_and(|filters| filters.budget().is_some()) {
+            return Err(Error::option(
+                "prefix_filters is a budget: there is one for all filters, that of filters, so give \
+                 the budget there, and prefix_filters a filter or nothing",
             ));
         }
         self.user_filters.as_ref().map_or(Ok(()), UserPolicy::check)?;

@@ -9,16 +9,18 @@ use trommel_filter::FilterSpec;
 use trommel_memtable::Memtable;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
+use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::table_path;
+use crate::filter_policy::FilterPolicy;
 use crate::limiter::LimitedFile;
 use crate::memory::Construction;
 use crate::options::Options;
 use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, FilterReason, UserPolicy};
-use crate::version::{LEVELS, TableMeta, Version};
+use crate::version::{LEVELS, TableFile, TableMeta, Version};
 
 /// A table being written.
 struct Open {
@@ -47,17 +49,39 @@ impl Open {
 }
 
 /// What a job tells of the tables that it writes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Purpose {
     pub(crate) reason: FilterReason,
+    /// Keys that all of them have, at most.
+    pub(crate) keys: u64,
     /// Keys that each is expected to have.
     pub(crate) expected_keys: u64,
+    /// The tables that they will replace, by number, sorted.
+    pub(crate) inputs: Vec<u64>,
+    /// Their smallest and largest key, if that is known.
+    pub(crate) span: Option<KeyRange>,
 }
 
 impl Purpose {
     /// That of a table that is to hold `memtable`.
     pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
-        Self { reason, expected_keys: memtable.len() as u64 }
+        let keys = memtable.len() as u64;
+        Self { reason, keys, expected_keys: keys, inputs: Vec::new(), span: None }
+    }
+
+    /// How many tables to expect.
+    pub(crate) fn tables(&self) -> u64 {
+        self.keys.div_ceil(self.expected_keys.max(1)).max(1)
+    }
+
+    /// Whether they replace `table`.
+    pub(crate) fn replaces(&self, table: &TableFile) -> bool {
+        self.inputs.binary_search(&table.number).is_ok()
+    }
+
+    /// Keys of each, if they share them evenly.
+    pub(crate) fn keys_each(&self) -> u64 {
+        self.keys.div_ceil(self.tables())
     }
 }
 
@@ -68,6 +92,8 @@ pub(crate) struct Outputs<'a> {
     level: usize,
     version: Arc<Version>,
     purpose: Purpose,
+    /// What was chosen by which budget: the same for all tables.
+    chosen: Option<(FilterPolicy, FilterSpec)>,
     open: Option<Open>,
     done: Vec<TableMeta>,
     created: Vec<PathBuf>,
@@ -87,6 +113,7 @@ impl<'a> Outputs<'a> {
             level,
             version,
             purpose,
+            chosen: None,
             open: None,
             done: Vec::new(),
             created: Vec::new(),
@@ -111,21 +138,37 @@ impl<'a> Outputs<'a> {
 
     /// Adds an entry to the open table, opening one if there is none.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
-        let open = match &mut self.open {
-            Some(open) => open,
-            none => {
-                let (path, open) =
-                    begin_table(self.engine, self.level, &self.version, self.purpose)?;
-                self.created.push(path);
-                none.insert(open)
-            }
-        };
+        if self.open.is_none() {
+            let by_budget = self.choose_by_budget();
+            let (path, open) =
+                begin_table(self.engine, self.level, &self.version, &self.purpose, by_budget)?;
+            self.created.push(path);
+            self.open = Some(open);
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
         open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?;
         open.unaccounted += 1;
         if open.unaccounted == ENTRIES_BETWEEN_LOOKS {
             open.account(self.engine);
         }
         Ok(())
+    }
+
+    /// The filter of whole keys that the next table gets, where the options in force have a budget.
+    fn choose_by_budget(&mut self) -> Option<FilterSpec> {
+        let options = self.engine.options.load();
+        let Some(budget) = options.filters.budget() else {
+            self.chosen = None;
+            return None;
+        };
+        if let Some((policy, spec)) = &self.chosen
+            && *policy == options.filters
+        {
+            return Some(*spec);
+        }
+        let spec = self.engine.choose_by_budget(budget, &self.version, self.level, &self.purpose);
+        self.chosen = Some((options.filters.clone(), spec));
+        Some(spec)
     }
 
     /// Ends the open table; it is durable then, but for its directory entry.
@@ -140,6 +183,9 @@ impl<'a> Outputs<'a> {
         drop(filter_memory);
         if let Some(why) = &built.filter_failure {
             self.engine.tables.note_unbuilt(number, why);
+        }
+        if let Some((_, spec)) = &self.chosen {
+            self.engine.tuner.note_built(*spec, built.keys, built.filter_bytes);
         }
         let (logical, _) = logical_level(&self.version, self.level);
         self.done.push(TableMeta {
@@ -215,12 +261,13 @@ pub(crate) fn choose_filters(
     options: &Options,
     level: usize,
     is_last: bool,
-    purpose: Purpose,
+    purpose: &Purpose,
+    by_budget: Option<FilterSpec>,
 ) -> (FilterPlan, Option<UserFilterBuild>) {
     if is_last && !options.filters_on_last_level {
         return (FilterPlan::default(), None);
     }
-    let mut plan = options.filter_plan(level, is_last);
+    let mut plan = options.filter_plan(level, is_last, by_budget);
     let Some(policy) = &options.user_filters else { return (plan, None) };
     let context = FilterContext {
         level,
@@ -244,7 +291,8 @@ fn begin_table(
     engine: &Engine,
     level: usize,
     version: &Version,
-    purpose: Purpose,
+    purpose: &Purpose,
+    by_budget: Option<FilterSpec>,
 ) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
     let number = engine.new_file_number();
@@ -253,7 +301,7 @@ fn begin_table(
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();
-    let (filters, user) = choose_filters(&options, logical, is_last, purpose);
+    let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
     let table = TableOptions {
         block_bytes: options.block_bytes,
         compression: options.compression,

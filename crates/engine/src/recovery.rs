@@ -145,7 +145,7 @@ impl Engine {
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state);
         let state = state.inspect_err(|_| engine.remove_new(&listing))?;
-        engine.spare_last_level(&engine.version());
+        engine.settle_filters(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             let debt = debt(&state.version, &engine.options.load().compaction());
             engine.debt.store(debt, Ordering::Relaxed);
@@ -465,6 +465,7 @@ fn assemble(
         graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),
         counters: crate::counters::Counters::new(),
         trace: crate::trace::TraceSlot::new(),
+        tuner: crate::budget::Tuner::default(),
         stalls: crate::stats::Stalls::default(),
         vfs,
         options: Swap::new(Arc::new(options)),

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use trommel_filter::FilterKind;
 use trommel_sstable::{FilterFacts, FilterLabel};
 
+use crate::budget::BudgetReport;
 use crate::conformance::{Conformance, Evidence};
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
 use crate::output::logical_level;
 use crate::prefix::Prefix;
 use crate::user_filters::{PolicyReport, UserPolicy};
-use crate::version::TableFile;
+use crate::version::{Keeping, TableFile};
 
 /// The filters of one kind on one level.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +82,8 @@ pub struct FilterReport {
     pub spared_tables: u64,
     /// Bytes of those filters, as stored.
     pub spared_bytes: u64,
+    /// How the budget is kept, where [`Options::filters`](crate::Options::filters) is one.
+    pub budget: Option<BudgetReport>,
     /// The user's policy, where the store was opened with one.
     pub policy: Option<PolicyReport>,
 }
@@ -106,7 +109,7 @@ impl Engine {
         let (totals, evidence) = (self.counters.totals(), self.counters.evidence());
         let extractor = self.options.load().prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
-        let mut met = Vec::new();
+        let (mut met, mut facts) = (Vec::new(), Vec::new());
         let (mut filter_bytes, mut unused) = (0, 0);
         for ((physical, run), evidence) in version.levels.iter().enumerate().zip(evidence) {
             // A level that has lost its data shares its number with the one that took its place,
@@ -118,6 +121,7 @@ impl Engine {
                 // What cannot be held lets all through, whatever its rate would be.
                 let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
                 met.push((reach, fpr));
+                facts.push(open.keys);
                 filter_bytes += open.bytes;
                 keys.hold(level, Held::new(open.keys, file.keys, file.number));
                 if open.prefixes.kind != FilterKind::None {
@@ -130,9 +134,14 @@ impl Engine {
             prefixes.count(level, &totals.prefixes[physical]);
         }
         let (levels, prefixes) = (keys.report(), prefixes.report());
-        let spared =
-            || version.tables().filter(|(_, table)| table.is_spared() && table.filter_bytes > 0);
+        let is_spared = |table: &TableFile| {
+            table.keeping() == Keeping::NotInLastLevel && table.filter_bytes > 0
+        };
+        let spared = || version.tables().filter(|(_, table)| is_spared(table));
+        let options = self.options.load();
+        let budget = options.filters.budget();
         FilterReport {
+            budget: budget.and_then(|budget| self.budget_report(budget, &version, &facts)),
             filter_bytes,
             levels,
             prefixes,
@@ -140,7 +149,7 @@ impl Engine {
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
             spared_tables: spared().count() as u64,
             spared_bytes: spared().map(|(_, table)| table.filter_bytes).sum(),
-            policy: self.options.load().user_filters.as_ref().map(UserPolicy::report),
+            policy: options.user_filters.as_ref().map(UserPolicy::report),
         }
     }
 }
@@ -326,6 +335,9 @@ impl fmt::Display for FilterReport {
                 self.spared_tables,
                 self.spared_bytes as f64 / 1024.0
             )?;
+        }
+        if let Some(budget) = &self.budget {
+            write!(f, "\n{budget}")?;
         }
         let Some(policy) = &self.policy else { return Ok(()) };
         write!(f, "\nuser filters: policy {:?}, {} failures", policy.name, policy.failures)?;

@@ -118,6 +118,12 @@ pub struct MemoryStats {
     pub block_cache: u64,
     /// Filters pinned by open tables.
     pub filters: u64,
+    /// All filters in memory: pinned or in the block cache, and those of tables that only iterators
+    /// hold. Counted in the other parts, as far as the tables are current.
+    pub held_filters: u64,
+    /// Most bytes of filters that may be in memory, where [`Options::filters`](crate::Options::filters)
+    /// is a budget.
+    pub filter_budget: Option<u64>,
     /// Filters in the block cache, and counted there.
     pub cached_filters: u64,
     /// Most bytes of filters that may be pinned; none where there is no such limit.
@@ -310,6 +316,8 @@ impl Engine {
             let cache = self.blocks.stats();
             let mut memory = MemoryStats {
                 cached_filters: cache.filter_bytes,
+                held_filters: self.memory.filters().held(),
+                filter_budget: self.memory.filter_budget(),
                 pinned_filter_limit: self.memory.pinned_limit(),
                 memtables: view.memtable_bytes() as u64,
                 idle_arenas: self.arenas.idle_bytes() as u64,

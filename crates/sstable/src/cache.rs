@@ -84,8 +84,7 @@ enum Entry {
 #[derive(Debug)]
 pub(crate) struct CachedPiece {
     piece: Piece,
-    bytes: u64,
-    counted: Arc<AtomicU64>,
+    hold: Hold,
 }
 
 impl CachedPiece {
@@ -95,9 +94,82 @@ impl CachedPiece {
     }
 }
 
-impl Drop for CachedPiece {
+/// Bytes of filters in memory, pinned and cached, and the most that there may be of them.
+///
+/// What is to be held is taken first and given back after it was freed, so at no moment is more
+/// held than is counted, and no more is counted than is allowed (but where the limit was lowered
+/// since). Never locks: pieces are given back in the middle of an eviction.
+#[derive(Debug)]
+pub struct FilterMemory {
+    held: AtomicU64,
+    /// Those in the block cache among them.
+    cached: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Default for FilterMemory {
+    /// Nothing held, and no limit.
+    fn default() -> Self {
+        Self { held: AtomicU64::new(0), cached: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl FilterMemory {
+    /// Whether `bytes` more may be held; if so they count as held from now on.
+    pub fn take(&self, bytes: u64) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// `bytes` that were taken are held no longer.
+    pub fn give_back(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes that may be held; `u64::MAX` where there is no limit.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit; what is held already stays.
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a piece that the cache holds, or is about to; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    memory: Arc<FilterMemory>,
+    bytes: u64,
+}
+
+impl Hold {
+    /// Has it hold `bytes`, if these may be held.
+    pub(crate) fn change_to(&mut self, bytes: u64) -> bool {
+        if bytes > self.bytes && !self.memory.take(bytes - self.bytes) {
+            return false;
+        }
+        if bytes < self.bytes {
+            self.memory.give_back(self.bytes - bytes);
+        }
+        self.memory.cached.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.cached.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Hold {
     fn drop(&mut self) {
-        self.counted.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.cached.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.give_back(self.bytes);
     }
 }
 
@@ -106,7 +178,7 @@ impl Weighter<BlockKey, Entry> for ByBytes {
     fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
         let bytes = match entry {
             Entry::Block(block) => block.buffer.len() as u64,
-            Entry::Piece(cached) => cached.bytes,
+            Entry::Piece(cached) => cached.hold.bytes,
         };
         bytes + BLOCK_OVERHEAD_BYTES
     }
@@ -118,8 +190,7 @@ type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<Bloc
 pub struct BlockCache {
     blocks: Entries,
     next_table: AtomicU64,
-    /// Bytes of the pieces of filters.
-    filter_bytes: Arc<AtomicU64>,
+    filters: Arc<FilterMemory>,
 }
 
 /// How full a cache is.
@@ -149,7 +220,7 @@ impl BlockCache {
             .expect("both capacities were given");
         let blocks =
             Cache::with_options(options, ByBytes, WordHasher(0), DefaultLifecycle::default());
-        Arc::new(Self { blocks, next_table: AtomicU64::new(0), filter_bytes: Arc::default() })
+        Arc::new(Self { blocks, next_table: AtomicU64::new(0), filters: Arc::default() })
     }
 
     /// Changes the capacity, and evicts what no longer fits.
@@ -164,8 +235,22 @@ impl BlockCache {
             used_bytes: self.blocks.weight(),
             capacity_bytes: self.blocks.capacity(),
             blocks: self.blocks.len() as u64,
-            filter_bytes: self.filter_bytes.load(Ordering::Relaxed),
+            filter_bytes: self.filters.cached.load(Ordering::Relaxed),
         }
+    }
+
+    /// What is held of filters, here and by open tables.
+    pub fn filters(&self) -> &Arc<FilterMemory> {
+        &self.filters
+    }
+
+    /// Has `bytes` counted as held of filters, if they may be.
+    pub(crate) fn hold(&self, bytes: u64) -> Option<Hold> {
+        let memory = Arc::clone(&self.filters);
+        memory.take(bytes).then(|| {
+            memory.cached.fetch_add(bytes, Ordering::Relaxed);
+            Hold { memory, bytes }
+        })
     }
 
     /// A number for a table that is being opened.
@@ -197,18 +282,20 @@ impl BlockCache {
         }
     }
 
-    /// Leaves a piece of `bytes` bytes in the cache.
+    /// Leaves a piece in the cache, of as many bytes as `hold` holds; unless filters may hold less by
+    /// now, and whoever has seen to that could not find it here.
     pub(crate) fn insert_piece(
         &self,
         table: u64,
         offset: u64,
         piece: Piece,
-        bytes: u64,
+        hold: Hold,
     ) -> Arc<CachedPiece> {
-        let counted = Arc::clone(&self.filter_bytes);
-        counted.fetch_add(bytes, Ordering::Relaxed);
-        let cached = Arc::new(CachedPiece { piece, bytes, counted });
+        let cached = Arc::new(CachedPiece { piece, hold });
         self.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
+        if self.filters.held() > self.filters.limit() {
+            self.remove(table, offset);
+        }
         cached
     }
 

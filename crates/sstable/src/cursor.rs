@@ -18,7 +18,7 @@ use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo, Slice, compare_internal};
 use crate::block::SharedBlock;
 use crate::compression::zeroed;
 use crate::format::{Fault, GROUP_ENTRIES, Handle};
-use crate::index::{At, Index};
+use crate::index::{At, Index, IndexTree};
 use crate::source::{ReadStats, Source};
 use crate::{Error, Table};
 
@@ -56,10 +56,18 @@ enum Direction {
     Backward,
 }
 
+/// What a walk needs of its table: not the filters, so that a walk that goes on keeps none of them
+/// in memory once the table itself is closed.
+#[derive(Debug, Clone)]
+struct Blocks {
+    source: Arc<Source>,
+    index: Arc<IndexTree>,
+}
+
 /// A cursor over one table.
 #[derive(Debug)]
 pub struct TableCursor {
-    table: Arc<Table>,
+    table: Blocks,
     options: ScanOptions,
     stats: ReadStats,
     ahead: ReadAhead,
@@ -118,9 +126,10 @@ impl ReadAhead {
 }
 
 impl TableCursor {
-    pub(crate) fn new(table: Arc<Table>, options: ScanOptions) -> Self {
+    pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
+        let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
         let mut cursor = Self {
-            table,
+            table: Blocks { source, index },
             options,
             stats: ReadStats::default(),
             ahead: ReadAhead { buffer: zeroed(0), range: 0..0, window: 0 },
@@ -162,7 +171,7 @@ impl TableCursor {
 
     /// Enters the block at `at`.
     fn enter(&mut self, at: At, direction: Direction) -> Result<(), Error> {
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         let leaf = table.index.leaf(at.leaf, &table.source, &mut self.stats)?;
         let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
         if self.block.is_some() && self.handle == handle {
@@ -257,7 +266,7 @@ impl TableCursor {
     /// Goes to the first entry of the next block; off the end if there is none.
     fn next_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         match table.index.next(self.at, &table.source, &mut self.stats)? {
             None => Ok(()),
             Some((_, at)) => {
@@ -270,7 +279,7 @@ impl TableCursor {
     /// Goes to the last entry of the previous block; off the end if there is none.
     fn previous_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         match table.index.previous(self.at, &table.source, &mut self.stats)? {
             None => Ok(()),
             Some((_, at)) => {
@@ -284,7 +293,7 @@ impl TableCursor {
     /// returned. `None` if all entries are smaller.
     fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
         self.restart();
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         let mut place = table.index.find(key, &table.source, &mut self.stats)?;
         while let Some((_, at)) = place {
             self.enter(at, Direction::Forward)?;
@@ -356,7 +365,7 @@ impl Cursor for TableCursor {
 
     fn seek_to_first(&mut self) -> Result<(), Error> {
         self.restart();
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         match table.index.first(&table.source, &mut self.stats)? {
             None => Ok(()),
             Some((_, at)) => {
@@ -368,7 +377,7 @@ impl Cursor for TableCursor {
 
     fn seek_to_last(&mut self) -> Result<(), Error> {
         self.restart();
-        let table = Arc::clone(&self.table);
+        let table = self.table.clone();
         match table.index.last(&table.source, &mut self.stats)? {
             None => Ok(()),
             Some((_, at)) => {

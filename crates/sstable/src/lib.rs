@@ -35,14 +35,14 @@ mod table;
 mod verify;
 
 pub use builder::{TableBuilder, TableOptions, TableSummary};
-pub use cache::{BlockCache, CacheStats};
+pub use cache::{BlockCache, CacheStats, FilterMemory};
 pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
 pub use filters::{
-    Answers, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan, FilterRole, FilterShape,
-    FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder, UserFilterReader,
-    Verdict, contained, prefix_of,
+    Answers, FILTER_OVERHEAD_BYTES, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan,
+    FilterRole, FilterShape, FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder,
+    UserFilterReader, Verdict, contained, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use properties::Properties;

@@ -240,8 +240,8 @@ impl Table {
     }
 
     /// A walk over the table's entries.
-    pub fn cursor(self: &Arc<Self>, options: ScanOptions) -> TableCursor {
-        TableCursor::new(Arc::clone(self), options)
+    pub fn cursor(&self, options: ScanOptions) -> TableCursor {
+        TableCursor::new(self, options)
     }
 
     /// About how many bytes of data blocks lie before `key`. Reads an index leaf that is not in

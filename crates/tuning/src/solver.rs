@@ -118,6 +118,20 @@ impl Solver {
         }
     }
 
+    /// The price at which what is bought for `tree` fits `budget` bytes: that of
+    /// [`Solver::solve`]'s plan, without the plan, in a small part of the time.
+    ///
+    /// # Errors
+    /// [`TuningError::BelowFloors`].
+    pub fn price(
+        &self,
+        tree: &Tree,
+        workload: &Workload,
+        budget: u64,
+    ) -> Result<Price, TuningError> {
+        Ok(Problem::new(&self.rules, tree, workload).buy(budget)?.price)
+    }
+
     /// The filters of `tree` that waste least with bytes at `price`.
     #[must_use]
     pub fn at_price(&self, tree: &Tree, workload: &Workload, price: Price) -> Plan {

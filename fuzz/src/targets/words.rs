@@ -65,6 +65,8 @@ pub(crate) fn spec_seeds() -> Vec<Vec<u8>> {
         "standard:1/1000",
         "L0=paired:20,L1-=blocked:12.5,last=none",
         "L0-2=paired:16,L3-=ribbon:9,last=standard:10",
+        "budget=10/key,kinds=paired|blocked,misses=0.9,L0=8..24,last=..8",
+        "budget=64MiB",
         "fixed:8",
         "until:/,2",
         "until:\\x2c",

@@ -9,6 +9,7 @@ use trommel::vfs::{SimDisk, Vfs};
 use trommel::{Db, Options, Snapshot, WriteBatch};
 
 use super::held::{Alphabet, CursorWalk, RangeWalk, State};
+use crate::budget;
 use crate::config::{Files, Home, live_options, options};
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
@@ -44,6 +45,14 @@ pub(crate) enum Kind {
     Reopen,
     Kill,
     PowerCut,
+}
+
+impl Kind {
+    /// Whether a flush, a merge or other options come of it for certain; they may of all writes.
+    fn may_change_the_tree(self) -> bool {
+        use Kind::*;
+        matches!(self, Flush | CompactRange | WaitIdle | SetOptions | CompareAll | Reopen | Kill)
+    }
 }
 
 /// How a store is opened.
@@ -129,8 +138,16 @@ impl Lean {
     }
 
     pub(crate) fn step(&mut self, kind: Kind, seed: u64) -> Check {
-        let rng = &mut Rng::new(seed);
+        self.act(kind, &mut Rng::new(seed))?;
         self.work.operations += 1;
+        // After each that may change the tree, and now and then.
+        if kind.may_change_the_tree() || seed.is_multiple_of(64) {
+            self.work.budget_checks += u64::from(budget::holds(self.db())?);
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, kind: Kind, rng: &mut Rng) -> Check {
         match kind {
             Kind::Put | Kind::Delete => self.put_or_delete(kind == Kind::Put, rng),
             Kind::Batch => self.batch(rng),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::{Db, DbCursor, FilterLevel, FilterReport};
+use trommel::{BudgetReport, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, Options};
 use trommel_harness::units::parse_count;
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -16,7 +16,11 @@ hold, and each level's rate of false positives stands beside what theory expects
 probes. The keys asked for are keys of the store with four random bytes appended, so they lie \
 between its keys and every level has to be asked. Counts are those of these probes (in the shell, of \
 all lookups since the store was opened). Alarms, where there are any, are levels whose filters let more \
-distinct keys pass than chance explains: their bits are not those that were built.";
+distinct keys pass than chance explains: their bits are not those that were built.
+
+With --filters=budget=10/key (or another budget) each level's filters stand beside those that it should \
+have today, and --tables lists every table with the reason why it differs. Nothing is written: filters \
+change as tables are written under that policy.";
 
 /// Bytes appended to a key to make one that is not there.
 const TAIL_BYTES: usize = 4;
@@ -30,6 +34,12 @@ pub(crate) struct FiltersArgs {
     /// Only this level
     #[arg(long, value_name = "NUMBER")]
     level: Option<usize>,
+    /// A budget to hold the tables against, as in budget=10/key or budget=64MiB
+    #[arg(long, value_name = "SPEC")]
+    filters: Option<FilterPolicy>,
+    /// List each table beside what the budget has for it
+    #[arg(long)]
+    tables: bool,
     #[command(flatten)]
     probes: ProbeArgs,
     #[command(flatten)]
@@ -61,7 +71,28 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    let mut options = Options::default();
+    if let Some(filters) = &args.filters {
+        if session.open.is_some() {
+            return Err(Failure::Usage(
+                "the shell's store has its policy already: leave --filters out".into(),
+            ));
+        }
+        if filters.budget_bytes(0).is_none() {
+            return Err(Failure::Usage(format!(
+                "--filters={filters} is no budget: a store's tables can be held against one, as in \
+                 --filters=budget=10/key"
+            )));
+        }
+        options = options.filters(filters.clone());
+    }
+    args.store.read_with(session, options, |db| {
+        if args.tables && db.filter_report().budget.is_none() {
+            return Err(Failure::Usage(
+                "--tables lists tables beside a budget: give one, as in --filters=budget=10/key"
+                    .into(),
+            ));
+        }
         args.probes.ask(db, session)?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
@@ -79,6 +110,9 @@ pub(crate) fn run(
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
         write_alarms(&report, wanted, &mut output)?;
+        if let Some(budget) = &report.budget {
+            write_budget(budget, args, &mut output)?;
+        }
         if args.level.is_none() {
             let wasted = report.expected_wasted_reads_per_miss;
             output.record(
@@ -134,6 +168,85 @@ fn write_alarms(
     }
     Ok(())
 }
+
+/// What the budget has for each level, and for each table if that is asked for.
+fn write_budget(
+    budget: &BudgetReport,
+    args: &FiltersArgs,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let wanted = |level: usize| args.level.is_none_or(|number| level == number);
+    output.list("budget_levels", &BUDGET_COLUMNS)?;
+    for level in budget.levels.iter().filter(|level| wanted(level.level)) {
+        output.row(vec![
+            format!("L{}", level.level).into(),
+            Value::Count(level.tables),
+            level.built_bits().into(),
+            level.planned_bits().into(),
+            Value::Size(level.built_bytes),
+            Value::Size(level.planned_bytes),
+            Value::Count(level.drifted),
+            Value::Count(level.dropped),
+            level.wasted_reads.into(),
+        ])?;
+    }
+    if args.tables {
+        output.list("tables", &TABLE_COLUMNS)?;
+        for table in budget.tables.iter().filter(|table| wanted(table.level)) {
+            output.row(vec![
+                Value::Integer(table.number),
+                format!("L{}", table.level).into(),
+                Value::Count(table.keys),
+                Value::Size(table.built_bytes),
+                Value::Size(table.planned_bytes),
+                table.planned.to_string().into(),
+                table.is_dropped.into(),
+                table.wasted_reads.into(),
+                table.reason.to_string().into(),
+            ])?;
+        }
+    }
+    Ok(output.record(
+        "budget",
+        &[
+            ("spec", budget.spec.as_str().into()),
+            ("budget_bytes", Value::Size(budget.budget_bytes)),
+            ("built_bytes", Value::Size(budget.built_bytes)),
+            ("resident_bytes", Value::Size(budget.resident_bytes)),
+            ("dropped_tables", Value::Count(budget.dropped_tables)),
+            ("dropped_bytes", Value::Size(budget.dropped_bytes)),
+            ("price_per_byte", Some(budget.price).filter(|price| price.is_finite()).into()),
+            ("misses", budget.misses.into()),
+            ("misses_seen_in", budget.misses_seen_in.map_or(Value::Null, Value::Count)),
+            ("expected_wasted_reads", budget.expected_wasted_reads.into()),
+            ("planned_wasted_reads", budget.planned_wasted_reads.into()),
+        ],
+    )?)
+}
+
+const BUDGET_COLUMNS: [&str; 9] = [
+    "level",
+    "tables",
+    "built_bits",
+    "planned_bits",
+    "built_bytes",
+    "planned_bytes",
+    "drifted",
+    "dropped",
+    "extra_reads",
+];
+
+const TABLE_COLUMNS: [&str; 9] = [
+    "table",
+    "level",
+    "keys",
+    "built_bytes",
+    "planned_bytes",
+    "planned",
+    "dropped",
+    "extra_reads",
+    "reason",
+];
 
 const COLUMNS: [&str; 14] = [
     "level",

@@ -148,11 +148,21 @@ impl StoreArgs {
         session: Session<'_>,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.read_with(session, Options::default(), act)
+    }
+
+    /// As [`StoreArgs::read`], with these options where it is not open already.
+    pub(crate) fn read_with<T>(
+        &self,
+        session: Session<'_>,
+        options: Options,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         if let Some(db) = session.open {
             self.refuse_db()?;
             return act(db);
         }
-        let db = Db::open_read_only(self.dir()?, Options::default())?;
+        let db = Db::open_read_only(self.dir()?, options)?;
         say_dropped(&db, "left out");
         close_after(db, act)
     }

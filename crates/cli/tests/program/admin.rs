@@ -55,6 +55,8 @@ fn what_is_said_of_a_store_is_as_documented() {
         "filters --probe=20K",
         "filters --probe=20K --format=json",
         "filters --probe=0 --level=0 --format=csv",
+        "filters --filters=budget=10/key --probe=20K --tables",
+        "filters --filters=budget=1KiB,misses=1 --probe=0 --tables --level=0 --format=json",
         "memory",
         "options",
         "verify",

@@ -9,6 +9,7 @@ use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
 use super::in_progress::JobId;
+use super::key_range::KeyRange;
 use super::merge::{DropRule, Verdict};
 use super::older::OlderData;
 use super::plan::Plan;
@@ -55,7 +56,15 @@ impl Engine {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
         let bytes = plan.input_bytes().max(1) as f64;
         let share = (self.options.load().table_bytes as f64 / bytes).min(1.0);
-        Purpose { reason: FilterReason::Compaction, expected_keys: (keys as f64 * share) as u64 }
+        let mut inputs: Vec<u64> = plan.tables().map(|table| table.number).collect();
+        inputs.sort_unstable();
+        Purpose {
+            reason: FilterReason::Compaction,
+            keys,
+            expected_keys: (keys as f64 * share) as u64,
+            inputs,
+            span: KeyRange::hull(plan.tables()),
+        }
     }
 
     fn merge(&self, plan: &Plan, outputs: &mut Outputs<'_>) -> Result<()> {

@@ -14,7 +14,7 @@
 pub(crate) mod cut;
 pub(crate) mod in_progress;
 pub(crate) mod job;
-mod key_range;
+pub(crate) mod key_range;
 pub(crate) mod merge;
 pub(crate) mod older;
 pub(crate) mod options;

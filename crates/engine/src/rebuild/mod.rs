@@ -21,22 +21,27 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use trommel_filter::FilterSpec;
 use trommel_sstable::{
-    FilterPart, FilterPlan, FilterState, Filters, UserFilterReader as _, contained,
+    FilterPart, FilterPlan, FilterRole, FilterState, Filters, UserFilterReader as _, contained,
 };
 
 use crate::background::{Concern, State};
+use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::output::{Purpose, UserFilterBuild, choose_filters, logical_level};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{Keeping, TableFile, TableMeta, Version};
 
 use self::queue::Rebuild;
 
 /// Bytes of a sidecar beside its filters, about.
 const SIDECAR_BYTES: u64 = 200;
+
+/// How far from what a budget would choose now the bits of a filter may be, as a share of them.
+const NEAR: f64 = 0.1;
 
 /// Which tables [`Db::rebuild_filters`](crate::Db::rebuild_filters) looks at. Default: all.
 #[derive(Debug, Clone, Default)]
@@ -193,16 +198,26 @@ impl Engine {
         physical: usize,
         table: &Arc<TableFile>,
     ) -> Result<Task> {
-        // Neither held nor asked: whatever it has costs nothing.
-        if table.is_spared() {
+        // Neither held nor wanted: whatever it has costs nothing.
+        if table.keeping() == Keeping::NotInLastLevel {
             return Ok(Task::Keep);
         }
         let (level, is_last) = logical_level(version, physical);
-        let purpose = Purpose { reason: FilterReason::Rebuild, expected_keys: table.keys };
+        let purpose = Purpose {
+            reason: FilterReason::Rebuild,
+            keys: table.keys,
+            expected_keys: table.keys,
+            inputs: vec![table.number],
+            span: KeyRange::hull([table]),
+        };
         let options = self.options.load();
-        let (wanted, user) = choose_filters(&options, level, is_last, purpose);
         let reader = self.tables.reader(table)?;
         let filters = reader.filters();
+        let by_budget = options.filters.budget().map(|budget| {
+            let spec = self.choose_by_budget(budget, version, physical, &purpose);
+            as_it_is(spec, filters)
+        });
+        let (wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
         let serves = |filters: &Filters| {
             let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
             is_sound && is_like(&wanted, user.as_ref(), filters)
@@ -268,6 +283,18 @@ impl Engine {
     pub(crate) fn queued_rebuilds(&self) -> u64 {
         lock(&self.background.state).rebuilds.iter().map(Rebuild::tables).sum()
     }
+}
+
+/// What a budget would choose is never quite what it chose before: a stored filter of whole keys that
+/// comes close to `spec` is as good.
+fn as_it_is(spec: FilterSpec, filters: &Filters) -> FilterSpec {
+    let stored = filters.stored_parts().find(|part| part.role == FilterRole::Keys);
+    let stored = stored.and_then(|part| part.spec.parse::<FilterSpec>().ok());
+    let is_near = |stored: &FilterSpec| {
+        let (bits, wanted) = (stored.bits_per_key(), spec.bits_per_key());
+        stored.kind() == spec.kind() && (bits - wanted).abs() <= wanted * NEAR
+    };
+    stored.filter(is_near).unwrap_or(spec)
 }
 
 /// Whether `filters` are what would be built.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 pub(crate) use fences::{Candidates, Fence, Fences};
 pub(crate) use table_cache::{Reader, TableCache};
-pub(crate) use table_file::TableFile;
 pub use table_file::TableMeta;
+pub(crate) use table_file::{Keeping, TableFile};
 
 /// Levels of a tree, level 0 included.
 pub(crate) const LEVELS: usize = 7;
@@ -32,6 +32,11 @@ impl Version {
     /// All tables with their levels, level 0 first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
+    }
+
+    /// Keys of all tables, each counted in every table that has it.
+    pub(crate) fn keys(&self) -> u64 {
+        self.tables().map(|(_, table)| table.keys).sum()
     }
 
     /// The tables of `level` whose key range meets `smallest..=largest`, in the level's order.

@@ -19,7 +19,7 @@ use trommel_sstable::{
 };
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
-use super::{TableFile, Version};
+use super::{Keeping, TableFile, Version};
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::memory::MemoryShares;
@@ -154,6 +154,8 @@ impl OpenTable {
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
+        // Opened again it has another number in the cache, and finds nothing of this one there.
+        self.table.filters().evict();
         self.memory.remove_table(self.bytes);
     }
 }
@@ -192,7 +194,7 @@ struct TableHost {
     memory: Arc<MemoryShares>,
     unusable: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
-    is_spared: bool,
+    keeping: Keeping,
 }
 
 impl FilterHost for TableHost {
@@ -223,7 +225,7 @@ impl FilterHost for TableHost {
     }
 
     fn wants_filters(&self) -> bool {
-        !self.is_spared
+        self.keeping == Keeping::Held
     }
 }
 
@@ -371,7 +373,7 @@ impl TableCache {
             memory: Arc::clone(&self.memory),
             unusable: Arc::clone(&self.unusable_filters),
             user_filters: self.user_filters.clone(),
-            is_spared: file.is_spared(),
+            keeping: file.keeping(),
         };
         let config = TableConfig {
             cache: Arc::clone(&self.blocks),
@@ -379,7 +381,7 @@ impl TableCache {
             filter_host: Some(Arc::new(host)),
         };
         let mut table = Table::open(handle, &path, expected, &config)?;
-        if let Some(number) = file.filter_sidecar.filter(|_| !file.is_spared()) {
+        if let Some(number) = file.filter_sidecar.filter(|_| file.keeping() == Keeping::Held) {
             self.open_sidecar(&mut table, number)?;
         }
         Ok(table)
@@ -461,16 +463,34 @@ impl TableCache {
 
     /// Has the filters of `file` held and asked, or neither. An open table is closed if that is
     /// news, so that its filters go; whoever reads in it goes on.
-    pub(crate) fn spare(&self, file: &Arc<TableFile>, is_spared: bool) {
-        if file.is_spared() == is_spared {
+    pub(crate) fn keep_filters(&self, file: &Arc<TableFile>, keeping: Keeping) {
+        let before = file.keeping();
+        if before == keeping {
             return;
         }
         let mut ring = lock(&self.ring);
-        file.set_spared(is_spared);
+        file.set_keeping(keeping);
+        if before != Keeping::Held && keeping != Keeping::Held {
+            return;
+        }
         let closed = file.reader.swap(None);
         ring.retain(|other| other.as_ptr() != Arc::as_ptr(file));
         drop(ring);
         drop(closed);
+    }
+
+    /// Closes open tables, those not used of late first, until `enough` or none is left; what they held
+    /// is read again when it is asked for.
+    pub(crate) fn close_until(&self, enough: impl Fn() -> bool) {
+        let mut ring = lock(&self.ring);
+        while !enough() && self.close_one(&mut ring) {}
+    }
+
+    /// Tables that are open, hold their filters, and have left the version.
+    pub(crate) fn retired(&self) -> Vec<Arc<TableFile>> {
+        let ring = lock(&self.ring);
+        let open = ring.iter().filter_map(Weak::upgrade);
+        open.filter(|file| file.is_retired() && file.keeping() == Keeping::Held).collect()
     }
 
     /// Tables that are open.

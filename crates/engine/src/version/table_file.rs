@@ -12,7 +12,7 @@ use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
 use crate::files::{Graveyard, sidecar_path, table_path};
-use crate::sync::{AtomicBool, SwapOption};
+use crate::sync::{AtomicBool, AtomicUsize, SwapOption};
 
 /// What the manifest records of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,20 @@ impl TableMeta {
     }
 }
 
+/// Whether the filters of a table are held in memory and asked, and if not, why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Held,
+    /// It lies in the last level, whose filters are not wanted.
+    NotInLastLevel,
+    /// They are worth less than others, and the budget is spent; or the table has left the version.
+    NotInBudget,
+}
+
+impl Keeping {
+    const ALL: [Self; 3] = [Self::Held, Self::NotInLastLevel, Self::NotInBudget];
+}
+
 /// A table of the store, shared by all versions that hold it.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -72,8 +86,8 @@ pub(crate) struct TableFile {
     pub(super) reader: SwapOption<OpenTable>,
     /// Whether the reader was asked for since the table cache last looked.
     pub(super) used: AtomicBool,
-    /// Whether its filters are neither held nor asked.
-    spared: AtomicBool,
+    /// A [`Keeping`].
+    keeping: AtomicUsize,
     /// Whether it has left the store, by itself or for another one of the same file.
     is_over: AtomicBool,
     /// The table's file, shared with those that it took the place of, or that took its.
@@ -102,7 +116,7 @@ impl TableFile {
             meta,
             reader: SwapOption::empty(),
             used: AtomicBool::new(false),
-            spared: AtomicBool::new(false),
+            keeping: AtomicUsize::new(Keeping::Held as usize),
             is_over: AtomicBool::new(false),
             file: Arc::default(),
             sidecar: Remains::default(),
@@ -126,14 +140,15 @@ impl TableFile {
         self.reader.load_full()
     }
 
-    /// Whether its filters are neither held nor asked, as it lies in the last level.
-    pub(crate) fn is_spared(&self) -> bool {
-        self.spared.load(Ordering::Acquire)
+    /// Whether its filters are held and asked.
+    pub(crate) fn keeping(&self) -> Keeping {
+        let number = self.keeping.load(Ordering::Acquire);
+        Keeping::ALL.get(number).copied().unwrap_or(Keeping::Held)
     }
 
     /// Says whether they are. The table must not be opened meanwhile.
-    pub(super) fn set_spared(&self, is_spared: bool) {
-        self.spared.store(is_spared, Ordering::Release);
+    pub(super) fn set_keeping(&self, keeping: Keeping) {
+        self.keeping.store(keeping as usize, Ordering::Release);
     }
 
     /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must have
@@ -154,6 +169,11 @@ impl TableFile {
         if let Some(number) = self.filter_sidecar {
             let _ = self.sidecar.0.set((sidecar_path(dir, number), Arc::clone(graveyard)));
         }
+    }
+
+    /// Whether no version in force holds it any more.
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Notes that the reader is in use, writing only where that was not known.

@@ -14,7 +14,7 @@ use super::{Io, Record, Times};
 type Column = (&'static str, fn(&Record) -> String);
 
 /// A column is never renamed or moved; new ones come last.
-const COLUMNS: [Column; 61] = [
+const COLUMNS: [Column; 64] = [
     ("schema", |r| r.schema.to_string()),
     ("run", |r| r.run.clone()),
     ("store", |r| r.store.name.clone()),
@@ -71,6 +71,10 @@ const COLUMNS: [Column; 61] = [
     ("filter_bytes", |r| {
         text(r.state.filters.as_ref().map(|all| all.iter().map(|filter| filter.bytes).sum::<u64>()))
     }),
+    ("filter_budget_bytes", |r| text(r.state.budget.as_ref().map(|budget| budget.budget_bytes))),
+    ("filter_resident_bytes", |r| {
+        text(r.state.budget.as_ref().map(|budget| budget.resident_bytes))
+    }),
     ("memory_bytes", |r| text(r.state.memory.as_ref().map(|all| all.values().sum::<u64>()))),
     ("cpu", |r| text(r.environment.cpu.clone())),
     ("cores", |r| r.environment.cores.to_string()),
@@ -78,6 +82,7 @@ const COLUMNS: [Column; 61] = [
     ("settings", |r| json(&r.settings)),
     ("levels", |r| r.state.levels.as_ref().map_or(String::new(), json)),
     ("filters", |r| r.state.filters.as_ref().map_or(String::new(), json)),
+    ("budget", |r| r.state.budget.as_ref().map_or(String::new(), json)),
     ("memory", |r| r.state.memory.as_ref().map_or(String::new(), json)),
     ("environment", |r| json(&r.environment)),
 ];

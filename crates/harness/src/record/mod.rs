@@ -13,6 +13,7 @@
 //! and a field whose meaning changes raises it.
 //! Called by the bench, by the comparison with other stores, by the report and by `compare`.
 
+mod budget;
 mod csv;
 mod lines;
 mod page_tests;
@@ -32,6 +33,7 @@ use crate::machine::Environment;
 use crate::measured::Measured;
 use crate::units;
 
+pub use budget::BudgetRecord;
 pub(crate) use csv::quoted;
 pub use csv::{write_csv, write_csv_header};
 pub(crate) use lines::read_each;

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use trommel::{FilterLevel, FilterReport, Stats, wilson};
 
-use super::Record;
+use super::{BudgetRecord, Record};
 
 /// What a store says about itself. A part that it does not know is none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct State {
     /// What each level's filters are, and what they did in the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<FilterRecord>>,
+    /// How the budget for filters was kept, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetRecord>,
     /// Bytes of memory by part, as the workload left them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<IndexMap<String, u64>>,
@@ -163,6 +166,7 @@ impl State {
             io: Some(io),
             levels: Some(stats.levels.iter().map(LevelRecord::of).collect()),
             filters: Some(filters.levels.iter().map(FilterRecord::of).collect()),
+            budget: filters.budget.as_ref().map(BudgetRecord::of),
             memory: Some(memory(stats)),
         }
     }

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::{Amplification, FilterRecord, Io, LevelRecord, Product, Record, Run, State};
+use super::{
+    Amplification, BudgetRecord, FilterRecord, Io, LevelRecord, Product, Record, Run, State,
+};
 use crate::histogram::Latencies;
 use crate::machine::Environment;
 use crate::measured::Measured;
@@ -120,11 +122,25 @@ fn state() -> State {
             filter(0, 65_536, 1_900_000, 2_850, 0.003_1),
             filter(1, 576_001, 870_000, 1_305, 0.002_95),
         ]),
+        budget: Some(budget()),
         memory: Some(memory.map(|(part, bytes)| (part.to_owned(), bytes)).into_iter().collect()),
         amplification: Some(Amplification {
             write: Some(3.25),
             space: Some(1.08),
             read: Some(0.652_556),
         }),
+    }
+}
+
+fn budget() -> BudgetRecord {
+    BudgetRecord {
+        spec: "budget=12/key".into(),
+        budget_bytes: 962_305,
+        built_bytes: 948_198,
+        resident_bytes: 950_004,
+        dropped_tables: 1,
+        drifted_tables: 2,
+        expected_wasted_reads: 0.004_1,
+        planned_wasted_reads: 0.003_9,
     }
 }

@@ -55,6 +55,43 @@ pub(super) fn filters(data: &Data<'_>) -> String {
     cards + &data.table(&head, rows)
 }
 
+/// How budgets for filters were kept, after each workload: a table.
+pub(super) fn budgets(data: &Data<'_>) -> String {
+    let mut rows = Vec::new();
+    for group in &data.groups {
+        for (variant, records) in group.records.iter().enumerate() {
+            let budget = records.last().and_then(|record| record.state.budget.as_ref());
+            rows.extend(budget.map(|budget| {
+                vec![
+                    Cell::text(&group.name),
+                    data.store_cell(variant),
+                    Cell::text(&budget.spec),
+                    Cell::number(&units::bytes(budget.budget_bytes)),
+                    Cell::number(&units::bytes(budget.built_bytes)),
+                    Cell::number(&units::bytes(budget.resident_bytes)),
+                    Cell::number(&count(budget.dropped_tables)),
+                    Cell::number(&count(budget.drifted_tables)),
+                    Cell::number(&digits(budget.expected_wasted_reads)),
+                    Cell::number(&digits(budget.planned_wasted_reads)),
+                ]
+            }));
+        }
+    }
+    let head = [
+        "Workload",
+        "Store",
+        "Budget",
+        "Allowed",
+        "Stored",
+        "In memory",
+        "Tables dropped",
+        "Tables drifted",
+        "Wasted reads a lookup",
+        "As planned",
+    ];
+    data.table(&head, rows)
+}
+
 fn filter_row(workload: &str, store: Cell, filter: &FilterRecord) -> Vec<Cell> {
     let bits = |bits: Option<f64>| Cell::maybe(bits, |bits| format!("{bits:.2}"));
     vec![

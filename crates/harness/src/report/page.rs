@@ -57,7 +57,7 @@ fn sections(data: &Data<'_>) -> String {
         false => format!("{key}{content}"),
     };
     let curves = with_key(workloads::cards(data));
-    let filters = with_key(facts::filters(data));
+    let filters = with_key(facts::filters(data) + &facts::budgets(data));
     let figures = details("Show all records", &facts::everything(data));
     [
         ("speed", "Throughput", ABOUT_SPEED, workloads::side_by_side(data)),

@@ -73,6 +73,14 @@ const FILTERS: [&str; 12] = [
     "L0=blocked:10,L1-=ribbon:10,last=none",
     "L0=none,L1=standard:10,last=paired:8",
 ];
+/// Budgets: ample and scarce, in bits and in bytes.
+const BUDGETS: [&str; 5] = [
+    "budget=12/key",
+    "budget=6/key,kinds=paired|blocked,misses=0.8",
+    "budget=16KiB,misses=1",
+    "budget=256KiB,kinds=ribbon|standard,L0=4..24",
+    "budget=2/key,last=..6",
+];
 const PREFIXES: [&str; 4] = ["until:/", "fixed:9", "fixed:6", "fixed:40"];
 
 /// One of a few.
@@ -80,8 +88,16 @@ pub(super) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.usize(..from.len())]
 }
 
-/// A filter policy by chance.
+/// A filter policy by chance; one in four is a budget.
 pub(super) fn filters(rng: &mut Rng) -> FilterPolicy {
+    if rng.u8(..4) == 0 {
+        return pick(rng, &BUDGETS).parse().expect("the budgets above are well formed");
+    }
+    specs(rng)
+}
+
+/// One that is no budget.
+fn specs(rng: &mut Rng) -> FilterPolicy {
     pick(rng, &FILTERS).parse().expect("the policies above are well formed")
 }
 
@@ -107,7 +123,7 @@ pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) 
         .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
         .filters_on_last_level(rng.u8(..4) > 0)
         .filter_residency(*pick(rng, &[FilterResidency::Pinned, FilterResidency::Cached]))
-        .prefix_filters((rng.u8(..3) == 0).then(|| filters(rng)))
+        .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
         .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
         .prefix_extractor(prefix)
         .durability(*pick(rng, &[Durability::Os, Durability::Os, Durability::Os, Durability::Sync]))

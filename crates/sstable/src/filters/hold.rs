@@ -8,8 +8,9 @@
 //! 3. The places of a part's pieces belong to its top, come and go with it, and are counted with it.
 //!    So pieces are pinned only where their top is, and an evicted top gives no pinned bytes back.
 //! 4. Otherwise the piece lies in the block cache like any block, and is evicted like one. A piece
-//!    that the cache cannot keep is not read at all: reading it again for each question would cost
-//!    more than the block that it might save.
+//!    that the cache cannot keep, or that would be more of filters than may be held
+//!    ([`FilterMemory`](crate::FilterMemory)), is not read at all: reading it again for each question
+//!    would cost more than the block that it might save.
 //! 5. A piece that cannot be used is remembered as such: it answers "maybe", and the host is told
 //!    once a table. One that the file system failed to read answers "maybe" this once, and is read
 //!    again for the next question: that says nothing of the piece.
@@ -238,7 +239,7 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
             if let Some(cached) = cache.piece(keeper.source.number, handle.offset) {
                 return Some(Got::Cached(cached));
             }
-            if !cache.can_keep(bytes) {
+            if !cache.can_keep(bytes) || cache.hold(bytes).is_none() {
                 self.tell_homeless(keeper);
                 return None;
             }
@@ -254,28 +255,27 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         }
         let Source { cache, number, .. } = &*keeper.source;
         let most = most_memory(handle, form);
-        let charge = may_pin.then(|| keeper.charge(most)).flatten();
-        if charge.is_none() {
-            if let Some(cached) = cache.piece(*number, handle.offset) {
-                return Some(Got::Cached(cached));
-            }
-            if !cache.can_keep(most) {
-                return None;
-            }
-        }
-        let piece = self.read(keeper, form, handle)?;
-        let bytes = piece.memory_bytes(handle.bytes);
-        if let Some(charge) = charge {
-            let charge = self.charge_all(keeper, charge, bytes)?;
+        if let Some(charge) = may_pin.then(|| keeper.charge(most)).flatten() {
+            let piece = self.read(keeper, form, handle)?;
+            let charge = self.charge_all(keeper, charge, piece.memory_bytes(handle.bytes))?;
             cache.remove(*number, handle.offset);
             let _ = self.pinned.set(Pinned { piece, charge }.into());
             return self.pinned().map(Got::Pinned);
         }
+        if let Some(cached) = cache.piece(*number, handle.offset) {
+            return Some(Got::Cached(cached));
+        }
+        let mut hold = cache.can_keep(most).then(|| cache.hold(most)).flatten()?;
+        let piece = self.read(keeper, form, handle)?;
+        let bytes = piece.memory_bytes(handle.bytes);
         if !cache.can_keep(bytes) {
             self.refuse(keeper, bytes);
             return None;
         }
-        Some(Got::Cached(cache.insert_piece(*number, handle.offset, piece, bytes)))
+        if !hold.change_to(bytes) {
+            return None;
+        }
+        Some(Got::Cached(cache.insert_piece(*number, handle.offset, piece, hold)))
     }
 
     /// Tells the host, once, that the piece can be held nowhere.
@@ -325,6 +325,9 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
         self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes())
     }
 }
+
+/// Bytes that a filter that is not cut takes in memory beyond those in the file, at most.
+pub const FILTER_OVERHEAD_BYTES: u64 = size_of::<Pinned>() as u64;
 
 /// What a piece of our own takes in memory, at most: a filter no more than it takes in the file, and
 /// a top, whose cells are counted with it, less than four times as much.

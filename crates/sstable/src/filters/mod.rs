@@ -37,6 +37,7 @@ pub(crate) use directory::{
     Listed, decode as decode_directory, encode as encode_directory,
     encode_whole as encode_whole_directory,
 };
+pub use hold::FILTER_OVERHEAD_BYTES;
 pub(crate) use hold::Piece;
 pub use keeper::FilterHost;
 use keeper::Keeper;
@@ -416,8 +417,9 @@ impl Filters {
         own + self.parts().map(Part::pinned_bytes).sum::<u64>()
     }
 
-    /// Takes the filters out of the block cache.
-    pub(crate) fn evict(&self) {
+    /// Takes the filters out of the block cache. Of one that is cut and whose top is in memory no more,
+    /// pieces may stay until they are the least used.
+    pub fn evict(&self) {
         for part in self.parts() {
             part.evict(&self.keeper);
         }

@@ -122,6 +122,7 @@ mod tests {
             ("speedb.PairedBloomFilter:23.2", Some(-1.0), "paired:23.2"),
             ("speedb.PairedBloomFilter", None, "paired:10"),
             ("rocksdb.BloomFilter:10:false", None, "blocked:10"),
+            ("budget=10/key", None, "budget=10/key"),
             ("speedb.PairedBloomFilter", Some(0.0), "none"),
             ("", Some(10.0), "blocked:10"),
             ("", Some(12.5), "blocked:12.5"),

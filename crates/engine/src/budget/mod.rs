@@ -1,0 +1,321 @@
+//! A budget of memory for filters: spent where a byte saves most, and kept.
+//!
+//! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its upper
+//!    levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved for it. Each of its tables gets the
+//!    filter that is worth most at that price: so tables written one after the other, by whatever job,
+//!    share the budget as if all had been chosen together.
+//! 2. Should what is then built be more than the budget, since tables that stay have filters that were
+//!    chosen for another tree, something has to give: the job pays a higher price, or others are not
+//!    held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
+//! 3. Whenever a version is installed, the most that filters may hold in memory is set anew. Where all
+//!    filters that are built are more than that, those worth least for their bytes are neither held
+//!    nor asked ([`Engine::settle_filters`]): their tables answer "maybe".
+//! 4. Filters of tables that have left the version are dropped as well: nobody will ask them again but
+//!    walks that are under way, which do without. A walk does not keep a table's filters.
+//!
+//! Invariant: of filters no more is held in memory, pinned and cached, than the budget of the version in
+//! force, whatever is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates).
+//! Where that budget falls, as keys are merged away or options change, it holds as soon as reads that
+//! were asking a dropped filter have ended. What is built may be more, until compactions have rewritten
+//! what is too large; [`BudgetReport::tables`] lists it, with what each table should have.
+//!
+//! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the job
+//! that needs it, without a lock, of levels rather than tables.
+//!
+//! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter report.
+
+mod report;
+mod shape;
+mod spec;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use trommel_filter::{FilterKind, FilterSpec};
+use trommel_sstable::FILTER_OVERHEAD_BYTES;
+use trommel_tuning::{Held, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
+
+pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
+use shape::{Outlook, TreeShape, held_bytes};
+pub(crate) use spec::FilterBudget;
+
+use crate::compaction::in_progress::InProgress;
+use crate::compaction::shape::Shape;
+use crate::engine::Engine;
+use crate::output::{Purpose, logical_level};
+use crate::sync::{Mutex, lock};
+use crate::version::{Keeping, LEVELS, TableFile, Version};
+
+/// Lookups after which their misses are believed.
+const ENOUGH_LOOKUPS: u64 = 10_000;
+/// The share of lookups that find nothing, until enough were seen.
+const USUAL_MISSES: f64 = 0.5;
+/// No fewer are planned for than this because of what was seen: a store that has only hit so far may
+/// miss tomorrow.
+const FEWEST_MISSES: f64 = 0.01;
+/// Part of the budget that is not planned for, one in so many, as what is built is never quite what was
+/// planned: to do without one filter costs far more reads than all filters being smaller by as much.
+const RESERVE: u64 = 200;
+/// How often a job's price is raised where its filters do not fit, at first by the 64th root of 2, which
+/// takes a 50th of a bit from each key, then by ever more.
+const MOST_STEPS: i32 = 48;
+/// Bytes of filters after which older ones count half in what is built beyond the plan.
+const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
+
+/// What the budget remembers between jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Tuner(Mutex<Built>);
+
+/// Bytes that filters were planned to take, and that they took, as those of prefixes and what cutting
+/// costs come on top of the plan; and how large what is flushed was.
+#[derive(Debug, Default)]
+struct Built {
+    planned: f64,
+    built: f64,
+    /// Keys of the last runs of level 0.
+    run_keys: u64,
+}
+
+impl Tuner {
+    /// Notes that a filter of `spec` for `keys` keys was planned, and that all filters of its table
+    /// take `built` bytes.
+    pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
+        let planned = bytes(spec, keys);
+        if planned == 0 {
+            return;
+        }
+        let mut sums = lock(&self.0);
+        if sums.planned > MEMORY_OF_BUILT {
+            sums.planned /= 2.0;
+            sums.built /= 2.0;
+        }
+        sums.planned += planned as f64;
+        sums.built += built as f64;
+    }
+
+    /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual says
+    /// little of the next.
+    fn note_run(&self, keys: u64) {
+        let mut known = lock(&self.0);
+        known.run_keys = keys.max(known.run_keys / 4 * 3);
+    }
+
+    fn run_keys(&self) -> u64 {
+        lock(&self.0).run_keys
+    }
+
+    /// How many bytes are built for each that is planned.
+    fn built_for_planned(&self) -> f64 {
+        let sums = lock(&self.0);
+        if sums.planned > 0.0 { (sums.built / sums.planned).clamp(0.1, 10.0) } else { 1.0 }
+    }
+}
+
+/// Lookups that find nothing, as they are planned for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Misses {
+    pub(crate) share: f64,
+    /// Lookups in which that was seen; none where it was given or is the usual.
+    pub(crate) seen_in: Option<u64>,
+}
+
+impl Engine {
+    /// The share of lookups that find nothing: as given, or as counted since the store was opened.
+    pub(crate) fn misses(&self, budget: &FilterBudget) -> Misses {
+        if let Some(share) = budget.misses() {
+            return Misses { share, seen_in: None };
+        }
+        let (gets, found) = self.counters.lookups_since_open();
+        if gets < ENOUGH_LOOKUPS {
+            return Misses { share: USUAL_MISSES, seen_in: None };
+        }
+        // In hundredths, so that the price does not move with each lookup.
+        let share = gets.saturating_sub(found) as f64 / gets as f64;
+        let share = ((share * 100.0).round() / 100.0).clamp(FEWEST_MISSES, 1.0);
+        Misses { share, seen_in: Some(gets) }
+    }
+
+    /// What is known of the tree beside its tables.
+    fn outlook(&self, version: &Version) -> Outlook {
+        let options = self.options.load();
+        let (mut runs, mut full) = (0, [0; LEVELS]);
+        let keys = version.keys();
+        if options.auto_compaction {
+            runs = options.l0_trigger as u64 / 2;
+            let bytes: u64 = version.tables().map(|(_, table)| table.file_bytes).sum();
+            let for_byte = keys as f64 / bytes.max(1) as f64;
+            let shape = Shape::of(version, &InProgress::default(), &options.compaction());
+            for (full, target) in full.iter_mut().zip(shape.targets).take(LEVELS - 1) {
+                *full = (target as f64 * for_byte) as u64;
+            }
+        }
+        let (filters_last, run_keys) = (options.filters_on_last_level, self.tuner.run_keys());
+        Outlook { filters_last, runs, run_keys, keys, full }
+    }
+
+    /// What filters of a tree of this shape are chosen by.
+    fn terms(&self, budget: &FilterBudget, shape: &TreeShape) -> Result<Terms, TuningError> {
+        let misses = self.misses(budget);
+        let workload = Workload::new(misses.share)?;
+        let filters_last = self.options.load().filters_on_last_level;
+        let solver = Solver::new(budget.rules(shape.last, filters_last));
+        let all = budget.budget().bytes(shape.planned_keys);
+        let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
+        let in_filters = all.saturating_sub(beside) as f64;
+        let planned = (in_filters / self.tuner.built_for_planned()) as u64;
+        let price = match solver.price(shape.tree(), &workload, planned) {
+            // The least that the floors allow, then.
+            Err(TuningError::BelowFloors { .. }) => Price::new(f64::INFINITY)?,
+            price => price?,
+        };
+        Ok(Terms { solver, workload, price, misses })
+    }
+
+    /// The filter of whole keys of each table that a job writes to physical `level`, where `version`
+    /// is the one that they join.
+    pub(crate) fn choose_by_budget(
+        &self,
+        budget: &FilterBudget,
+        version: &Version,
+        level: usize,
+        purpose: &Purpose,
+    ) -> FilterSpec {
+        self.try_to_choose(budget, version, level, purpose).unwrap_or(FilterSpec::NONE)
+    }
+
+    fn try_to_choose(
+        &self,
+        budget: &FilterBudget,
+        version: &Version,
+        level: usize,
+        purpose: &Purpose,
+    ) -> Result<FilterSpec, TuningError> {
+        if level == 0 {
+            self.tuner.note_run(purpose.keys);
+        }
+        let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
+        let Terms { solver, workload, price, .. } = self.terms(budget, &shape)?;
+        let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
+        let limit = budget.budget().bytes(shape.keys);
+        let built_for_planned = self.tuner.built_for_planned();
+        let takes = |spec: FilterSpec| {
+            let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
+            if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
+        };
+        let first = solver.choose(level, keys, weight, price);
+        if takes(first) <= limit.saturating_sub(shape.bytes_that_stay) {
+            return Ok(first);
+        }
+        let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
+        let staying = version.tables().filter(stays).zip(shape.weights(&workload));
+        let held: Vec<Held> = staying.map(|((_, table), w)| held(budget, table, w)).collect();
+        // What a choice wastes, with what has to go for it.
+        let wasted = |spec: FilterSpec| {
+            let Some(left) = limit.checked_sub(takes(spec)) else { return f64::INFINITY };
+            let gone = to_drop(&held, left);
+            let gone = gone.iter().filter_map(|nth| held.get(*nth));
+            let by_others: f64 = gone.map(|held| held.weight * (1.0 - held.rate)).sum();
+            weight * purpose.tables() as f64 * rate(spec, keys) + by_others
+        };
+        let mut best = (wasted(first), first);
+        for step in 1..MOST_STEPS {
+            let raised = price.per_byte() * (f64::from(step * step) / 64.0).exp2();
+            let spec = solver.choose(level, keys, weight, Price::new(raised)?);
+            let wasted = wasted(spec);
+            if wasted < best.0 {
+                best = (wasted, spec);
+            }
+            // Nothing has to go for it: what is dearer wastes more.
+            if takes(spec) <= limit.saturating_sub(shape.bytes_that_stay) {
+                break;
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// Has the filters of `version` held and asked, or not: as the options say of the last level, and
+    /// as a budget allows; and sets what all of them may hold. Once the store is open the manifest's
+    /// lock must be held, so that the last word is said of the version in force.
+    pub(crate) fn settle_filters(&self, version: &Version) {
+        let options = self.options.load();
+        let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
+        let budget = options.filters.budget();
+        let over = budget.map(|budget| self.over_budget(budget, version, limit));
+        let over = over.unwrap_or_default();
+        for (level, run) in version.levels.iter().enumerate() {
+            let without = !options.filters_on_last_level && logical_level(version, level).1;
+            for table in run {
+                let keeping = match (without, over.contains(&table.number)) {
+                    (true, _) => Keeping::NotInLastLevel,
+                    (false, true) => Keeping::NotInBudget,
+                    (false, false) => Keeping::Held,
+                };
+                self.tables.keep_filters(table, keeping);
+            }
+        }
+        if budget.is_some() {
+            // Those that left while there was no budget.
+            self.tables.retired().iter().for_each(|table| self.forget_filters(table));
+        }
+        let filters = self.memory.filters();
+        filters.set_limit(limit);
+        // What takes more than its stored bytes (cut filters do) was counted with too little above, and
+        // pieces of tables closed since may lie in the cache.
+        self.tables.close_until(|| filters.held() <= limit);
+        if filters.held() > limit {
+            self.memory.empty_cache();
+        }
+    }
+
+    /// Has the filters of a table that left the version go, where a budget counts them.
+    pub(crate) fn forget_filters(&self, table: &Arc<TableFile>) {
+        if self.options.load().filters.budget().is_some() {
+            // Once it is closed nobody knows what the cache has of it.
+            if let Some(open) = table.open_reader() {
+                open.table().evict();
+            }
+            self.tables.keep_filters(table, Keeping::NotInBudget);
+        }
+    }
+
+    /// The tables of `version` whose filters are to go, so that the others take at most `limit`.
+    fn over_budget(&self, budget: &FilterBudget, version: &Version, limit: u64) -> HashSet<u64> {
+        let filters_last = self.options.load().filters_on_last_level;
+        let counts = |level| filters_last || !logical_level(version, level).1;
+        let levels = version.levels.iter().enumerate().filter(|(level, _)| counts(*level));
+        let all: u64 = levels.flat_map(|(_, run)| run).map(|table| held_bytes(table)).sum();
+        if all <= limit {
+            return HashSet::new();
+        }
+        let shape = TreeShape::of(version, self.outlook(version));
+        let workload = Workload::new(self.misses(budget).share);
+        let (Ok(shape), Ok(workload)) = (shape, workload) else { return HashSet::new() };
+        let weights = shape.weights(&workload);
+        let held = version.tables().zip(weights).map(|((level, table), weight)| {
+            let held = held(budget, table, weight);
+            Held { bytes: if counts(level) { held.bytes } else { 0 }, ..held }
+        });
+        let numbers: Vec<u64> = version.tables().map(|(_, table)| table.number).collect();
+        let dropped = to_drop(&held.collect::<Vec<_>>(), limit);
+        dropped.into_iter().filter_map(|nth| numbers.get(nth).copied()).collect()
+    }
+}
+
+/// What filters are chosen by.
+struct Terms {
+    solver: Solver,
+    workload: Workload,
+    price: Price,
+    misses: Misses,
+}
+
+/// The filter of `table`, whose reads in vain would cost `weight` without it. The manifest does not say
+/// of what kind it is: how often it errs is taken from its bytes.
+fn held(budget: &FilterBudget, table: &TableFile, weight: f64) -> Held {
+    let bits = table.filter_bytes as f64 * 8.0 / table.keys.max(1) as f64;
+    let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);
+    let spec = FilterSpec::new(kind, bits.min(64.0));
+    let rate = spec.map_or(1.0, |spec| rate(spec, table.keys));
+    let is_wanted = table.keeping() != Keeping::NotInLastLevel;
+    Held { weight, bytes: if is_wanted { held_bytes(table) } else { 0 }, rate }
+}

@@ -1,0 +1,331 @@
+//! How a budget is kept, and how far each table is from what it should have today.
+//!
+//! 1. The price is solved for the tree as it is. What a table should have is what it would get if it
+//!    were written again now, in its place.
+//! 2. Its drift is what its filter has beyond that: bytes, and reads in vain.
+//! 3. The drift has a reason: the tables' filters are of another time, another level, another policy.
+
+use std::fmt;
+
+use trommel_filter::{FilterKind, FilterSpec};
+use trommel_sstable::FilterFacts;
+use trommel_tuning::{bytes, rate};
+
+use super::{FilterBudget, Terms, TreeShape};
+use crate::engine::Engine;
+use crate::output::logical_level;
+use crate::version::{Keeping, TableFile, Version};
+
+/// Drift below this part of a filter is none: sizes are rounded, and keys were not known exactly.
+const SLACK: f64 = 0.06;
+/// Bytes below which drift is none: a cache line, and the most that a header takes.
+const SLACK_BYTES: u64 = 128;
+
+/// How a budget is kept. All bytes are of filters of whole keys and of prefixes together.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct BudgetReport {
+    /// The budget, as [`Options::filters`](crate::Options::filters) has it.
+    pub spec: String,
+    /// Bytes that filters may take in memory, for the keys that there are now.
+    pub budget_bytes: u64,
+    /// Bytes of the filters of all tables, as they are stored.
+    pub built_bytes: u64,
+    /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget. Less
+    /// than what is built, where not all filters were asked yet.
+    pub resident_bytes: u64,
+    /// Tables whose filters are neither held nor asked, as others are worth more for their bytes.
+    pub dropped_tables: u64,
+    /// Bytes of those filters, as stored.
+    pub dropped_bytes: u64,
+    /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all filters
+    /// are as large as they may be, infinite where the floors take more than there is.
+    pub price: f64,
+    /// The share of lookups that find nothing, as planned for.
+    pub misses: f64,
+    /// In how many lookups that was seen; none where it was given, or not enough were seen.
+    pub misses_seen_in: Option<u64>,
+    /// Reads in vain that are expected of a lookup, of which `misses` find nothing, as filters are.
+    pub expected_wasted_reads: f64,
+    /// The same, if every table had what it should have.
+    pub planned_wasted_reads: f64,
+    /// Level by level.
+    pub levels: Vec<LevelDrift>,
+    /// Table by table, level 0 first.
+    pub tables: Vec<TableDrift>,
+}
+
+/// The tables of one level, beside what they should have.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct LevelDrift {
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its tables.
+    pub tables: u64,
+    /// Their keys.
+    pub keys: u64,
+    /// Bytes of their filters, as stored.
+    pub built_bytes: u64,
+    /// Bytes that they should have.
+    pub planned_bytes: u64,
+    /// Tables that are not as planned.
+    pub drifted: u64,
+    /// Tables whose filters are not held because of the budget.
+    pub dropped: u64,
+    /// Reads in vain of a lookup beyond those planned; negative where there are fewer.
+    pub wasted_reads: f64,
+}
+
+impl LevelDrift {
+    /// Bits per key of `bytes`.
+    fn bits(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8.0 / self.keys.max(1) as f64
+    }
+
+    /// Bits per key that are stored.
+    #[must_use]
+    pub fn built_bits(&self) -> f64 {
+        self.bits(self.built_bytes)
+    }
+
+    /// Bits per key that are planned.
+    #[must_use]
+    pub fn planned_bits(&self) -> f64 {
+        self.bits(self.planned_bytes)
+    }
+}
+
+/// One table, beside what it should have.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TableDrift {
+    /// Its file number.
+    pub number: u64,
+    /// 0, or 1 for the first level below that holds data, and so on.
+    pub level: usize,
+    /// Its keys.
+    pub keys: u64,
+    /// Bytes of its filters, as stored.
+    pub built_bytes: u64,
+    /// What it would get today.
+    pub planned: FilterSpec,
+    /// Bytes of that.
+    pub planned_bytes: u64,
+    /// Whether its filters are not held because of the budget.
+    pub is_dropped: bool,
+    /// Reads in vain of a lookup beyond those planned; negative where there are fewer.
+    pub wasted_reads: f64,
+    /// Why it has what it has.
+    pub reason: DriftReason,
+}
+
+/// Why a table's filter is not the one that it would get today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriftReason {
+    /// It is, but for rounding.
+    AsPlanned,
+    /// It is larger, as the table was built when it lay in a higher level: it moved down since without
+    /// being written again, or levels were opened above it.
+    Moved {
+        /// The level it was built for.
+        from: usize,
+    },
+    /// It has none, and should.
+    Unfiltered,
+    /// It is of a kind that the budget is not to be spent on.
+    OtherKind,
+    /// It cannot be used: see [`Stats::unusable_filters`](crate::Stats::unusable_filters).
+    Unusable,
+    /// A byte was worth more to others when it was built: it is smaller than it would be today.
+    WasDearer,
+    /// A byte was worth less to others when it was built: it is larger than it would be today.
+    WasCheaper,
+}
+
+impl fmt::Display for DriftReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AsPlanned => f.write_str("as planned"),
+            Self::Moved { from } => write!(f, "built when it lay in L{from}"),
+            Self::Unfiltered => f.write_str("built without a filter"),
+            Self::OtherKind => f.write_str("of another kind, built under another policy"),
+            Self::Unusable => f.write_str("cannot be used"),
+            Self::WasDearer => f.write_str("bytes were scarcer when it was built"),
+            Self::WasCheaper => f.write_str("bytes were less scarce when it was built"),
+        }
+    }
+}
+
+impl Engine {
+    /// How `budget` is kept in `version`, of whose tables' filters these are the facts.
+    pub(crate) fn budget_report(
+        &self,
+        budget: &FilterBudget,
+        version: &Version,
+        facts: &[FilterFacts],
+    ) -> Option<BudgetReport> {
+        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
+        let terms = self.terms(budget, &shape).ok()?;
+        let weights = shape.weights(&terms.workload);
+        let mut report = BudgetReport {
+            spec: budget.to_string(),
+            budget_bytes: budget.budget().bytes(version.keys()),
+            built_bytes: 0,
+            resident_bytes: self.memory.filters().held(),
+            dropped_tables: 0,
+            dropped_bytes: 0,
+            price: terms.price.per_byte(),
+            misses: terms.misses.share,
+            misses_seen_in: terms.misses.seen_in,
+            expected_wasted_reads: 0.0,
+            planned_wasted_reads: 0.0,
+            levels: Vec::new(),
+            tables: Vec::new(),
+        };
+        for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
+            let level = logical_level(version, physical).0;
+            report.add(budget, &terms, (level, table, *facts), weight);
+        }
+        Some(report)
+    }
+}
+
+impl BudgetReport {
+    fn add(
+        &mut self,
+        budget: &FilterBudget,
+        terms: &Terms,
+        (level, table, facts): (usize, &TableFile, FilterFacts),
+        weight: f64,
+    ) {
+        let planned = terms.solver.choose(level, table.keys, weight, terms.price);
+        let planned_rate = if table.keys == 0 { 1.0 } else { rate(planned, table.keys) };
+        let is_dropped = table.keeping() == Keeping::NotInBudget && table.filter_bytes > 0;
+        let built_rate = if facts.is_held { facts.expected } else { 1.0 };
+        let drift = TableDrift {
+            number: table.number,
+            level,
+            keys: table.keys,
+            built_bytes: table.filter_bytes,
+            planned,
+            planned_bytes: bytes(planned, table.keys),
+            is_dropped,
+            wasted_reads: weight * (built_rate - planned_rate),
+            reason: DriftReason::AsPlanned,
+        };
+        let drift = TableDrift { reason: reason(budget, table, facts, &drift), ..drift };
+        self.built_bytes += drift.built_bytes;
+        self.expected_wasted_reads += weight * built_rate;
+        self.planned_wasted_reads += weight * planned_rate;
+        if is_dropped {
+            self.dropped_tables += 1;
+            self.dropped_bytes += drift.built_bytes;
+        }
+        if self.levels.last().is_none_or(|last| last.level != level) {
+            self.levels.push(LevelDrift { level, ..LevelDrift::default() });
+        }
+        if let Some(row) = self.levels.last_mut() {
+            row.tables += 1;
+            row.keys += drift.keys;
+            row.built_bytes += drift.built_bytes;
+            row.planned_bytes += drift.planned_bytes;
+            row.drifted += u64::from(drift.reason != DriftReason::AsPlanned);
+            row.dropped += u64::from(is_dropped);
+            row.wasted_reads += drift.wasted_reads;
+        }
+        self.tables.push(drift);
+    }
+}
+
+/// Why a table has what it has.
+fn reason(
+    budget: &FilterBudget,
+    table: &TableFile,
+    facts: FilterFacts,
+    drift: &TableDrift,
+) -> DriftReason {
+    let off = drift.built_bytes.abs_diff(drift.planned_bytes);
+    let is_asked = table.keeping() == Keeping::Held && drift.built_bytes > 0;
+    let is_of_kind =
+        budget.kinds().iter().any(|kind| facts.kind == *kind) || drift.built_bytes == 0;
+    if is_asked && facts.kind == FilterKind::None {
+        DriftReason::Unusable
+    } else if is_asked && !is_of_kind {
+        DriftReason::OtherKind
+    } else if off <= SLACK_BYTES || off as f64 <= SLACK * drift.planned_bytes as f64 {
+        DriftReason::AsPlanned
+    } else if drift.built_bytes == 0 {
+        DriftReason::Unfiltered
+    } else if drift.built_bytes < drift.planned_bytes {
+        DriftReason::WasDearer
+    } else if usize::from(table.built_for) < drift.level {
+        DriftReason::Moved { from: usize::from(table.built_for) }
+    } else {
+        DriftReason::WasCheaper
+    }
+}
+
+impl fmt::Display for BudgetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kib = |bytes: u64| bytes as f64 / 1024.0;
+        write!(
+            f,
+            "{}: {:.1} KiB, of which {:.1} are built and {:.1} in memory",
+            self.spec,
+            kib(self.budget_bytes),
+            kib(self.built_bytes),
+            kib(self.resident_bytes)
+        )?;
+        if self.dropped_tables > 0 {
+            let (tables, bytes) = (self.dropped_tables, kib(self.dropped_bytes));
+            write!(f, "; the filters of {tables} tables, {bytes:.1} KiB, find no room")?;
+        }
+        let seen = match self.misses_seen_in {
+            Some(lookups) => format!("of {lookups} lookups"),
+            None => "of lookups".to_owned(),
+        };
+        let misses = self.misses * 100.0;
+        write!(
+            f,
+            "\na lookup is expected to waste {:.3e} reads, and {:.3e} as planned for now, where \
+             {misses:.0}% {seen} find nothing; a MiB more would save {:.2e}",
+            self.expected_wasted_reads,
+            self.planned_wasted_reads,
+            self.price * f64::from(1 << 20),
+        )?;
+        for level in &self.levels {
+            write!(
+                f,
+                "\nL{}: {} tables have {:.2} bits a key, as planned for now {:.2}",
+                level.level,
+                level.tables,
+                level.built_bits(),
+                level.planned_bits()
+            )?;
+            if level.drifted > 0 {
+                let reasons = self.reasons(level.level);
+                write!(f, "; {} differ ({reasons})", level.drifted)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BudgetReport {
+    /// Why tables of `level` are not as planned, the most frequent reason first.
+    fn reasons(&self, level: usize) -> String {
+        let mut counts: Vec<(DriftReason, u64)> = Vec::new();
+        let drifted = self.tables.iter().filter(|table| table.level == level);
+        for table in drifted.filter(|table| table.reason != DriftReason::AsPlanned) {
+            match counts.iter_mut().find(|(reason, _)| *reason == table.reason) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((table.reason, 1)),
+            }
+        }
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let told = counts.iter().map(|(reason, count)| format!("{count} {reason}"));
+        told.collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,467 @@
+//! A version as the solver sees it: runs of tables that are alike.
+//!
+//! 1. A table's *reach*, how likely a lookup comes to it, is the share of keys that lie in its key
+//!    range. They are counted by the level with the most keys, the *ruler*: whole tables of it, and
+//!    half of those that lie partly in the range; no file is looked at.
+//! 2. Each level below 0 is one run of tables of average size, so that what is solved does not grow
+//!    with the tables. So is each table of level 0, where there are few.
+//! 3. What a job reads is left out, and what it will write put in.
+//! 4. Upper levels fill and empty, and their filters take more bits for a key than others; these are not
+//!    taken from tables that are there already. So level 0 is planned for half as full as it gets before
+//!    it is merged, with runs as the last one that was written, and each level above the last as full as
+//!    it may get: unless what is to come would make up much of the tree.
+
+use std::sync::Arc;
+
+use trommel_sstable::FILTER_OVERHEAD_BYTES;
+use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
+
+use crate::output::Purpose;
+use crate::version::{LEVELS, TableFile, Version};
+
+/// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.
+const MOST_NEWEST: usize = 16;
+
+/// Keys that are not there are planned for, in each level, up to this part of all: one in so many.
+const MOST_TO_COME: u64 = 8;
+
+/// Bytes of memory that the filters of a table take, at most, where they are not cut.
+pub(super) fn held_bytes(table: &TableFile) -> u64 {
+    match table.filter_bytes {
+        0 => 0,
+        bytes => bytes + FILTER_OVERHEAD_BYTES,
+    }
+}
+
+/// What is known of a tree beside its tables.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outlook {
+    /// Whether the tables of the last level have filters.
+    pub(super) filters_last: bool,
+    /// Runs of level 0 to plan for, and keys of each.
+    pub(super) runs: u64,
+    pub(super) run_keys: u64,
+    /// Keys of all tables.
+    pub(super) keys: u64,
+    /// Keys that each physical level above the last may have; 0 where that is not to be planned for.
+    pub(super) full: [u64; LEVELS],
+}
+
+/// A tree for the solver, and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct TreeShape {
+    tree: Tree,
+    /// The number of its last level.
+    pub(super) last: usize,
+    /// Keys of all tables that are there, or are written by the job.
+    pub(super) keys: u64,
+    /// The same, and tables, with the runs that are to come.
+    pub(super) planned_keys: u64,
+    pub(super) planned_tables: u64,
+    /// Bytes of memory of the filters of tables that no job replaces, were all held.
+    pub(super) bytes_that_stay: u64,
+    /// Where in the tree the job's tables are, and the number of their level.
+    job: Option<(usize, usize)>,
+    /// Of each table of the version that stays: its place in the tree, and its reach.
+    places: Vec<(usize, f64)>,
+}
+
+impl TreeShape {
+    /// That of `version`.
+    pub(crate) fn of(version: &Version, outlook: Outlook) -> Result<Self, TuningError> {
+        Self::build(version, None, outlook)
+    }
+
+    /// That of `version` once a job has written its tables to physical `level`.
+    pub(crate) fn after(
+        version: &Version,
+        level: usize,
+        purpose: &Purpose,
+        outlook: Outlook,
+    ) -> Result<Self, TuningError> {
+        Self::build(version, Some((level, purpose)), outlook)
+    }
+
+    fn build(
+        version: &Version,
+        job: Option<(usize, &Purpose)>,
+        outlook: Outlook,
+    ) -> Result<Self, TuningError> {
+        let mut builder = Builder {
+            ruler: Ruler::of(version),
+            runs: Vec::new(),
+            places: Vec::new(),
+            groups: 0,
+            job: None,
+            to_come: ToCome::default(),
+        };
+        let (mut number, mut keys, mut tables, mut bytes_that_stay) = (0, 0, 0, 0);
+        let mut bytes_of_last = 0;
+        for (level, run) in version.levels.iter().enumerate() {
+            let stays = |table: &&Arc<TableFile>| job.is_none_or(|(_, job)| !job.replaces(table));
+            let run: Vec<_> = run.iter().filter(stays).collect();
+            let writes = job.filter(|(to, _)| *to == level).map(|(_, purpose)| purpose);
+            if level == 0 {
+                builder.add_newest(&run, writes, outlook);
+            } else if run.is_empty() && writes.is_none() {
+                // It has no number yet, and is asked for filters as the next one is.
+                builder.add_empty(number + 1, outlook.full[level].min(outlook.most_to_come()));
+            } else {
+                number += 1;
+                builder.add_level(
+                    number,
+                    &run,
+                    writes,
+                    (outlook.full[level], outlook.most_to_come()),
+                );
+                bytes_of_last = run.iter().map(|table| held_bytes(table)).sum();
+            }
+            let written = writes.map_or((0, 0), |purpose| (purpose.keys, purpose.tables()));
+            keys += run.iter().map(|table| table.keys).sum::<u64>() + written.0;
+            tables += run.len() as u64 + written.1;
+            bytes_that_stay += run.iter().map(|table| held_bytes(table)).sum::<u64>();
+        }
+        if !outlook.filters_last {
+            bytes_that_stay -= bytes_of_last;
+        }
+        let Builder { runs, places, job, to_come, .. } = builder;
+        Ok(Self {
+            tree: Tree::new(runs)?,
+            last: number,
+            keys,
+            planned_keys: keys + to_come.keys,
+            planned_tables: tables + to_come.tables,
+            bytes_that_stay,
+            job,
+            places,
+        })
+    }
+
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The level that the job writes to, and what its tables' reads in vain cost without filters, each.
+    pub(super) fn job(&self, workload: &Workload) -> (usize, f64) {
+        let Some((place, level)) = self.job else { return (0, 0.0) };
+        (level, self.weights_of_places(workload).get(place).map_or(0.0, |(each, _)| *each))
+    }
+
+    /// The same of each table of the version, in its order.
+    pub(super) fn weights(&self, workload: &Workload) -> Vec<f64> {
+        let of_places = self.weights_of_places(workload);
+        let weight = |(place, reach): &(usize, f64)| {
+            let (each, average) = of_places.get(*place).copied().unwrap_or_default();
+            if average > 0.0 { each * reach / average } else { 0.0 }
+        };
+        self.places.iter().map(weight).collect()
+    }
+
+    /// Of each place of the tree: the weight of one of its tables, and their reach.
+    fn weights_of_places(&self, workload: &Workload) -> Vec<(f64, f64)> {
+        let visits = workload.visits(&self.tree);
+        let weights = self.tree.tables().zip(visits.iter().map(Visits::weight));
+        weights.map(|((_, table), all)| (all / table.alike.max(1) as f64, table.reach)).collect()
+    }
+}
+
+/// Runs as they are put together.
+struct Builder<'a> {
+    ruler: Ruler<'a>,
+    runs: Vec<Run>,
+    places: Vec<(usize, f64)>,
+    groups: usize,
+    job: Option<(usize, usize)>,
+    to_come: ToCome,
+}
+
+/// What is planned for and not there.
+#[derive(Debug, Clone, Copy, Default)]
+struct ToCome {
+    keys: u64,
+    tables: u64,
+}
+
+impl Outlook {
+    fn most_to_come(&self) -> u64 {
+        self.keys / MOST_TO_COME
+    }
+}
+
+impl Builder<'_> {
+    /// Level 0, newest first: what is to come before all, then what is written.
+    fn add_newest(
+        &mut self,
+        tables: &[&Arc<TableFile>],
+        writes: Option<&Purpose>,
+        outlook: Outlook,
+    ) {
+        let runs = (tables.len() + usize::from(writes.is_some())) as u64;
+        let most = outlook.most_to_come() / outlook.run_keys.max(1);
+        let to_come = outlook.runs.saturating_sub(runs).min(most);
+        if outlook.run_keys > 0 && to_come > 0 {
+            self.add_group_to_come(0, outlook.run_keys, to_come);
+        }
+        if let Some(purpose) = writes {
+            let group = self.group_of_job(0, purpose);
+            self.runs.push(Run { level: 0, tables: vec![group] });
+        }
+        for some in tables.chunks(tables.len().div_ceil(MOST_NEWEST).max(1)) {
+            let group = self.group(some, 1.0);
+            self.runs.push(Run { level: 0, tables: vec![group] });
+        }
+    }
+
+    fn add_group_to_come(&mut self, level: usize, keys: u64, alike: u64) {
+        let group = Table { keys, bytes: 0, reach: 1.0, alike };
+        self.runs.push(Run { level, tables: vec![group] });
+        self.groups += 1;
+        self.to_come.keys += keys * alike;
+        self.to_come.tables += alike;
+    }
+
+    /// A deeper level that is to have so many keys, and has none.
+    fn add_empty(&mut self, level: usize, keys: u64) {
+        if keys > 0 {
+            self.add_group_to_come(level, keys, 1);
+        }
+    }
+
+    /// A deeper level, which may have `full` keys; at most so many are planned for beyond those there.
+    fn add_level(
+        &mut self,
+        level: usize,
+        tables: &[&Arc<TableFile>],
+        writes: Option<&Purpose>,
+        (full, most_to_come): (u64, u64),
+    ) {
+        let mut groups = Vec::new();
+        if !tables.is_empty() {
+            groups.push(self.group(tables, 1.0 / tables.len() as f64));
+        }
+        if let Some(purpose) = writes {
+            groups.push(self.group_of_job(level, purpose));
+        }
+        // As if its tables were larger: they reach as far as these.
+        let keys: u64 = groups.iter().map(|group| group.keys * group.alike).sum();
+        let to_come = full.saturating_sub(keys).min(most_to_come);
+        if keys > 0 {
+            let growth = (keys + to_come) as f64 / keys as f64;
+            groups.iter_mut().for_each(|group| group.keys = (group.keys as f64 * growth) as u64);
+            self.to_come.keys += to_come;
+        }
+        self.runs.push(Run { level, tables: groups });
+    }
+
+    /// Tables put together, of an average reach of at most `most`.
+    fn group(&mut self, tables: &[&Arc<TableFile>], most: f64) -> Table {
+        let count = tables.len().max(1) as u64;
+        let mut reaches = 0.0;
+        for table in tables {
+            let reach = self.ruler.share(&table.smallest, &table.largest, table.keys);
+            self.places.push((self.groups, reach));
+            reaches += reach;
+        }
+        self.groups += 1;
+        let sum = |value: fn(&TableFile) -> u64| tables.iter().map(|t| value(t)).sum::<u64>();
+        Table {
+            keys: sum(|table| table.keys) / count,
+            bytes: sum(|table| table.file_bytes) / count,
+            reach: (reaches / count as f64).min(most),
+            alike: count,
+        }
+    }
+
+    /// The tables that a job writes.
+    fn group_of_job(&mut self, level: usize, purpose: &Purpose) -> Table {
+        self.job = Some((self.groups, level));
+        self.groups += 1;
+        let alike = purpose.tables();
+        let reach = purpose.span.as_ref().map_or(1.0, |span| {
+            self.ruler.share(&span.smallest, &span.largest, purpose.keys) / alike as f64
+        });
+        Table { keys: purpose.keys_each(), bytes: 0, reach, alike }
+    }
+}
+
+/// The level by which key ranges are measured.
+struct Ruler<'a> {
+    run: &'a [Arc<TableFile>],
+    /// Keys before each table, and at last all.
+    before: Vec<u64>,
+}
+
+impl<'a> Ruler<'a> {
+    fn of(version: &'a Version) -> Self {
+        let keys = |level: usize| version.levels[level].iter().map(|table| table.keys).sum::<u64>();
+        let run = (1..LEVELS).max_by_key(|level| keys(*level)).map(|level| &*version.levels[level]);
+        let run = run.unwrap_or_default();
+        let mut before = vec![0];
+        for (nth, table) in run.iter().enumerate() {
+            before.push(before[nth] + table.keys);
+        }
+        Self { run, before }
+    }
+
+    /// The share of keys from `smallest` to `largest`, where a table has `own` of them.
+    fn share(&self, smallest: &[u8], largest: &[u8], own: u64) -> f64 {
+        let all = self.before[self.run.len()] as f64;
+        let from = self.run.partition_point(|table| *table.largest < *smallest);
+        let to = self.run.partition_point(|table| *table.smallest <= *largest);
+        let mut inside = 0.0;
+        if from < to {
+            inside = (self.before[to] - self.before[from]) as f64;
+            let (first, last) = (&self.run[from], &self.run[to - 1]);
+            if *first.smallest < *smallest {
+                inside -= first.keys as f64 / 2.0;
+            }
+            if *last.largest > *largest {
+                inside -= last.keys as f64 / 2.0;
+            }
+        }
+        let own = own as f64;
+        let beside = if own > 0.0 { own / (all + own) } else { 0.0 };
+        if all > 0.0 { (inside.max(0.0) / all).max(beside).min(1.0) } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::user_filters::FilterReason;
+    use crate::version::TableMeta;
+
+    fn table(number: u64, level: u8, (from, to): (u64, u64), keys: u64) -> Arc<TableFile> {
+        Arc::new(TableFile::new(TableMeta {
+            number,
+            table_id: number,
+            file_bytes: keys * 100,
+            smallest: from.swap_bytes().to_le_bytes().into(),
+            largest: to.swap_bytes().to_le_bytes().into(),
+            min_seqno: 1,
+            max_seqno: 2,
+            entries: keys,
+            deletions: 0,
+            keys,
+            filter_bytes: keys,
+            built_for: level,
+            filter_sidecar: None,
+        }))
+    }
+
+    /// Level 0 with so many runs of all keys, and levels of so many tables of 1,000 keys below.
+    fn version(runs: u64, levels: &[u64]) -> Version {
+        let mut version = Version::default();
+        version.levels[0] = (0..runs).map(|n| table(1 + n, 0, (0, u64::MAX), 500)).collect();
+        let first = LEVELS - levels.len();
+        for (level, &tables) in (first..).zip(levels) {
+            let wide = u64::MAX / tables;
+            let range = |nth: u64| (nth * wide, nth * wide + wide - 1);
+            let number = |nth| level as u64 * 1_000_000 + nth;
+            version.levels[level] =
+                (0..tables).map(|nth| table(number(nth), 1, range(nth), 1_000)).collect();
+        }
+        version
+    }
+
+    fn outlook(version: &Version, runs: u64) -> Outlook {
+        let full = [0; LEVELS];
+        Outlook { filters_last: true, runs, run_keys: 500, keys: version.keys(), full }
+    }
+
+    fn merge(version: &Version, inputs: Vec<u64>) -> Purpose {
+        let keys =
+            version.tables().filter(|(_, table)| inputs.binary_search(&table.number).is_ok());
+        let keys = keys.map(|(_, table)| table.keys).sum();
+        Purpose { reason: FilterReason::Compaction, keys, expected_keys: 1_000, inputs, span: None }
+    }
+
+    /// What is solved for a job does not grow with the tables: runs of level 0, levels, the job.
+    #[test]
+    fn ten_thousand_tables_are_as_many_groups_as_a_hundred() {
+        for (levels, runs) in [([1, 9, 90], 3), ([9, 900, 9_000], 400)] {
+            let version = version(runs, &levels);
+            let tables = version.tables().count();
+            let inputs = (0..runs).map(|n| 1 + n).collect();
+            let job = merge(&version, inputs);
+            let shape = TreeShape::after(&version, LEVELS - 3, &job, outlook(&version, 2)).unwrap();
+            // The last level alone, two, one that is written to, and runs to come.
+            assert_eq!(shape.tree().tables().count(), 3 + 1 + 1, "{tables} tables");
+            let whole = TreeShape::of(&version, outlook(&version, 2)).unwrap();
+            let groups = whole.tree().tables().count() as u64;
+            assert!(groups <= runs.min(MOST_NEWEST as u64) + 3, "{groups} of {tables} tables");
+            let weights = whole.weights(&Workload::new(1.0).unwrap());
+            assert_eq!(weights.len(), tables);
+        }
+    }
+
+    #[test]
+    fn a_lookup_reads_each_level_once_and_each_run() {
+        let version = version(3, &[4, 40]);
+        let shape = TreeShape::of(&version, outlook(&version, 0)).unwrap();
+        let weights = shape.weights(&Workload::new(1.0).unwrap());
+        let mut of_levels = [0.0; LEVELS];
+        for ((level, _), weight) in version.tables().zip(weights) {
+            of_levels[level] += weight;
+        }
+        for (level, reads) in [(0, 3.0), (LEVELS - 2, 1.0), (LEVELS - 1, 1.0)] {
+            assert!((of_levels[level] - reads).abs() < 0.05, "{of_levels:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_replaces_its_inputs_and_has_the_reach_of_its_keys() {
+        let version = version(2, &[10, 100]);
+        let upper = (LEVELS - 2) as u64 * 1_000_000;
+        let inputs: Vec<u64> = vec![upper];
+        let mut job = merge(&version, inputs);
+        let first = &version.levels[LEVELS - 2][0];
+        job.span = crate::compaction::key_range::KeyRange::hull([first]);
+        let shape = TreeShape::after(&version, LEVELS - 1, &job, outlook(&version, 0)).unwrap();
+        assert_eq!(shape.keys, version.keys(), "they move");
+        assert_eq!(shape.bytes_that_stay, {
+            let stays = version.tables().filter(|(_, table)| table.number != upper);
+            stays.map(|(_, table)| held_bytes(table)).sum::<u64>()
+        });
+        let (level, weight) = shape.job(&Workload::new(1.0).unwrap());
+        assert_eq!((level, shape.last), (2, 2));
+        assert!((0.05..0.2).contains(&weight), "a tenth of the keys: {weight}");
+    }
+
+    #[test]
+    fn runs_to_come_are_planned_for_unless_they_are_most_of_the_tree() {
+        let planned = |version: &Version| {
+            let shape = TreeShape::of(version, outlook(version, 4)).unwrap();
+            (shape.planned_keys - shape.keys) / 500
+        };
+        assert_eq!(planned(&version(1, &[100])), 3);
+        assert_eq!(planned(&version(6, &[100])), 0, "there are more already");
+        assert_eq!(planned(&version(0, &[8])), 2, "an eighth of 8,000 keys");
+        assert_eq!(planned(&version(0, &[1])), 0);
+    }
+
+    #[test]
+    fn upper_levels_are_planned_for_as_full_as_they_may_get() {
+        let version = version(0, &[3, 100]);
+        let planned = |full| {
+            let outlook = Outlook { full, ..outlook(&version, 0) };
+            let shape = TreeShape::of(&version, outlook).unwrap();
+            let runs = shape.tree().runs();
+            let keys: Vec<u64> = runs.iter().map(Run::keys).collect();
+            let levels: Vec<usize> = runs.iter().map(|run| run.level).collect();
+            (shape.planned_keys, shape.planned_tables, keys, levels)
+        };
+        let mut full = [0; LEVELS];
+        assert_eq!(planned(full), (103_000, 103, vec![3_000, 100_000], vec![1, 2]));
+        full[LEVELS - 2] = 10_000;
+        let keys = vec![9_999, 100_000];
+        assert_eq!(planned(full), (110_000, 103, keys, vec![1, 2]));
+        full[LEVELS - 3] = 1_000;
+        let keys = vec![1_000, 9_999, 100_000];
+        assert_eq!(planned(full), (111_000, 104, keys, vec![1, 1, 2]), "one that is empty yet");
+        full[LEVELS - 2] = 1_000;
+        full[LEVELS - 3] = 50_000;
+        let keys = vec![103_000 / MOST_TO_COME, 3_000, 100_000];
+        assert_eq!(planned(full).2, keys, "no more than an eighth of all");
+    }
+}

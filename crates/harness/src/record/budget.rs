@@ -1,0 +1,41 @@
+//! How a budget for filters was kept, as a workload left it.
+
+use serde::{Deserialize, Serialize};
+use trommel::{BudgetReport, DriftReason};
+
+/// How a budget for filters is kept. All bytes are of filters of whole keys and of prefixes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BudgetRecord {
+    /// The budget, as the filter policy has it.
+    pub spec: String,
+    /// Bytes that filters may take in memory.
+    pub budget_bytes: u64,
+    /// Bytes of the filters of all tables, as stored.
+    pub built_bytes: u64,
+    /// Bytes of filters in memory.
+    pub resident_bytes: u64,
+    /// Tables whose filters are neither held nor asked, as others are worth more.
+    pub dropped_tables: u64,
+    /// Tables whose filters are not what they would get now.
+    pub drifted_tables: u64,
+    /// Reads in vain that are expected of a lookup.
+    pub expected_wasted_reads: f64,
+    /// The same, if every table had what it would get now.
+    pub planned_wasted_reads: f64,
+}
+
+impl BudgetRecord {
+    pub(super) fn of(budget: &BudgetReport) -> Self {
+        let drifted = budget.tables.iter().filter(|table| table.reason != DriftReason::AsPlanned);
+        Self {
+            spec: budget.spec.clone(),
+            budget_bytes: budget.budget_bytes,
+            built_bytes: budget.built_bytes,
+            resident_bytes: budget.resident_bytes,
+            dropped_tables: budget.dropped_tables,
+            drifted_tables: drifted.count() as u64,
+            expected_wasted_reads: budget.expected_wasted_reads,
+            planned_wasted_reads: budget.planned_wasted_reads,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A budget for filters: what it saves, and that it holds, whatever is kept open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{BudgetReport, Db, DriftReason, FilterReport, Options};
+use trommel_tests::counters::Counters;
+use trommel_tests::settings::{first_seed, scale};
+
+use crate::report::key;
+use crate::rng::Rng;
+use crate::walks::{Check, ok};
+
+/// Numbers of keys from here on are never written.
+const MISSING: u64 = 1 << 36;
+
+/// A store in memory that does its work in the calls that make it necessary.
+fn options(filters: &str) -> Options {
+    Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .block_bytes(512)
+        .cache_bytes(0)
+        .filters(filters.parse().unwrap())
+}
+
+/// Options of a store of some levels, each ten times larger than the one above: tables of about 5,000
+/// keys, a base level of two.
+fn leveled(filters: &str) -> Options {
+    options(filters)
+        .write_buffer_bytes(512 << 10)
+        .table_bytes(192 << 10)
+        .base_level_bytes(256 << 10)
+        .level_ratio(10)
+}
+
+fn open(options: Options) -> Db {
+    Db::open("/store", options).unwrap()
+}
+
+fn fill(db: &Db, seed: u64, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        db.put(key(seed, number), [number as u8; 16]).unwrap();
+    }
+}
+
+fn budget(db: &Db) -> BudgetReport {
+    db.filter_report().budget.expect("the policy is a budget")
+}
+
+/// Lookups of missing keys, and the tables that were searched for them in vain.
+fn wasted(db: &Db, seed: u64, lookups: u64) -> u64 {
+    db.reset_stats();
+    for number in 0..lookups {
+        assert_eq!(db.get(key(seed, MISSING + number)).unwrap(), None);
+    }
+    db.filter_report().levels.iter().map(|row| row.false_positives).sum()
+}
+
+fn built(report: &FilterReport) -> u64 {
+    report.levels.iter().map(|row| row.filter_bytes).sum()
+}
+
+/// Whether the store's filters have a budget; then no more of them is held than that, those of tables
+/// that only iterators hold included.
+///
+/// # Errors
+/// If more is held.
+pub(crate) fn holds(db: &Db) -> Check<bool> {
+    let memory = db.stats().memory;
+    let Some(most) = memory.filter_budget else { return Ok(false) };
+    let is_sum = memory.filters + memory.cached_filters <= memory.held_filters;
+    if memory.held_filters <= most && is_sum {
+        return Ok(true);
+    }
+    if db.options().settings().contains(&("background_threads", "0".into())) {
+        return Err(format!("filters are held beyond their budget, or not counted: {memory:?}"));
+    }
+    // The parts were read one after the other, while merges may have changed them. And a budget that
+    // falls, as these merge keys away, holds once reads that were asking dropped filters have ended.
+    ok("wait_idle", db.wait_idle())?;
+    let memory = db.stats().memory;
+    match memory.filter_budget {
+        Some(most) if memory.held_filters > most => {
+            Err(format!("filters are held beyond their budget: {memory:?}"))
+        }
+        _ => Ok(true),
+    }
+}
+
+fn check(db: &Db) {
+    assert_eq!(holds(db), Ok(true));
+}
+
+#[test]
+fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
+    let mut counters = Counters::new("model/budget/uniform");
+    for seed in 0..2 {
+        let (uniform, solved) =
+            (open(leveled("paired:10")), open(leveled("budget=10/key,misses=1")));
+        for db in [&uniform, &solved] {
+            fill(db, seed, 0..180_000);
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+            // Runs of level 0, which stay there.
+            db.set_options(|options| options.auto_compaction(false)).unwrap();
+            for run in 0..3 {
+                fill(db, seed, 180_000 + run * 1_000..181_000 + run * 1_000);
+                db.flush().unwrap();
+            }
+        }
+        let lookups = 100_000;
+        let reads = [&uniform, &solved].map(|db| wasted(db, seed, lookups));
+        let reports = [&uniform, &solved].map(Db::filter_report);
+        println!("{}\n{}\n{reads:?} reads in vain", reports[0], reports[1]);
+        let levels = reports[1].levels.iter().map(|row| row.level).max();
+        assert!(levels >= Some(2), "{}", reports[1]);
+        assert!(built(&reports[1]) <= built(&reports[0]), "no more bytes");
+        assert!(reads[0] > 1_000, "there is something to save: {reads:?}");
+        assert!(reads[1] * 2 < reads[0], "less than half as many reads in vain: {reads:?}");
+        let budget = reports[1].budget.as_ref().unwrap();
+        assert_eq!(budget.dropped_tables, 0, "{budget}");
+        assert!(budget.built_bytes <= budget.budget_bytes, "{budget}");
+        let expected = budget.expected_wasted_reads * lookups as f64;
+        assert!((reads[1] as f64 / expected - 1.0).abs() < 0.15, "{expected}: {reads:?}");
+        check(&solved);
+        counters.add("reads.uniform", reads[0]);
+        counters.add("reads.solved", reads[1]);
+    }
+    counters.finish();
+}
+
+/// A key of eight bytes that look random.
+fn short(seed: u64, number: u64) -> [u8; 8] {
+    Rng::new(seed << 40 | number).u64().to_le_bytes()
+}
+
+/// A store of five levels, each ten times larger than the one above and nearly full: one run of
+/// level 0, and four below, the last of about a million keys. The tables of all were written while the
+/// others were there, as in a store that has been in use for long.
+fn five_levels(filters: &str, seed: u64) -> Db {
+    let db = open(
+        options(filters)
+            .write_buffer_bytes(64 << 10)
+            .table_bytes(512 << 10)
+            .base_level_bytes(16 << 10)
+            .level_ratio(10)
+            .l0_trigger(2),
+    );
+    let mut number = 0;
+    let mut put = |keys: u64| {
+        for number in number..number + keys {
+            db.put(short(seed, number), []).unwrap();
+        }
+        number += keys;
+        db.flush().unwrap();
+    };
+    put(900_000);
+    db.compact_all().unwrap();
+    // What comes down to the last level has it written again, about twice.
+    (0..150).for_each(|_| put(1_000));
+    for _ in 0..5_000 {
+        put(100);
+        let levels = db.stats().levels;
+        let bytes = |level: usize| levels.get(level).map_or(0, |level| level.bytes) as f64;
+        let all: f64 = (1..levels.len()).map(bytes).sum();
+        let is_full = |level: usize, part: f64| bytes(level) >= 0.8 * all / part;
+        if levels.len() == 5 && is_full(1, 1e3) && is_full(2, 1e2) && is_full(3, 1e1) {
+            return db;
+        }
+    }
+    panic!("the levels were never full: {:?}", db.stats().levels);
+}
+
+#[test]
+fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
+    let mut counters = Counters::new("model/budget/five_levels");
+    let lookups = 200_000;
+    for seed in first_seed()..first_seed() + scale() {
+        let [uniform, solved] = ["paired:10", "budget=10/key,misses=1"].map(|filters| {
+            let db = five_levels(filters, seed);
+            db.reset_stats();
+            for number in 0..lookups {
+                assert_eq!(db.get(short(seed, MISSING + number)).unwrap(), None);
+            }
+            let report = db.filter_report();
+            let wasted: u64 = report.levels.iter().map(|row| row.false_positives).sum();
+            let keys: u64 = report.levels.iter().map(|row| row.keys).sum();
+            println!("{:?}\n{report}\n{wasted} reads in vain", db.stats().levels);
+            (wasted, built(&report) as f64 * 8.0 / keys as f64, report)
+        });
+        assert!(solved.1 <= 10.0 && solved.1 <= uniform.1, "{} and {} bits", uniform.1, solved.1);
+        assert!(uniform.0 > 5_000, "one read in 110 on each of five levels: {}", uniform.0);
+        assert!(solved.0 * 3 <= uniform.0, "{} and {} reads", uniform.0, solved.0);
+        let budget = solved.2.budget.unwrap();
+        let expected = budget.expected_wasted_reads * lookups as f64;
+        assert!((solved.0 as f64 / expected - 1.0).abs() < 0.1, "{expected}: {}", solved.0);
+        counters.add("reads.uniform", uniform.0);
+        counters.add("reads.solved", solved.0);
+    }
+    counters.finish();
+}
+
+/// Small tables in several levels, with iterators held over them, under ever other budgets.
+#[test]
+fn no_more_is_held_than_may_be_whatever_is_kept_open() {
+    let small = |filters| {
+        options(filters)
+            .write_buffer_bytes(32 << 10)
+            .table_bytes(16 << 10)
+            .base_level_bytes(64 << 10)
+            .level_ratio(4)
+    };
+    for filters in ["budget=4KiB,misses=1", "budget=10/key", "budget=5KiB,kinds=blocked"] {
+        let cached = trommel::FilterResidency::Cached;
+        let pinned = trommel::FilterResidency::Pinned;
+        for residency in [pinned, cached] {
+            let db = open(small(filters).filter_residency(residency).cache_bytes(4 << 20));
+            let mut model = BTreeMap::new();
+            let (mut held, mut dropped) = (Vec::new(), 0);
+            for round in 0..12_u64 {
+                // Every third time tables are written that have no budget.
+                let is_free = round % 3 == 2;
+                if is_free {
+                    db.set_filters("paired:16".parse().unwrap()).unwrap();
+                }
+                for number in 0..1_500 {
+                    let (key, value) =
+                        (key(3, (number * 7 + round * 500) % 4_000), (round * 10_000 + number));
+                    db.put(key, value.to_le_bytes()).unwrap();
+                    model.insert(key, value);
+                }
+                db.flush().unwrap();
+                if is_free {
+                    db.compact_all().unwrap();
+                    wasted(&db, 3, 300);
+                    db.set_filters(filters.parse().unwrap()).unwrap();
+                    dropped += budget(&db).dropped_tables;
+                }
+                check(&db);
+                // Walks that have begun hold the tables that they began with.
+                let mut walk = db.iter();
+                walk.next().unwrap().unwrap();
+                held.push(walk);
+                for (nth, (key, value)) in model.iter().enumerate() {
+                    assert_eq!(db.get(key).unwrap().unwrap(), value.to_le_bytes()[..]);
+                    if nth % 50 == 0 {
+                        check(&db);
+                    }
+                }
+                wasted(&db, 3, 300);
+                check(&db);
+                db.wait_idle().unwrap();
+                check(&db);
+                if round % 5 == 4 {
+                    held.clear();
+                    check(&db);
+                }
+            }
+            db.compact_all().unwrap();
+            check(&db);
+            wasted(&db, 3, 300);
+            let report = budget(&db);
+            assert!(report.resident_bytes > 0, "{filters}: {report}");
+            assert!(dropped > 0, "{filters}: nothing had to go");
+            drop(held);
+            check(&db);
+        }
+    }
+}
+
+#[test]
+fn what_is_built_comes_back_to_the_budget_as_tables_are_merged() {
+    let db = open(leveled("budget=40KiB"));
+    fill(&db, 8, 0..10_000);
+    db.compact_all().unwrap();
+    let rich = budget(&db);
+    assert!(rich.levels[0].built_bits() > 20.0, "there was room: {rich}");
+    fill(&db, 8, 10_000..60_000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    wasted(&db, 8, 1_000);
+    check(&db);
+    db.compact_all().unwrap();
+    let poor = budget(&db);
+    println!("{rich}\n{poor}");
+    assert!(poor.built_bytes <= poor.budget_bytes, "{poor}");
+    assert_eq!(poor.dropped_tables, 0, "{poor}");
+    assert!(poor.levels[0].built_bits() < 6.0, "{poor}");
+    assert!(poor.price > rich.price, "a byte is worth more: {rich}\n{poor}");
+    check(&db);
+}
+
+#[test]
+fn a_policy_changed_on_a_live_store_counts_for_new_tables() {
+    let db = open(leveled("paired:12"));
+    fill(&db, 9, 0..20_000);
+    db.compact_all().unwrap();
+    let before = built(&db.filter_report());
+    assert_eq!(db.stats().memory.filter_budget, None);
+    wasted(&db, 9, 100);
+
+    db.set_filters("budget=6/key,misses=1".parse().unwrap()).unwrap();
+    check(&db);
+    let report = budget(&db);
+    assert_eq!(report.built_bytes, report.tables.iter().map(|t| t.built_bytes).sum::<u64>());
+    assert!(report.dropped_tables > 0, "twelve bits are more than six: {report}");
+    assert!(report.tables.iter().all(|t| t.reason == DriftReason::WasCheaper), "{report}");
+    assert!(report.to_string().contains("less scarce"), "{report}");
+    wasted(&db, 9, 1_000);
+    check(&db);
+
+    // Written again they are what the budget has for them.
+    fill(&db, 9, 20_000..21_000);
+    db.compact_all().unwrap();
+    let report = budget(&db);
+    assert_eq!(report.dropped_tables, 0, "{report}");
+    let (built_bits, planned) = (report.levels[0].built_bits(), report.levels[0].planned_bits());
+    assert!((built_bits / planned - 1.0).abs() < 0.05, "{report}");
+    assert!((4.0..6.0).contains(&report.levels[0].built_bits()), "{report}");
+
+    // Without a budget all filters are asked again.
+    db.set_filters("paired:12".parse().unwrap()).unwrap();
+    assert_eq!(db.stats().memory.filter_budget, None);
+    assert_eq!(db.filter_report().budget, None);
+    let after = built(&db.filter_report());
+    assert!(after * 18 < before * 11, "they keep the filters they have: {after}, {before}");
+}
+
+#[test]
+fn misses_are_those_that_were_seen() {
+    let db = open(leveled("budget=10/key"));
+    fill(&db, 4, 0..5_000);
+    db.flush().unwrap();
+    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.5, None));
+    wasted(&db, 4, 9_999);
+    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.5, None), "too few");
+    wasted(&db, 4, 1);
+    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (1.0, Some(10_000)));
+    for number in 0..30_000 {
+        assert!(db.contains_key(key(4, number % 5_000)).unwrap());
+    }
+    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.25, Some(40_000)));
+    db.set_filters("budget=10/key,misses=0.9".parse().unwrap()).unwrap();
+    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.9, None));
+}
+
+#[test]
+fn the_same_writes_make_the_same_filters() {
+    let tables = || {
+        let db = open(leveled("budget=8/key,kinds=paired|blocked"));
+        fill(&db, 12, 0..40_000);
+        wasted(&db, 12, 500);
+        db.wait_idle().unwrap();
+        let report = budget(&db);
+        (report.price, report.tables)
+    };
+    assert_eq!(tables(), tables());
+}
+
+#[test]
+fn a_budget_of_nothing_and_a_level_without_filters() {
+    let db = open(leveled("budget=0"));
+    fill(&db, 5, 0..20_000);
+    db.wait_idle().unwrap();
+    assert_eq!(wasted(&db, 5, 200), wasted(&db, 5, 200));
+    assert_eq!((budget(&db).built_bytes, budget(&db).resident_bytes), (0, 0));
+    check(&db);
+    // All of it is for the upper levels.
+    let db = open(leveled("budget=5/key").filters_on_last_level(false));
+    fill(&db, 5, 0..60_000);
+    db.wait_idle().unwrap();
+    let report = budget(&db);
+    let last = report.levels.last().unwrap();
+    assert_eq!((last.planned_bytes, last.built_bytes), (0, 0), "{report}");
+    assert!(report.built_bytes > 0, "{report}");
+    let refused =
+        Options::default().prefix_extractor("fixed:4".parse::<trommel::Prefix>().unwrap());
+    let refused = refused.prefix_filters(Some("budget=5/key".parse().unwrap()));
+    let error = Db::open("/other", refused.vfs(Arc::new(MemoryVfs::new()))).unwrap_err();
+    assert!(error.to_string().contains("prefix_filters is a budget"), "{error}");
+}

@@ -8,7 +8,8 @@ use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
 
 use crate::walks::{Check, ok};
 
-/// What is said before a rebuild is what it does, and then there is nothing more to do.
+/// What is said before a rebuild is what it does, and then there is nothing more to do. Where filters
+/// have a budget less may be done, as the store itself makes filters smaller meanwhile.
 pub(crate) fn rebuild_filters(db: &Db) -> Check {
     let options = RebuildOptions::default();
     let plan = || ok("filter_rebuild_plan", db.filter_rebuild_plan(&options));
@@ -18,6 +19,13 @@ pub(crate) fn rebuild_filters(db: &Db) -> Check {
     let done = ok("rebuild_filters", db.rebuild_filters(&options))?;
     let (rest, skipped) = (plan()?, done.skipped.len());
     let tables = done.rebuilt as usize + done.dropped as usize + skipped;
+    if db.stats().memory.filter_budget.is_some() {
+        return if tables <= said.tables.len() {
+            Ok(())
+        } else {
+            Err(format!("a rebuild was to do {said:?}, and did {done:?}"))
+        };
+    }
     let as_said = tables == said.tables.len() && (skipped > 0 || done.keys == said.keys);
     if as_said && rest.tables.len() == skipped {
         return Ok(());

@@ -226,7 +226,10 @@ impl World {
             Kind::Flush => ok("flush", self.db().flush()),
             Kind::Sync => ok("sync", self.db().sync()),
             Kind::CompactRange => self.compact_range(rng),
-            Kind::WaitIdle => ok("wait_idle", self.db().wait_idle()),
+            Kind::WaitIdle => {
+                ok("wait_idle", self.db().wait_idle())?;
+                budget::fits(self.db()).map(drop)
+            }
             Kind::SetOptions => {
                 ok("set_options", self.db().set_options(|options| live_options(rng, options)))
             }

@@ -7,7 +7,8 @@
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
-//!    and never tried again by itself.
+//!    and never tried again by itself; one that the budget asked for is tried again later, whatever
+//!    the failure, which poisons nothing that writing does not.
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
@@ -46,8 +47,11 @@ pub(crate) struct State {
     next_ticket: u64,
     /// Rebuilds of filters that are asked for.
     pub(crate) rebuilds: Vec<Rebuild>,
+    /// That of filters that are more than their budget.
+    pub(crate) fit_budget: Rebuild,
     flushes: Trouble,
     compactions: Trouble,
+    fits: Trouble,
     shutting_down: bool,
 }
 
@@ -98,6 +102,8 @@ pub(crate) enum Concern {
     /// Those that end all work.
     Poison,
     Flushes,
+    /// Flushes and compactions.
+    Compactions,
     All,
 }
 
@@ -117,12 +123,47 @@ impl State {
         self.next_ticket
     }
 
-    /// The last failure of any kind, if one came after the first `seen` of them.
-    fn failures_since(&self, seen: u64) -> Result<()> {
-        if self.flushes.failures + self.compactions.failures <= seen {
+    /// Failures of concern since the store was opened.
+    fn failures(&self, concern: Concern) -> u64 {
+        let [flushes, compactions, fits] =
+            [&self.flushes, &self.compactions, &self.fits].map(|trouble| trouble.failures);
+        match concern {
+            Concern::Poison => 0,
+            Concern::Flushes => flushes,
+            Concern::Compactions => flushes + compactions,
+            Concern::All => flushes + compactions + fits,
+        }
+    }
+
+    /// The last failure of concern, if one came after the first `seen` of them.
+    fn failures_since(&self, concern: Concern, seen: u64) -> Result<()> {
+        if self.failures(concern) <= seen {
             return Ok(());
         }
-        self.compactions.since(0).and(self.flushes.since(0))
+        let fits = if concern == Concern::All { self.fits.since(0) } else { Ok(()) };
+        let compactions =
+            if concern == Concern::Flushes { Ok(()) } else { self.compactions.since(0) };
+        compactions.and(self.flushes.since(0)).and(fits)
+    }
+
+    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again.
+    pub(crate) fn fit_ended(&mut self, failure: Option<&Error>) -> Option<Duration> {
+        match failure {
+            None => {
+                self.fits.succeeded();
+                None
+            }
+            Some(error @ (Error::Closed | Error::Poisoned { .. })) => {
+                self.fits.note(error.clone());
+                None
+            }
+            Some(error) => Some(self.fits.failed(error.clone(), env::now())),
+        }
+    }
+
+    /// Why the last rebuild for the budget failed, if it waits to be tried again.
+    pub(crate) fn fit_failure(&self) -> Option<&Error> {
+        self.fits.last.as_ref().filter(|_| self.fits.retry.is_some() && !self.fit_budget.is_over())
     }
 }
 
@@ -187,7 +228,8 @@ impl Engine {
             // Judged by the moment at which work was looked for: either a retry was not due then,
             // and is waited for, or it was, and there is nothing to do.
             let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
-            let later = [&state.flushes, &state.compactions].into_iter().filter_map(due).min();
+            let troubles = [&state.flushes, &state.compactions, &state.fits];
+            let later = troubles.into_iter().filter_map(due).min();
             state = match later.filter(|_| self.poison.get().is_none()) {
                 Some(at) => wait_until(&self.background.changed, state, at),
                 None => wait(&self.background.changed, state),
@@ -229,15 +271,21 @@ impl Engine {
             return Some(Job::Flush(Arc::clone(oldest)));
         }
         let job = self.next_compaction(state, &view, now);
-        let job = job.or_else(|| self.next_rebuild(state, &view).map(Job::Rebuild))?;
+        let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild))?;
         state.running += 1;
         Some(job)
     }
 
-    fn next_rebuild(&self, state: &mut State, view: &View) -> Option<RebuildJob> {
-        let over = |state: &State| state.rebuilds.iter().filter(|it| it.is_over()).count();
+    fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {
+        let over = |state: &State| {
+            let all = state.rebuilds.iter().chain([&state.fit_budget]);
+            all.filter(|it| it.is_over()).count()
+        };
         let before = over(state);
-        let job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
+        let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
+        if job.is_none() && state.fits.is_due(now) {
+            job = state.fit_budget.next(&mut state.busy, &view.version);
+        }
         // Looking for a table ends a request of which none is left.
         if over(state) > before {
             self.background.changed.notify_all();
@@ -357,8 +405,7 @@ impl Engine {
         }
         match concern {
             Concern::Poison => Ok(()),
-            Concern::Flushes => state.flushes.since(seen),
-            Concern::All => state.failures_since(seen),
+            concern => state.failures_since(concern, seen),
         }
     }
 
@@ -376,14 +423,11 @@ impl Engine {
     ) -> Result<()> {
         let inline = self.options.load().background_threads == 0;
         let mut state = lock(&self.background.state);
-        let seen = match concern {
-            Concern::Poison => 0,
-            Concern::Flushes => state.flushes.failures,
-            Concern::All => state.flushes.failures + state.compactions.failures,
-        };
+        let seen = state.failures(concern);
+        let is_of_all = matches!(concern, Concern::Compactions | Concern::All);
         loop {
             let is_done = done(self, &state);
-            if concern == Concern::All || !is_done {
+            if is_of_all || !is_done {
                 self.check_background(&state, concern, seen)?;
             }
             if is_done {
@@ -394,6 +438,9 @@ impl Engine {
             if inline {
                 // Who waits here is the retry.
                 (state.flushes.retry, state.compactions.retry) = (None, None);
+                if concern == Concern::All {
+                    state.fits.retry = None;
+                }
             }
             let job = if inline { self.next_job(&mut state, env::now()) } else { None };
             state = match job {
@@ -421,6 +468,7 @@ impl Engine {
             state.running == 0
                 && view.frozen.is_empty()
                 && state.rebuilds.iter().all(Rebuild::is_over)
+                && state.fit_budget.is_over()
                 && (state.pauses > 0
                     || (state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none()))
         })?;
@@ -441,7 +489,7 @@ impl Engine {
             ticket
         };
         let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
-        let outcome = self.wait_for_state(Concern::All, |_, state| !is_open(state));
+        let outcome = self.wait_for_state(Concern::Compactions, |_, state| !is_open(state));
         lock(&self.background.state).ranges.retain(|(other, _)| *other != ticket);
         outcome
     }

@@ -40,6 +40,24 @@ pub(crate) fn filters_rebuilt(table: u64, keys: u64, written: u64, took: Duratio
     let _ = (table, keys, written, took);
 }
 
+/// More filters are built than the budget allows: those of so many tables are built anew.
+pub(crate) fn budget_exceeded(tables: usize) {
+    tell!(info, tables, "filters exceed their budget, rebuilding them smaller");
+    let _ = tables;
+}
+
+/// A rebuild for the budget failed and will be tried again.
+pub(crate) fn retrying_rebuild(table: u64, error: &Error, pause: Duration) {
+    tell!(warn, table, %error, ?pause, "filters could not be rebuilt to fit their budget, trying again later");
+    let _ = (table, error, pause);
+}
+
+/// A table has no filters any more, as those that it was to get are of no use.
+pub(crate) fn filters_left_out(table: u64, why: &str) {
+    tell!(warn, table, why, "a table goes without filters, to fit the budget");
+    let _ = (table, why);
+}
+
 /// A job found the disk full and will be tried again.
 pub(crate) fn retrying(error: &Error, pause: Duration) {
     tell!(warn, %error, ?pause, "disk full, trying again later");

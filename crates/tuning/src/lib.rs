@@ -20,7 +20,7 @@
 //! not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `by_level` for
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `chooser` for many tables, `by_level` for
 //! policies that say one filter for a level; `policy` and `held` for a store that lives, `shape` for
 //! one that is not there.
 
@@ -28,6 +28,7 @@
 
 mod budget;
 mod by_level;
+mod chooser;
 mod core;
 mod cost;
 mod curve;
@@ -47,6 +48,7 @@ mod workload;
 
 pub use budget::Budget;
 pub use by_level::{ByLevel, LevelPlan, Visited};
+pub use chooser::Chooser;
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;

@@ -231,7 +231,7 @@ pub(crate) fn last_that(least: u32, most: u32, holds: impl Fn(u32) -> bool) -> u
 
 /// For how many keys the menu is made that a table of `keys` keys chooses from, and how many times
 /// as many it has.
-fn menu_of(keys: u64) -> (u64, f64) {
+pub(crate) fn menu_of(keys: u64) -> (u64, f64) {
     if keys < MANY_KEYS { (keys, 1.0) } else { (MENU_KEYS, keys as f64 / MENU_KEYS as f64) }
 }
 

@@ -176,7 +176,10 @@ impl Lean {
             }
             Kind::Flush | Kind::Sync => self.make_durable(kind == Kind::Sync),
             Kind::CompactRange => self.compact_range(rng),
-            Kind::WaitIdle => ok("wait_idle", self.db().wait_idle()),
+            Kind::WaitIdle => {
+                ok("wait_idle", self.db().wait_idle())?;
+                budget::fits(self.db()).map(drop)
+            }
             Kind::SetOptions => {
                 ok("set_options", self.db().set_options(|options| live_options(rng, options)))
             }

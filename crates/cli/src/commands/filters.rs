@@ -215,6 +215,8 @@ fn write_budget(
             ("resident_bytes", Value::Size(budget.resident_bytes)),
             ("dropped_tables", Value::Count(budget.dropped_tables)),
             ("dropped_bytes", Value::Size(budget.dropped_bytes)),
+            ("queued_rebuilds", Value::Count(budget.queued_rebuilds)),
+            ("rebuild_failure", budget.rebuild_failure.clone().map_or(Value::Null, Into::into)),
             ("price_per_byte", Some(budget.price).filter(|price| price.is_finite()).into()),
             ("misses", budget.misses.into()),
             ("misses_seen_in", budget.misses_seen_in.map_or(Value::Null, Value::Count)),

@@ -10,31 +10,41 @@
 //! 3. Whenever a version is installed, the most that filters may hold in memory is set anew. Where all
 //!    filters that are built are more than that, those worth least for their bytes are neither held
 //!    nor asked ([`Engine::settle_filters`]): their tables answer "maybe".
-//! 4. Filters of tables that have left the version are dropped as well: nobody will ask them again but
+//! 4. These, and others that are larger than they would be now, are then built anew, and smaller, in
+//!    the background ([`fit`]), until all that are built fit.
+//! 5. Filters of tables that have left the version are dropped as well: nobody will ask them again but
 //!    walks that are under way, which do without. A walk does not keep a table's filters.
 //!
 //! Invariant: of filters no more is held in memory, pinned and cached, than the budget of the version in
 //! force, whatever is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates).
 //! Where that budget falls, as keys are merged away or options change, it holds as soon as reads that
-//! were asking a dropped filter have ended. What is built may be more, until compactions have rewritten
-//! what is too large; [`BudgetReport::tables`] lists it, with what each table should have.
+//! were asking a dropped filter have ended. What is built may be more only while the rebuild that makes
+//! it fit is queued; `wait_idle` waits for it.
+//!
+//! What is too small is not built anew, only because there is room again: it costs reads, now, to save
+//! reads that may never come. Compactions and `rebuild_filters` do so; [`BudgetReport::tables`] lists it,
+//! with what each table should have.
 //!
 //! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the job
 //! that needs it, without a lock, of levels rather than tables.
 //!
 //! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter report.
 
+mod fit;
 mod report;
 mod shape;
 mod spec;
+#[cfg(test)]
+mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Held, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
+pub(crate) use fit::LEAST_GAIN;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
 pub(crate) use spec::FilterBudget;
@@ -43,6 +53,7 @@ use crate::compaction::in_progress::InProgress;
 use crate::compaction::shape::Shape;
 use crate::engine::Engine;
 use crate::output::{Purpose, logical_level};
+use crate::rebuild::queue::Waiting;
 use crate::sync::{Mutex, lock};
 use crate::version::{Keeping, LEVELS, TableFile, Version};
 
@@ -61,6 +72,9 @@ const RESERVE: u64 = 200;
 const MOST_STEPS: i32 = 48;
 /// Bytes of filters after which older ones count half in what is built beyond the plan.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
+
+/// What a budget has for each table, by file number.
+pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
 /// What the budget remembers between jobs.
 #[derive(Debug, Default)]
@@ -219,8 +233,7 @@ impl Engine {
         };
         let mut best = (wasted(first), first);
         for step in 1..MOST_STEPS {
-            let raised = price.per_byte() * (f64::from(step * step) / 64.0).exp2();
-            let spec = solver.choose(level, keys, weight, Price::new(raised)?);
+            let spec = solver.choose(level, keys, weight, raised(price, step)?);
             let wasted = wasted(spec);
             if wasted < best.0 {
                 best = (wasted, spec);
@@ -234,18 +247,18 @@ impl Engine {
     }
 
     /// Has the filters of `version` held and asked, or not: as the options say of the last level, and
-    /// as a budget allows; and sets what all of them may hold. Once the store is open the manifest's
+    /// as a budget allows; sets what all of them may hold, and has built anew what is too large. Once the store is open the manifest's
     /// lock must be held, so that the last word is said of the version in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
         let budget = options.filters.budget();
-        let over = budget.map(|budget| self.over_budget(budget, version, limit));
-        let over = over.unwrap_or_default();
+        let excess = budget.map(|budget| self.excess(budget, version, limit));
+        let Excess { dropped, waiting } = excess.unwrap_or_default();
         for (level, run) in version.levels.iter().enumerate() {
             let without = !options.filters_on_last_level && logical_level(version, level).1;
             for table in run {
-                let keeping = match (without, over.contains(&table.number)) {
+                let keeping = match (without, dropped.contains(&table.number)) {
                     (true, _) => Keeping::NotInLastLevel,
                     (false, true) => Keeping::NotInBudget,
                     (false, false) => Keeping::Held,
@@ -265,6 +278,22 @@ impl Engine {
         if filters.held() > limit {
             self.memory.empty_cache();
         }
+        self.queue_to_fit(waiting);
+    }
+
+    /// Has the filters of these tables built anew, and of no others, for the budget.
+    fn queue_to_fit(&self, waiting: Vec<Waiting>) {
+        let is_refused = self.check_writable().is_err();
+        let waiting = if is_refused { Vec::new() } else { waiting };
+        let mut state = lock(&self.background.state);
+        if waiting.is_empty() && state.fit_budget.is_over() {
+            return;
+        }
+        if state.fit_budget.is_over() {
+            crate::events::budget_exceeded(waiting.len());
+        }
+        state.fit_budget.refill(waiting);
+        self.background.changed.notify_all();
     }
 
     /// Has the filters of a table that left the version go, where a budget counts them.
@@ -278,27 +307,63 @@ impl Engine {
         }
     }
 
-    /// The tables of `version` whose filters are to go, so that the others take at most `limit`.
-    fn over_budget(&self, budget: &FilterBudget, version: &Version, limit: u64) -> HashSet<u64> {
+    /// What of the filters of `version` is more than `limit`.
+    fn excess(&self, budget: &FilterBudget, version: &Version, limit: u64) -> Excess {
         let filters_last = self.options.load().filters_on_last_level;
         let counts = |level| filters_last || !logical_level(version, level).1;
         let levels = version.levels.iter().enumerate().filter(|(level, _)| counts(*level));
         let all: u64 = levels.flat_map(|(_, run)| run).map(|table| held_bytes(table)).sum();
         if all <= limit {
-            return HashSet::new();
+            return Excess::default();
         }
         let shape = TreeShape::of(version, self.outlook(version));
-        let workload = Workload::new(self.misses(budget).share);
-        let (Ok(shape), Ok(workload)) = (shape, workload) else { return HashSet::new() };
-        let weights = shape.weights(&workload);
+        let Ok((shape, terms)) = shape.and_then(|shape| {
+            let terms = self.terms(budget, &shape)?;
+            Ok((shape, terms))
+        }) else {
+            return Excess::default();
+        };
+        let weights = shape.weights(&terms.workload);
         let held = version.tables().zip(weights).map(|((level, table), weight)| {
             let held = held(budget, table, weight);
-            Held { bytes: if counts(level) { held.bytes } else { 0 }, ..held }
+            Held { bytes: if counts(level) { held_bytes(table) } else { 0 }, ..held }
         });
+        let held: Vec<Held> = held.collect();
         let numbers: Vec<u64> = version.tables().map(|(_, table)| table.number).collect();
-        let dropped = to_drop(&held.collect::<Vec<_>>(), limit);
-        dropped.into_iter().filter_map(|nth| numbers.get(nth).copied()).collect()
+        let dropped = to_drop(&held, limit);
+        let waiting = self.to_fit(version, &terms, &held, &dropped, limit);
+        let dropped = dropped.into_iter().filter_map(|nth| numbers.get(nth).copied()).collect();
+        Excess { dropped, waiting }
     }
+
+    /// What each table of `version` would get if it were written again now; none without a budget.
+    pub(crate) fn planned_by_budget(&self, version: &Version) -> Option<Planned> {
+        let options = self.options.load();
+        let budget = options.filters.budget()?;
+        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
+        let terms = self.terms(budget, &shape).ok()?;
+        let mut chooser = terms.solver.chooser();
+        let weighted = version.tables().zip(shape.weights(&terms.workload));
+        let planned = weighted.map(|((physical, table), weight)| {
+            let level = logical_level(version, physical).0;
+            (table.number, chooser.choose(level, table.keys, weight, terms.price))
+        });
+        Some(planned.collect())
+    }
+}
+
+/// What of built filters is more than the budget.
+#[derive(Default)]
+struct Excess {
+    /// Tables whose filters are not held.
+    dropped: HashSet<u64>,
+    /// Those that are to be built anew, so that all may be held again.
+    waiting: Vec<Waiting>,
+}
+
+/// The `step`th price above `price`.
+fn raised(price: Price, step: i32) -> Result<Price, TuningError> {
+    Price::new(price.per_byte() * (f64::from(step * step) / 64.0).exp2())
 }
 
 /// What filters are chosen by.

@@ -14,6 +14,7 @@ use trommel_tuning::{bytes, rate};
 use super::{FilterBudget, Terms, TreeShape};
 use crate::engine::Engine;
 use crate::output::logical_level;
+use crate::sync::lock;
 use crate::version::{Keeping, TableFile, Version};
 
 /// Drift below this part of a filter is none: sizes are rounded, and keys were not known exactly.
@@ -29,7 +30,8 @@ pub struct BudgetReport {
     pub spec: String,
     /// Bytes that filters may take in memory, for the keys that there are now.
     pub budget_bytes: u64,
-    /// Bytes of the filters of all tables, as they are stored.
+    /// Bytes of the filters of all tables, as they are stored, but for those of a last level that is
+    /// to have none. More than the budget only while tables are queued for a rebuild, below.
     pub built_bytes: u64,
     /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget. Less
     /// than what is built, where not all filters were asked yet.
@@ -38,6 +40,11 @@ pub struct BudgetReport {
     pub dropped_tables: u64,
     /// Bytes of those filters, as stored.
     pub dropped_bytes: u64,
+    /// Tables in the queue of the rebuild `fit-budget`, which makes filters smaller in the background
+    /// until all that are built fit: those waiting, and those being rebuilt.
+    pub queued_rebuilds: u64,
+    /// Why such a rebuild failed, where it is to be tried again.
+    pub rebuild_failure: Option<String>,
     /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all filters
     /// are as large as they may be, infinite where the floors take more than there is.
     pub price: f64,
@@ -169,6 +176,10 @@ impl Engine {
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
+        let (queued_rebuilds, rebuild_failure) = {
+            let state = lock(&self.background.state);
+            (state.fit_budget.tables(), state.fit_failure().map(ToString::to_string))
+        };
         let mut report = BudgetReport {
             spec: budget.to_string(),
             budget_bytes: budget.budget().bytes(version.keys()),
@@ -176,6 +187,8 @@ impl Engine {
             resident_bytes: self.memory.filters().held(),
             dropped_tables: 0,
             dropped_bytes: 0,
+            queued_rebuilds,
+            rebuild_failure,
             price: terms.price.per_byte(),
             misses: terms.misses.share,
             misses_seen_in: terms.misses.seen_in,
@@ -216,7 +229,9 @@ impl BudgetReport {
             reason: DriftReason::AsPlanned,
         };
         let drift = TableDrift { reason: reason(budget, table, facts, &drift), ..drift };
-        self.built_bytes += drift.built_bytes;
+        if table.keeping() != Keeping::NotInLastLevel {
+            self.built_bytes += drift.built_bytes;
+        }
         self.expected_wasted_reads += weight * built_rate;
         self.planned_wasted_reads += weight * planned_rate;
         if is_dropped {
@@ -281,6 +296,12 @@ impl fmt::Display for BudgetReport {
         if self.dropped_tables > 0 {
             let (tables, bytes) = (self.dropped_tables, kib(self.dropped_bytes));
             write!(f, "; the filters of {tables} tables, {bytes:.1} KiB, find no room")?;
+        }
+        if self.queued_rebuilds > 0 {
+            write!(f, "; fit-budget: {} tables wait for smaller ones", self.queued_rebuilds)?;
+        }
+        if let Some(why) = &self.rebuild_failure {
+            write!(f, " (it will be tried again: {why})")?;
         }
         let seen = match self.misses_seen_in {
             Some(lookups) => format!("of {lookups} lookups"),

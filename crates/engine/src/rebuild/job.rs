@@ -8,6 +8,10 @@
 //! Nothing refers to a sidecar before its edit. So where writing fails for lack of room it is removed
 //! and nothing has happened; any other failure to write poisons the store. A failure to read the table
 //! does neither: what answered before does so still.
+//!
+//! Where filters are rebuilt to fit a budget, they are to take less than before. If they do not, as those
+//! of prefixes or of a user's making are as large as they are, or if they cannot be built, the
+//! table gets a sidecar without filters: for that nothing is read, and what it gains is certain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +19,9 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
-use super::queue::RebuildJob;
+use super::queue::{Aim, RebuildJob};
 use super::{FilterRebuildReport, Task, with_filters};
+use crate::budget::LEAST_GAIN;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -41,6 +46,24 @@ enum Stop {
     Failed(Error),
     /// The table keeps what it has.
     Skip(String),
+}
+
+impl Stop {
+    /// Whether it is no matter of this moment, nor of what is written.
+    fn is_of_filters(&self) -> bool {
+        match self {
+            Self::Skip(_) => true,
+            Self::Failed(Error::Closed | Error::Poisoned { .. }) => false,
+            Self::Failed(error) => !error.is_shortage(),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Skip(why) => why.clone(),
+            Self::Failed(error) => error.to_string(),
+        }
+    }
 }
 
 impl From<trommel_sstable::Error> for Stop {
@@ -78,6 +101,15 @@ impl Engine {
         let mut state = lock(&self.background.state);
         // Of one that was installed the registry has forgotten it already.
         state.busy.finish(job.id);
+        if job.is_of_budget() {
+            state.fit_budget.tried(job, outcome.is_err());
+            if let Some(pause) = state.fit_ended(outcome.as_ref().err())
+                && let Err(error) = outcome
+            {
+                crate::events::retrying_rebuild(job.table.number, &error, pause);
+            }
+            return;
+        }
         let Some(rebuild) = state.rebuilds.iter_mut().find(|rebuild| rebuild.is(job.ticket)) else {
             return;
         };
@@ -95,14 +127,23 @@ impl Engine {
         let version = self.version();
         let RebuildJob { table, level, .. } = job;
         let logical = logical_level(&version, *level).0;
-        match self.rebuild_of(&version, *level, table)? {
+        let task = match job.aim {
+            Aim::Policy => {
+                let planned = self.planned_by_budget(&version);
+                self.rebuild_of(&version, *level, table, planned.as_ref())?
+            }
+            Aim::Budget(spec) => self.fit_of(&version, *level, table, spec),
+        };
+        match task {
             Task::Keep => Ok(Done::Kept),
             Task::Drop => {
                 let bytes = self.tables.reader(table)?.footer().filter_bytes;
                 self.swap_filters(job, with_filters(table.meta(), logical, None, bytes))?;
                 Ok(Done::Dropped)
             }
-            Task::Build(filters, user) => match self.write_sidecar(job, logical, &filters, user) {
+            Task::Build(filters, user) => match self
+                .write_or_leave_out(job, logical, &filters, user)
+            {
                 Ok(summary) => {
                     let time = start.elapsed();
                     self.stalls.count_rebuild(summary.bytes_read, summary.file_bytes, time);
@@ -113,6 +154,27 @@ impl Engine {
                 Err(Stop::Skip(why)) => Ok(Done::Skipped(why)),
                 Err(Stop::Failed(error)) => Err(error),
             },
+        }
+    }
+
+    /// Writes a sidecar and puts it in force: for a budget, one without filters where these are of no
+    /// use.
+    fn write_or_leave_out(
+        &self,
+        job: &RebuildJob,
+        level: usize,
+        filters: &FilterPlan,
+        user: Option<UserFilterBuild>,
+    ) -> std::result::Result<SidecarSummary, Stop> {
+        let number = job.table.number;
+        match self.write_sidecar(job, level, filters, user) {
+            Err(stop)
+                if job.is_of_budget() && self.poison.get().is_none() && stop.is_of_filters() =>
+            {
+                crate::events::filters_left_out(number, &stop.words());
+                self.write_sidecar(job, level, &FilterPlan::default(), None)
+            }
+            outcome => outcome,
         }
     }
 
@@ -145,6 +207,11 @@ impl Engine {
             skip => skip,
         })?;
         drop(memory);
+        let before = job.table.filter_bytes;
+        if job.is_of_budget() && summary.filter_bytes > before - before / LEAST_GAIN {
+            let now = summary.filter_bytes;
+            return Err(Stop::Skip(format!("{now} bytes would be hardly less than {before}")));
+        }
         if let Some(why) = &summary.filter_failure {
             return Err(Stop::Skip(format!("the policy failed to build its filter: {why}")));
         }

@@ -27,6 +27,7 @@ use trommel_sstable::{
 };
 
 use crate::background::{Concern, State};
+use crate::budget::Planned;
 use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -142,13 +143,16 @@ impl Engine {
     pub(crate) fn rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
         self.check_open()?;
         let version = self.version();
+        let planned = self.planned_by_budget(&version);
         let mut plan = FilterRebuildPlan::default();
         for (physical, table) in version.tables() {
             let level = logical_level(&version, physical).0;
             if !options.wants(level, table.number) {
                 continue;
             }
-            let Some(cost) = self.rebuild_cost(&version, physical, table)? else { continue };
+            let Some(cost) = self.rebuild_cost(&version, physical, table, planned.as_ref())? else {
+                continue;
+            };
             plan.keys += cost.keys;
             plan.bytes_read += cost.bytes_read;
             plan.bytes_written += cost.bytes_written;
@@ -162,8 +166,9 @@ impl Engine {
         version: &Version,
         physical: usize,
         table: &Arc<TableFile>,
+        planned: Option<&Planned>,
     ) -> Result<Option<TableRebuild>> {
-        let task = self.rebuild_of(version, physical, table)?;
+        let task = self.rebuild_of(version, physical, table, planned)?;
         let reader = self.tables.reader(table)?;
         let mut cost = TableRebuild {
             table: table.number,
@@ -191,33 +196,40 @@ impl Engine {
         Ok(Some(cost))
     }
 
-    /// What is to be done for `table`, which lies in `physical` of `version`.
+    /// What is to be done for `table`, which lies in `physical` of `version`; `planned` is what a budget
+    /// has for it.
     fn rebuild_of(
         &self,
         version: &Version,
         physical: usize,
         table: &Arc<TableFile>,
+        planned: Option<&Planned>,
     ) -> Result<Task> {
         // Neither held nor wanted: whatever it has costs nothing.
         if table.keeping() == Keeping::NotInLastLevel {
             return Ok(Task::Keep);
         }
         let (level, is_last) = logical_level(version, physical);
-        let purpose = Purpose {
-            reason: FilterReason::Rebuild,
-            keys: table.keys,
-            expected_keys: table.keys,
-            inputs: vec![table.number],
-            span: KeyRange::hull([table]),
-        };
+        let purpose = purpose_of(table);
         let options = self.options.load();
         let reader = self.tables.reader(table)?;
         let filters = reader.filters();
-        let by_budget = options.filters.budget().map(|budget| {
-            let spec = self.choose_by_budget(budget, version, physical, &purpose);
-            as_it_is(spec, filters)
-        });
+        let planned = planned.and_then(|planned| planned.get(&table.number)).copied();
+        if planned.is_none() && options.filters.budget().is_some() {
+            return Ok(Task::Keep);
+        }
+        let is_dropped = table.keeping() == Keeping::NotInBudget;
+        // What it is cannot be seen, but how large: it is as good as what comes close to that.
+        if let Some(spec) = planned.filter(|_| is_dropped)
+            && near(table.filter_bytes as f64, trommel_tuning::bytes(spec, table.keys) as f64)
+        {
+            return Ok(Task::Keep);
+        }
+        let by_budget = planned.map(|spec| as_it_is(spec, filters));
         let (wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
+        if is_dropped {
+            return Ok(Task::Build(wanted, user));
+        }
         let serves = |filters: &Filters| {
             let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
             is_sound && is_like(&wanted, user.as_ref(), filters)
@@ -230,6 +242,26 @@ impl Engine {
         };
         give_up(user);
         Ok(task)
+    }
+
+    /// What is to be done for `table`, so that all that is built fits the budget: of whole keys it gets
+    /// `spec`.
+    fn fit_of(
+        &self,
+        version: &Version,
+        physical: usize,
+        table: &Arc<TableFile>,
+        spec: FilterSpec,
+    ) -> Task {
+        let options = self.options.load();
+        if options.filters.budget().is_none() || table.filter_bytes == 0 {
+            return Task::Keep;
+        }
+        let (level, is_last) = logical_level(version, physical);
+        let by_budget = Some(spec);
+        let (wanted, user) =
+            choose_filters(&options, level, is_last, &purpose_of(table), by_budget);
+        Task::Build(wanted, user)
     }
 
     /// Rebuilds the filters of the tables that want it, and waits until that is done.
@@ -263,11 +295,12 @@ impl Engine {
     /// with one is told when its turn comes, and keeps no other from its own.
     fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
         let version = self.version();
+        let planned = self.planned_by_budget(&version);
         let wants = |(physical, table): &(usize, &Arc<TableFile>)| {
             if !options.wants(logical_level(&version, *physical).0, table.number) {
                 return false;
             }
-            match self.rebuild_of(&version, *physical, table) {
+            match self.rebuild_of(&version, *physical, table, planned.as_ref()) {
                 Ok(Task::Keep) => false,
                 Ok(Task::Build(_, user)) => {
                     give_up(user);
@@ -281,7 +314,8 @@ impl Engine {
 
     /// Tables that wait for their filters to be rebuilt, or are at it.
     pub(crate) fn queued_rebuilds(&self) -> u64 {
-        lock(&self.background.state).rebuilds.iter().map(Rebuild::tables).sum()
+        let state = lock(&self.background.state);
+        state.rebuilds.iter().chain([&state.fit_budget]).map(Rebuild::tables).sum()
     }
 }
 
@@ -292,9 +326,23 @@ fn as_it_is(spec: FilterSpec, filters: &Filters) -> FilterSpec {
     let stored = stored.and_then(|part| part.spec.parse::<FilterSpec>().ok());
     let is_near = |stored: &FilterSpec| {
         let (bits, wanted) = (stored.bits_per_key(), spec.bits_per_key());
-        stored.kind() == spec.kind() && (bits - wanted).abs() <= wanted * NEAR
+        stored.kind() == spec.kind() && near(bits, wanted)
     };
     stored.filter(is_near).unwrap_or(spec)
+}
+
+fn near(size: f64, wanted: f64) -> bool {
+    (size - wanted).abs() <= wanted * NEAR
+}
+
+fn purpose_of(table: &Arc<TableFile>) -> Purpose {
+    Purpose {
+        reason: FilterReason::Rebuild,
+        keys: table.keys,
+        expected_keys: table.keys,
+        inputs: vec![table.number],
+        span: KeyRange::hull([table]),
+    }
 }
 
 /// Whether `filters` are what would be built.

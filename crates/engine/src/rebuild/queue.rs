@@ -2,21 +2,48 @@
 //!
 //! A request is over when no table of it waits and none is being rebuilt. Tables that are busy wait;
 //! those that have left the store meanwhile are counted and passed over.
+//!
+//! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is there as
+//! long as more filters are built than the budget allows, and its tables are chosen anew with each
+//! version ([`budget`](crate::budget)). A table that fails waits again, as a compaction does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use trommel_filter::FilterSpec;
 
 use super::FilterRebuildReport;
 use crate::compaction::in_progress::{InProgress, JobId};
 use crate::error::{Error, Result};
 use crate::version::{TableFile, Version};
 
-/// A request.
-#[derive(Debug)]
+/// The ticket of the store's own request; callers' come after it.
+const OF_BUDGET: u64 = 0;
+
+/// What a table's filters are rebuilt for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Aim {
+    /// To be what the policy in force would build.
+    Policy,
+    /// To be less: of whole keys this.
+    Budget(FilterSpec),
+}
+
+/// A table whose turn comes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Waiting {
+    /// Its file number.
+    pub(crate) table: u64,
+    pub(crate) aim: Aim,
+}
+
+/// A request. Default: the store's own, of no table yet.
+#[derive(Debug, Default)]
 pub(crate) struct Rebuild {
     ticket: u64,
-    /// File numbers of the tables that wait.
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<Waiting>,
+    /// How often these have been chosen anew.
+    fillings: u64,
     /// Tables that are being rebuilt.
     running: u64,
     report: FilterRebuildReport,
@@ -32,11 +59,28 @@ pub(crate) struct RebuildJob {
     pub(super) table: Arc<TableFile>,
     /// The physical level in which it lies, and stays while the job runs.
     pub(super) level: usize,
+    pub(super) aim: Aim,
+    /// The choice of tables that this is one of.
+    filling: u64,
+}
+
+impl RebuildJob {
+    /// Whether no caller asked for it.
+    pub(crate) fn is_of_budget(&self) -> bool {
+        self.ticket == OF_BUDGET
+    }
 }
 
 impl Rebuild {
-    pub(super) fn new(ticket: u64, waiting: VecDeque<u64>) -> Self {
-        Self { ticket, waiting, running: 0, report: FilterRebuildReport::default(), failure: None }
+    pub(super) fn new(ticket: u64, tables: impl IntoIterator<Item = u64>) -> Self {
+        let waiting = tables.into_iter().map(|table| Waiting { table, aim: Aim::Policy });
+        Self { ticket, waiting: waiting.collect(), ..Self::default() }
+    }
+
+    /// Has these wait, and no others.
+    pub(crate) fn refill(&mut self, waiting: Vec<Waiting>) {
+        self.waiting = waiting.into();
+        self.fillings += 1;
     }
 
     /// Whether this is the request with that number.
@@ -50,7 +94,7 @@ impl Rebuild {
     }
 
     /// Tables that wait or are being rebuilt.
-    pub(super) fn tables(&self) -> u64 {
+    pub(crate) fn tables(&self) -> u64 {
         self.waiting.len() as u64 + self.running
     }
 
@@ -75,10 +119,19 @@ impl Rebuild {
         self.failure.get_or_insert(error);
     }
 
+    /// Notes the end of the turn of a table of the store's own request; one that `failed` waits again,
+    /// unless tables were chosen anew meanwhile, it among them or not.
+    pub(super) fn tried(&mut self, job: &RebuildJob, failed: bool) {
+        self.running -= 1;
+        if failed && job.filling == self.fillings {
+            self.waiting.push_back(Waiting { table: job.table.number, aim: job.aim });
+        }
+    }
+
     /// The next table that is there and free, with its level.
-    fn next(&mut self, busy: &mut InProgress, version: &Version) -> Option<RebuildJob> {
+    pub(crate) fn next(&mut self, busy: &mut InProgress, version: &Version) -> Option<RebuildJob> {
         let mut at = 0;
-        while let Some(number) = self.waiting.get(at).copied() {
+        while let Some(Waiting { table: number, aim }) = self.waiting.get(at).copied() {
             let Some((level, table)) = version.tables().find(|(_, table)| table.number == number)
             else {
                 self.waiting.remove(at);
@@ -88,8 +141,8 @@ impl Rebuild {
             if let Some(id) = busy.start_rebuild(number) {
                 self.waiting.remove(at);
                 self.running += 1;
-                let (ticket, table) = (self.ticket, Arc::clone(table));
-                return Some(RebuildJob { ticket, id, table, level });
+                let (ticket, filling, table) = (self.ticket, self.fillings, Arc::clone(table));
+                return Some(RebuildJob { ticket, id, table, level, aim, filling });
             }
             at += 1;
         }

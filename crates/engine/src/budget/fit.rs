@@ -1,0 +1,130 @@
+//! Which filters are built anew, and smaller, so that all that are built fit the budget again.
+//!
+//! 1. Each table is compared with what it would get at today's price, as the report has it. What it has
+//!    beyond that may go.
+//! 2. Where that is not enough, as tables that have less than planned stay as they are, the price is
+//!    raised until it is.
+//! 3. Where no price is enough, since the least that is allowed is too much, tables lose their
+//!    filters altogether, those of which they are worth least first. So there always is a way.
+//! 4. Of the tables that have too much, those are taken first that lose least for a byte; and no more of
+//!    them than are needed, with a little room for what comes next.
+//!
+//! The tables wait in the queue of rebuilds that no caller asked for ([`queue`](crate::rebuild::queue)),
+//! which is filled anew with each version. Each rebuild takes at least a part in 64 from its table's
+//! filters, or all of them (`rebuild/job.rs`): so they come to an end, whatever the sizes that were
+//! expected.
+
+use std::sync::Arc;
+
+use trommel_filter::FilterSpec;
+use trommel_sstable::FILTER_OVERHEAD_BYTES;
+use trommel_tuning::{Chooser, Held, Price, bytes, rate, to_drop};
+
+use super::{MOST_STEPS, Terms, raised};
+use crate::engine::Engine;
+use crate::output::logical_level;
+use crate::rebuild::queue::{Aim, Waiting};
+use crate::version::{TableFile, Version};
+
+/// A filter is not rebuilt to take less by this part of it alone, one in so many.
+pub(crate) const LEAST_GAIN: u64 = 64;
+/// Part of the budget that is left free once rebuilds are necessary, one in so many.
+const ROOM: u64 = 32;
+
+/// A table whose filters count, and what it is to have.
+struct Candidate<'a> {
+    level: usize,
+    table: &'a Arc<TableFile>,
+    held: Held,
+    /// Whether it is asked no more, for lack of room.
+    is_dropped: bool,
+    to: FilterSpec,
+    /// Bytes of memory that `to` takes, about; as many as now, if it stays.
+    takes: u64,
+}
+
+impl Candidate<'_> {
+    fn stays(&self) -> bool {
+        self.takes == self.held.bytes
+    }
+
+    /// Reads in vain that come with each byte that goes.
+    fn loss(&self) -> f64 {
+        let rate_now = if self.is_dropped { 1.0 } else { self.held.rate };
+        let lost = self.held.weight * (rate(self.to, self.table.keys) - rate_now);
+        lost / self.held.bytes.saturating_sub(self.takes).max(1) as f64
+    }
+}
+
+impl Engine {
+    /// The tables whose filters are to be built anew, so that all take at most `limit` bytes; `held`
+    /// are those of `version`, of which `dropped` are asked no more.
+    pub(super) fn to_fit(
+        &self,
+        version: &Version,
+        terms: &Terms,
+        held: &[Held],
+        dropped: &[usize],
+        limit: u64,
+    ) -> Vec<Waiting> {
+        let built_for_planned = self.tuner.built_for_planned();
+        let tables = version.tables().zip(held).enumerate();
+        let mut candidates: Vec<Candidate<'_>> = tables
+            .filter(|(_, (_, held))| held.bytes > 0)
+            .map(|(nth, ((physical, table), held))| Candidate {
+                level: logical_level(version, physical).0,
+                table,
+                held: *held,
+                is_dropped: dropped.contains(&nth),
+                to: FilterSpec::NONE,
+                takes: held.bytes,
+            })
+            .collect();
+        let mut chooser = terms.solver.chooser();
+        for step in 0..MOST_STEPS {
+            let Ok(price) = raised(terms.price, step) else { break };
+            candidates.iter_mut().for_each(|it| aim(it, &mut chooser, price, built_for_planned));
+            let all: u64 = candidates.iter().map(|it| it.takes).sum();
+            if all <= limit || price.per_byte().is_infinite() {
+                break;
+            }
+        }
+        let left: Vec<Held> =
+            candidates.iter().map(|it| Held { bytes: it.takes, ..it.held }).collect();
+        for nth in to_drop(&left, limit) {
+            if let Some(gone) = candidates.get_mut(nth) {
+                (gone.to, gone.takes) = (FilterSpec::NONE, 0);
+            }
+        }
+        let all: u64 = candidates.iter().map(|it| it.held.bytes).sum();
+        enough(candidates, all.saturating_sub(limit - limit / ROOM))
+    }
+}
+
+/// Has the candidate get what is worth most at `price`, if that is less than what it has.
+fn aim(it: &mut Candidate<'_>, chooser: &mut Chooser<'_>, price: Price, built_for_planned: f64) {
+    let keys = it.table.keys;
+    it.to = chooser.choose(it.level, keys, it.held.weight, price);
+    let takes = match bytes(it.to, keys) {
+        0 => 0,
+        planned => (planned as f64 * built_for_planned) as u64 + FILTER_OVERHEAD_BYTES,
+    };
+    let is_less = takes + takes / LEAST_GAIN * 2 < it.held.bytes;
+    it.takes = if is_less { takes } else { it.held.bytes };
+}
+
+/// Those of the candidates that lose least for a byte, until `bytes` go.
+fn enough(mut candidates: Vec<Candidate<'_>>, bytes: u64) -> Vec<Waiting> {
+    candidates.retain(|it| !it.stays());
+    candidates.sort_by(|a, b| a.loss().total_cmp(&b.loss()));
+    let mut gone = 0;
+    let mut waiting = Vec::new();
+    for it in candidates {
+        if gone >= bytes {
+            break;
+        }
+        gone += it.held.bytes - it.takes;
+        waiting.push(Waiting { table: it.table.number, aim: Aim::Budget(it.to) });
+    }
+    waiting
+}

@@ -1,0 +1,239 @@
+//! What is built comes back to the budget by itself, whatever stands in the way.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs};
+
+use crate::{BudgetReport, Db, Error, ErrorKind, Options};
+
+const DIR: &str = "db";
+
+fn options(vfs: &Arc<dyn Vfs>, filters: &str) -> Options {
+    Options::default()
+        .vfs(Arc::clone(vfs))
+        .filters(filters.parse().unwrap())
+        .background_threads(0)
+        .write_buffer_bytes(1 << 20)
+        .table_bytes(16 << 10)
+        .block_bytes(512)
+        .compression(crate::Compression::None)
+}
+
+fn key(i: usize) -> String {
+    format!("key {i:05}")
+}
+
+/// A store of about a dozen tables in its last level, of 4,000 keys with 16 bits each.
+fn filled(vfs: &Arc<dyn Vfs>) -> Db {
+    let db = Db::open(DIR, options(vfs, "paired:16")).unwrap();
+    for i in 0..4_000 {
+        db.put(key(i), format!("value of {i}")).unwrap();
+    }
+    db.compact_all().unwrap();
+    assert!(db.stats().levels.iter().map(|level| level.tables).sum::<u64>() > 6);
+    db
+}
+
+fn in_memory() -> Arc<dyn Vfs> {
+    Arc::new(MemoryVfs::new())
+}
+
+fn names(vfs: &Arc<dyn Vfs>, extension: &str) -> Vec<String> {
+    let listing = vfs.list(Path::new(DIR)).unwrap();
+    let names = listing.iter().map(|entry| entry.name.to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(extension)).collect()
+}
+
+fn budget(db: &Db) -> BudgetReport {
+    db.filter_report().budget.unwrap()
+}
+
+/// Every key is found, and no more is held than may be; reads in vain of as many missing keys.
+fn check(db: &Db) -> u64 {
+    db.reset_stats();
+    for i in 0..4_000 {
+        assert_eq!(db.get(key(i)).unwrap().unwrap(), format!("value of {i}").as_bytes());
+        assert_eq!(db.get(format!("{}x", key(i))).unwrap(), None);
+    }
+    let report = budget(db);
+    assert!(report.resident_bytes <= report.budget_bytes, "{report}");
+    db.filter_report().levels.iter().map(|level| level.false_positives).sum()
+}
+
+/// Nothing is queued any more, and what is built fits.
+fn check_fits(db: &Db) {
+    let report = budget(db);
+    assert!(report.built_bytes <= report.budget_bytes, "{report}");
+    assert_eq!((report.queued_rebuilds, report.dropped_tables), (0, 0), "{report}");
+    assert_eq!(report.rebuild_failure, None);
+    db.verify().unwrap();
+}
+
+/// A budget that is lowered on reopening: what is too large is built anew, by a job that has a name.
+#[test]
+fn what_is_too_large_is_rebuilt_until_it_fits() {
+    for threads in [0, 2] {
+        let vfs = in_memory();
+        filled(&vfs).close().unwrap();
+        let data = names(&vfs, ".sst");
+        let lower = options(&vfs, "budget=6/key,misses=1");
+
+        let db = Db::open_read_only(DIR, lower.clone()).unwrap();
+        let report = budget(&db);
+        assert!(report.built_bytes > report.budget_bytes && report.dropped_tables > 0, "{report}");
+        assert_eq!(report.queued_rebuilds, 0, "nothing is written: {report}");
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+
+        let db = Db::open(DIR, lower.background_threads(threads)).unwrap();
+        if threads == 0 {
+            let report = budget(&db);
+            assert!(report.built_bytes > report.budget_bytes, "{report}");
+            assert!(report.queued_rebuilds > 0, "{report}");
+            assert!(report.to_string().contains("fit-budget"), "{report}");
+            assert_eq!(db.stats().filter_rebuilds_queued, report.queued_rebuilds);
+        }
+        db.wait_idle().unwrap();
+        check_fits(&db);
+        let wasted = check(&db);
+        let report = budget(&db);
+        // Filters of 500 keys come in steps of a cache line, and each table takes some memory besides.
+        assert!(report.resident_bytes * 10 > report.budget_bytes * 7, "it is used: {report}");
+        assert!((20..1_600).contains(&wasted), "four bits a key err once in five: {wasted}");
+        assert_eq!(names(&vfs, ".sst"), data, "data is never written");
+        assert!(!names(&vfs, ".flt").is_empty());
+        // A rebuild that is asked for finds next to nothing to do.
+        db.rebuild_filters(&crate::RebuildOptions::default()).unwrap();
+        db.wait_idle().unwrap();
+        check_fits(&db);
+        check(&db);
+    }
+}
+
+/// Budgets below the smallest filters, and below what floors allow: filters go altogether, and there
+/// is an end.
+#[test]
+fn any_budget_is_reached() {
+    let by_prefix = |options: Options| {
+        let prefix: crate::Prefix = "fixed:8".parse().unwrap();
+        options.prefix_extractor(prefix).prefix_filters(Some("paired:20".parse().unwrap()))
+    };
+    for filters in ["budget=0", "budget=700", "budget=1/key,L0-=8..", "budget=3000,last=6.."] {
+        for has_prefixes in [false, true] {
+            let vfs = in_memory();
+            let with = |options| if has_prefixes { by_prefix(options) } else { options };
+            filled(&vfs).close().unwrap();
+            if has_prefixes {
+                let db = Db::open(DIR, with(options(&vfs, "paired:16"))).unwrap();
+                db.rebuild_filters(&crate::RebuildOptions::default()).unwrap();
+                db.close().unwrap();
+            }
+            let db = Db::open(DIR, with(options(&vfs, filters))).unwrap();
+            assert!(budget(&db).queued_rebuilds > 0, "{filters}");
+            db.wait_idle().unwrap();
+            check_fits(&db);
+            check(&db);
+            let rebuilt = db.stats().filter_rebuilds;
+            let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+            assert!(rebuilt <= 5 * tables, "{filters}: {rebuilt} rebuilds of {tables} tables");
+            // And it stays so.
+            db.wait_idle().unwrap();
+            assert_eq!(db.stats().filter_rebuilds, rebuilt);
+        }
+    }
+}
+
+/// A full disk: told to who waits, tried again, and nobody else is stopped.
+#[test]
+fn a_full_disk_is_told_and_stops_no_writes() {
+    for threads in [0, 1] {
+        let disk = SimDisk::new();
+        let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+        filled(&vfs).close().unwrap();
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).named(".flt").lasting());
+        let db = Db::open(DIR, options(&vfs, "budget=6/key").background_threads(threads)).unwrap();
+        let error = db.wait_idle().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+        let report = budget(&db);
+        assert!(report.queued_rebuilds > 0 && report.built_bytes > report.budget_bytes, "{report}");
+        assert!(report.rebuild_failure.is_some(), "{report}");
+        assert!(report.to_string().contains("tried again"), "{report}");
+        // Enough for some flushes and a merge.
+        for i in 0..4_000 {
+            db.put(key(i), format!("value of {i}")).unwrap();
+            if i % 1_000 == 0 {
+                db.flush().unwrap();
+            }
+        }
+        check(&db);
+        assert_eq!(names(&vfs, ".flt"), [""; 0]);
+        disk.clear_faults();
+        while let Err(error) = db.wait_idle() {
+            assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
+        }
+        check_fits(&db);
+        check(&db);
+    }
+}
+
+/// Tables whose data cannot be read lose their filters: for that nothing is read of them.
+#[test]
+fn a_table_that_cannot_be_read_goes_without() {
+    let disk = SimDisk::new();
+    let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+    filled(&vfs).close().unwrap();
+    let db = Db::open(DIR, options(&vfs, "budget=6/key").background_threads(0)).unwrap();
+    let before = budget(&db);
+    // All tables are open.
+    check(&db);
+    disk.inject(Fault::new(Failure::Io).on(OpKind::Read).named(".sst"));
+    db.wait_idle().unwrap();
+    disk.clear_faults();
+    check_fits(&db);
+    let after = budget(&db);
+    assert!(after.tables.iter().any(|table| table.built_bytes == 0), "{before}\n{after}");
+    check(&db);
+}
+
+/// A failed sync poisons, as everywhere; and a policy without a budget ends the queue.
+#[test]
+fn a_failed_sync_poisons_and_another_policy_ends_it() {
+    let disk = SimDisk::new();
+    let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+    filled(&vfs).close().unwrap();
+    let db = Db::open(DIR, options(&vfs, "budget=6/key")).unwrap();
+    assert!(budget(&db).queued_rebuilds > 0);
+    db.set_filters("paired:10".parse().unwrap()).unwrap();
+    assert_eq!(db.stats().filter_rebuilds_queued, 0);
+    db.wait_idle().unwrap();
+    assert_eq!(names(&vfs, ".flt"), [""; 0]);
+    db.set_filters("budget=6/key".parse().unwrap()).unwrap();
+    disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".flt"));
+    assert!(matches!(db.wait_idle(), Err(Error::Poisoned { .. })));
+    assert!(matches!(db.put("a", "b"), Err(Error::Poisoned { .. })));
+    check(&db);
+}
+
+/// Under a budget in bytes the tree grows: what was built while there was room gives way.
+#[test]
+fn a_tree_that_grows_stays_within_its_bytes() {
+    for threads in [0, 2] {
+        let vfs = in_memory();
+        let options = options(&vfs, "budget=6KiB,misses=1").write_buffer_bytes(64 << 10);
+        let db = Db::open(DIR, options.background_threads(threads)).unwrap();
+        for i in 0..4_000 {
+            db.put(key(i), format!("value of {i}")).unwrap();
+            if i % 400 == 399 {
+                db.flush().unwrap();
+                db.wait_idle().unwrap();
+                check_fits(&db);
+            }
+        }
+        check(&db);
+        // Keys that only grow are never merged: only rebuilds could do it.
+        assert!(db.stats().filter_rebuilds > 0);
+        let report = budget(&db);
+        assert!(report.built_bytes * 2 > report.budget_bytes, "most of it is used: {report}");
+    }
+}

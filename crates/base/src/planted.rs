@@ -192,6 +192,14 @@ bugs! {
     PublishedBeforeSync: "fjall#304";
     /// A checkpoint leaves the last table out.
     CheckpointMissesTable: "not seen before";
+    /// A filter sidecar is named by the manifest without having been synced.
+    SidecarNotSynced: "leveldb#333, rocksdb 5.6.0";
+    /// The sidecar that a table had goes before the manifest names the next one.
+    SidecarRemovedEarly: "leveldb#195";
+    /// A sidecar is asked for whatever table it stands beside.
+    SidecarOfAnyTable: "not seen before";
+    /// A rebuilt filter lacks the last key of its table.
+    RebuildMissesLastKey: "rocksdb 9.5.0";
 }
 
 /// Whether this bug is there: never, in an ordinary build.

@@ -250,6 +250,11 @@ impl Engine {
 
     /// Has the manifest say `meta` of the table, and the view with it.
     fn swap_filters(&self, job: &RebuildJob, meta: TableMeta) -> Result<()> {
+        if planted(Bug::SidecarRemovedEarly)
+            && let Some(old) = job.table.filter_sidecar
+        {
+            let _ = self.vfs.remove(&sidecar_path(&self.dir, old));
+        }
         let level = job.level as u8;
         let number = meta.number;
         let edit = VersionEdit {

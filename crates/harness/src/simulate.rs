@@ -201,6 +201,9 @@ fn assumptions(shape: &Shape, misses: f64) -> Vec<String> {
             shape.level_ratio,
             units::bytes(shape.base_level_bytes)
         ),
+        "each run reaches over all keys: where one does not, as while it is merged, lookups beside it \
+         ask no filter and waste less"
+            .to_owned(),
         format!(
             "{percent} of 100 lookups miss, and their keys lie where keys are; the others find \
              every key equally often"

@@ -10,6 +10,9 @@
 //!    ([`crate::core`]), since the levels are few.
 //! 3. The other way round, a bound on the cost is met with the fewest bytes by the highest price
 //!    that meets it.
+//! 4. On a level of small tables many bits per key come to the same cache lines. Of these, it gets
+//!    those of the level below, or the nearest to them: bytes and cost are the same, and tables that
+//!    come there later, and may be larger, get neither next to nothing nor far more than is worth it.
 //!
 //! What comes to each table is given, so that it may be counted rather than modelled. The work is 400
 //! rates for each table: a thousand tables take some tens of milliseconds.
@@ -31,6 +34,8 @@ use crate::workload::Visits;
 const PER_BIT: f64 = 10.0;
 /// Bits per key of the smallest filter that is listed.
 const LEAST_BITS: f64 = 0.5;
+/// What small tables get, as far as it makes no difference, where no level below has a filter.
+const USUAL_BITS: f64 = 10.0;
 
 /// A table, and what comes to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,6 +81,7 @@ pub struct LevelPlan {
 /// ```
 #[derive(Debug, Clone)]
 pub struct ByLevel {
+    rules: Rules,
     tables: Vec<Visited>,
     parts: BTreeMap<usize, Part>,
 }
@@ -91,7 +97,8 @@ impl ByLevel {
         let part = |(level, tables): (usize, Vec<Visited>)| {
             (level, Part { weight: 1.0, alike: 1, menu: menu(rules.of(level), &tables) })
         };
-        Self { tables: tables.to_vec(), parts: by_level.into_iter().map(part).collect() }
+        let rules = rules.clone();
+        Self { rules, tables: tables.to_vec(), parts: by_level.into_iter().map(part).collect() }
     }
 
     /// The filters that waste least within `budget` bytes.
@@ -157,10 +164,43 @@ impl ByLevel {
         self.parts.values().map(item).collect()
     }
 
+    /// Of all filters that are as large and as good as `choice`, that with `wanted` bits per key, or the
+    /// nearest.
+    fn steady(&self, level: usize, choice: &Choice, wanted: f64) -> FilterSpec {
+        if choice.spec == FilterSpec::NONE {
+            return choice.spec;
+        }
+        let rule = self.rules.of(level);
+        let least = (rule.floor().max(LEAST_BITS) * PER_BIT).ceil();
+        let wanted = (wanted * PER_BIT).round().max(least).min(rule.cap() * PER_BIT) as i64;
+        let chosen = (choice.spec.bits_per_key() * PER_BIT).round() as i64;
+        let tables: Vec<&Visited> =
+            self.tables.iter().filter(|table| table.level == level && table.keys > 0).collect();
+        let of = |tenths: i64| FilterSpec::new(choice.spec.kind(), tenths as f64 / PER_BIT).ok();
+        let is_as_good = |spec: &FilterSpec| {
+            let mut all = Cost::default();
+            tables.iter().for_each(|table| all.join(&table.cost(*spec)));
+            all.filter_bytes == choice.bytes && all.wasted_cost <= choice.rate
+        };
+        // Bytes grow with the bits: if those beside are others already, there is nothing to choose.
+        let towards = (wanted - chosen).signum();
+        if towards == 0 || !of(chosen + towards).is_some_and(|spec| is_as_good(&spec)) {
+            return choice.spec;
+        }
+        let nearest = (0..(wanted - chosen).abs())
+            .find_map(|off| of(wanted - towards * off).filter(is_as_good));
+        nearest.unwrap_or(choice.spec)
+    }
+
     fn plan(&self, choices: &[Choice]) -> LevelPlan {
         let mut plan = LevelPlan::default();
-        for (level, choice) in self.parts.keys().zip(choices) {
-            plan.levels.insert(*level, (choice.spec, Cost::default()));
+        let mut below = None;
+        for (level, choice) in self.parts.keys().zip(choices).rev() {
+            let spec = self.steady(*level, choice, below.unwrap_or(USUAL_BITS));
+            if spec != FilterSpec::NONE {
+                below = Some(spec.bits_per_key());
+            }
+            plan.levels.insert(*level, (spec, Cost::default()));
         }
         for table in &self.tables {
             let Some((spec, cost)) = plan.levels.get_mut(&table.level) else { continue };

@@ -69,6 +69,25 @@ fn what_is_there_is_not_measured_again() {
     assert_eq!(program.left_over().len(), 2, "the plan and its results, and nothing else");
 }
 
+/// Two runs with one file would measure each cell twice.
+#[test]
+fn results_are_one_run_s_at_a_time() {
+    let (program, plan) = planned(PLAN);
+    let results = program.path("results.jsonl");
+    let held = fs::File::create(&results).unwrap();
+    held.lock().unwrap();
+    let line = format!("tune run {plan} -o {}", results.display());
+    let ran = program.run(&line);
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{}", ran.err);
+    assert!(ran.err.contains("another run writes to ") && ran.err.contains("-o"), "{}", ran.err);
+    drop(held);
+    assert_eq!(program.run(&line).code, Some(0));
+    // Another plan's results are not counted as done.
+    fs::write(&plan, PLAN.replace("budgets = [5, 8]", "budgets = [6]")).unwrap();
+    let ran = program.run(&line);
+    assert!(ran.err.starts_with("1 cells to measure, 1 done before; "), "{}", ran.err);
+}
+
 #[test]
 fn shards_are_joined_and_doubles_told() {
     let (program, plan) = planned(PLAN);

@@ -91,6 +91,14 @@ impl Cell {
         format!("{:016x}", trommel::filter::hash(text.as_bytes()))
     }
 
+    /// The same for cells that differ in their filters alone, and for no others.
+    pub fn setting(&self) -> String {
+        let mut bare = self.clone();
+        bare.filters.clear();
+        bare.budget = None;
+        bare.key()
+    }
+
     /// What to call it where it stands among others.
     pub fn name(&self) -> String {
         format!("{} on {}", self.filters, self.place())
@@ -102,6 +110,13 @@ impl Cell {
         let Self { tree, misses, draw, read_mode, .. } = self;
         let misses = misses * 100.0;
         format!("{}, {misses}% misses, {draw}, {read_mode} {cache}", tree.name)
+    }
+
+    /// What [`Cell::place`] leaves out, in words.
+    pub fn details(&self) -> String {
+        let Self { tree, stores, lookups, seed, .. } = self;
+        let keys = tree.keys();
+        format!("{keys} keys, {lookups} lookups in each of {stores} stores, seed {seed}")
     }
 
     /// Writes and lookups, of all stores.

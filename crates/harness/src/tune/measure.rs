@@ -40,9 +40,12 @@ pub(super) fn measure(
     let mut stores = Vec::new();
     for nth in 0..cell.stores {
         let keys = Keys::new(cell, nth)?;
-        build::build(cell, &policy, &keys, &dir, control)?;
-        stores.push(one(cell, &policy, &keys, nth, &dir, control)?);
-        std::fs::remove_dir_all(&dir).map_err(|error| Error::io(&dir, "removing", error))?;
+        let measured = build::build(cell, &policy, &keys, &dir, control)
+            .and_then(|()| one(cell, &policy, &keys, nth, &dir, control));
+        // Also where it failed: the next store is made in the same place.
+        let removed = std::fs::remove_dir_all(&dir);
+        stores.push(measured?);
+        removed.map_err(|error| Error::io(&dir, "removing", error))?;
     }
     let mean =
         |value: fn(&One) -> f64| stores.iter().map(value).sum::<f64>() / stores.len().max(1) as f64;

@@ -66,10 +66,12 @@ impl Shard {
 }
 
 /// Runs `cells`, each on stores of its own below `parent`, and gives each result to `keep` as soon
-/// as it is there. Stores are removed when their cell is done, also after an error or a stop.
+/// as it is there. Stores are removed when their cell is done, also after an error or a stop. A cell
+/// that cannot be as it was asked for does not keep the others from being measured.
 ///
 /// # Errors
-/// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped.
+/// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped; when all others are
+/// measured, [`Error::Usage`] with what is wrong with each cell that could not be.
 pub fn run(
     cells: &[&Cell],
     parent: &Path,
@@ -84,24 +86,33 @@ pub fn run(
     let operations = cells.iter().map(|cell| cell.operations()).fold(0, u64::saturating_add);
     control.progress.begin("experiments", operations);
     let within = Control { stop: control.stop, progress: &Within(control.progress) };
+    let mut impossible = Vec::new();
     let result = cells.iter().enumerate().try_for_each(|(nth, cell)| {
-        let record = measure::measure(cell, scratch.path(), &environment, within)
-            .map_err(|error| of_cell(error, cell))?;
-        let words = record.in_words();
-        control.progress.say(&format!("{}/{} {words}", nth + 1, cells.len()));
-        keep(record)
+        let say =
+            |words: &str| control.progress.say(&format!("{}/{} {words}", nth + 1, cells.len()));
+        match measure::measure(cell, scratch.path(), &environment, within) {
+            Ok(record) => {
+                say(&record.in_words());
+                keep(record)
+            }
+            Err(Error::Usage(what)) => {
+                let words = format!("{}: {what}", cell.name());
+                say(&words);
+                impossible.push(words);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     });
     control.progress.end();
     result?;
-    scratch.remove()
-}
-
-/// The error, with the cell it came up in.
-fn of_cell(error: Error, cell: &Cell) -> Error {
-    match error {
-        Error::Usage(what) => Error::Usage(format!("{}: {what}", cell.name())),
-        other => other,
+    scratch.remove()?;
+    if impossible.is_empty() {
+        return Ok(());
     }
+    let (count, of) = (impossible.len(), cells.len());
+    let each = impossible.join("\n  ");
+    Err(Error::Usage(format!("{count} of {of} cells cannot be measured:\n  {each}")))
 }
 
 /// A progress that is part of another, which is begun and ended elsewhere.

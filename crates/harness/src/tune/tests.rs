@@ -279,6 +279,31 @@ fn a_stop_leaves_nothing() {
     assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
+/// Of three trees the first comes out otherwise than planned; the others are measured all the same.
+#[test]
+fn a_tree_that_cannot_be_costs_no_other() {
+    let tree = |keys: u64, levels: &str| format!("[[trees]]\nkeys = {keys}\n{levels}\n");
+    let trees = [
+        tree(24, "ratio = 2\nlevels = [1, 1, 1, 1]"),
+        tree(500, "levels = [1]"),
+        tree(600, "levels = [1]"),
+    ];
+    let head = "filters = [\"paired:5\"]\nstores = 2\nlookups = 50\n";
+    let plan = plan(&format!("{head}{}", trees.concat())).unwrap();
+    let cells: Vec<&Cell> = plan.cells.iter().collect();
+    let control = Control { stop: &Stop::new(), progress: &Silent };
+    let mut keys = Vec::new();
+    let mut keep = |record: Record| {
+        keys.push(record.keys);
+        Ok(())
+    };
+    let parent = ScratchDir::new(&std::env::temp_dir()).unwrap();
+    let error = run(&cells, parent.path(), control, &mut keep).unwrap_err().to_string();
+    assert_eq!(keys, [500.0, 600.0], "{error}");
+    assert!(error.contains("1 of 3 cells cannot be measured:\n  paired:5 on tree 1"), "{error}");
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn an_interval_is_that_between_stores() {
     let found = Estimate::of(&[0.01, 0.03, 0.02, 0.02], 0.0);

@@ -100,6 +100,29 @@ fn the_cheapest_filters_meet_their_bound_and_no_more() {
     assert!(best.levels.values().all(|(spec, _)| spec.bits_per_key() > 39.5), "{best:?}");
 }
 
+/// Twenty keys have one cache line of filter whether they get half a bit each or twenty; the memtable
+/// that comes next is larger.
+#[test]
+fn a_level_of_tiny_tables_gets_what_the_one_below_has() {
+    for keys in [5, 12, 20] {
+        let l0 = [keys; 3];
+        let tables = tables(&[(&l0, 3.0), (&[40_000], 1.0)]);
+        for bits in [6, 10, 16] {
+            let budget = (40_000 + 3 * keys) * bits / 8;
+            let plan = ByLevel::new(&Rules::default(), &tables).solve(budget).unwrap();
+            let [above, below] = [0, 1].map(|level| plan.levels[&level].0.bits_per_key());
+            assert!((below - bits as f64).abs() < 0.5, "{keys} keys, {bits} bits: {below}");
+            assert!((above - below).abs() < 0.06, "{keys} keys, {bits} bits: {above}");
+            assert_eq!(plan.levels[&0].1.filter_bytes, 3 * bytes(plan.levels[&0].0, keys));
+            assert!(plan.cost.filter_bytes <= budget);
+        }
+    }
+    // Nor does it get more than usual where nothing below says what is worth it.
+    let tables = tables(&[(&[5, 5], 2.0), (&[40_000], 0.0)]);
+    let plan = ByLevel::new(&Rules::default(), &tables).solve(1000).unwrap();
+    assert_eq!(plan.levels[&0].0.to_string(), "paired:10");
+}
+
 #[test]
 fn rules_hold_for_levels_and_nothing_makes_no_levels() {
     let tables = tables(&[(&[1000, 0], 1.0), (&[5000], 0.0), (&[0], 1.0)]);

@@ -6,7 +6,7 @@
 //! 3. Each result is appended as one line, in one write, when its cell is done.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -79,10 +79,12 @@ pub(crate) fn run(
         return Ok(out.flush()?);
     }
     let file = args.output.clone().unwrap_or_else(|| default_output(&args.plan, args.shard));
-    let done = earlier(&file, control)?;
+    let (done, _held) = earlier(&file, control)?;
+    let all = cells.len();
     let missing: Vec<&Cell> =
         cells.into_iter().filter(|cell| !done.contains(&cell.key())).collect();
-    let words = format!("{} cells to measure, {} done before", missing.len(), done.len());
+    let before = all - missing.len();
+    let words = format!("{} cells to measure, {before} done before", missing.len());
     control.progress.say(&format!("{words}; results go to {}", file.display()));
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut keep = |record: Record| append(&file, &record);
@@ -99,19 +101,27 @@ fn default_output(plan: &Path, shard: Option<Shard>) -> PathBuf {
     }
 }
 
-/// The keys of the cells whose results are in the file, whose last line is made whole or removed.
-fn earlier(file: &Path, control: Control<'_>) -> Result<HashSet<String>, Failure> {
+/// The keys of the cells whose results are in the file, whose last line is made whole or removed;
+/// and the file, which no other run may write to as long as this is held.
+fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File), Failure> {
     let failed = |doing: &str, error: std::io::Error| {
         Failure::Other(format!("{doing} {} failed: {error}", file.display()))
     };
+    // This also finds out at once whether results can be written.
+    let results = opened(file).map_err(|error| failed("writing", error))?;
+    // A file system without locks has the user take care.
+    if file.is_file() && matches!(results.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(Failure::Usage(format!(
+            "another run writes to {}: wait for it, or give this one a file of its own with -o",
+            file.display()
+        )));
+    }
     // A pipe or a device holds no results.
     let mut bytes = match file.is_file() {
         true => std::fs::read(file).map_err(|error| failed("reading", error))?,
         false => Vec::new(),
     };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    // This also finds out at once whether results can be written.
-    let results = opened(file).map_err(|error| failed("writing", error))?;
     if whole < bytes.len() {
         let note = "note: the last line of the results was cut off, and is removed";
         control.progress.say(note);
@@ -120,11 +130,11 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<HashSet<String>, Failure
     }
     let text = String::from_utf8_lossy(&bytes);
     if text.trim().is_empty() {
-        return Ok(HashSet::new());
+        return Ok((HashSet::new(), results));
     }
     let records = read_lines(&text)
         .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))?;
-    Ok(records.into_iter().map(|record| record.key).collect())
+    Ok((records.into_iter().map(|record| record.key).collect(), results))
 }
 
 /// The file of results, which is made if it is not there, to write behind what it holds.

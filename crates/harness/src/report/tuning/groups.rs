@@ -5,8 +5,10 @@ use crate::tune::Record;
 
 /// Cells that differ in their filters alone.
 pub(super) struct Group<'a> {
-    /// What they share, in words.
+    /// What they share, in words; no other group has the same.
     pub(super) place: String,
+    /// What they share, exactly.
+    setting: String,
     /// In the order of the records.
     pub(super) records: Vec<&'a Record>,
 }
@@ -21,10 +23,10 @@ impl<'a> Groups<'a> {
     pub(super) fn new(records: &'a [Record]) -> Self {
         let mut sorted = Self { groups: Vec::new(), families: Vec::new() };
         for record in records {
-            let place = record.cell.place();
-            match sorted.groups.iter_mut().find(|group| group.place == place) {
+            let setting = record.cell.setting();
+            match sorted.groups.iter_mut().find(|group| group.setting == setting) {
                 Some(group) => group.records.push(record),
-                None => sorted.groups.push(Group { place, records: vec![record] }),
+                None => sorted.begin(record, setting),
             }
             let family = record.cell.family.as_str();
             if !sorted.families.contains(&family) {
@@ -32,6 +34,19 @@ impl<'a> Groups<'a> {
             }
         }
         sorted
+    }
+
+    /// Begins the group of `record`, and tells it from those of the same name.
+    fn begin(&mut self, record: &'a Record, setting: String) {
+        let mut place = record.cell.place();
+        if self.groups.iter().any(|group| group.place == place) {
+            place = format!("{place}; {}", record.cell.details());
+        }
+        let same = self.groups.iter().filter(|group| group.place.starts_with(&place)).count();
+        if same > 0 {
+            place = format!("{place} ({})", same + 1);
+        }
+        self.groups.push(Group { place, setting, records: vec![record] });
     }
 
     /// The families with their colours.

@@ -63,6 +63,29 @@ fn what_cannot_be_compared_is_told() {
     );
 }
 
+/// Trees of several plans may have one name, and one tree several seeds: none is taken for another.
+#[test]
+fn what_has_one_name_is_told_apart() {
+    let mut records = many();
+    records.truncate(4);
+    let change: [fn(&mut Record); 3] = [
+        |record| record.cell.tree.levels[0] += 1,
+        |record| record.cell.seed += 1,
+        |record| record.cell.tree.table_bytes += 1,
+    ];
+    for (record, change) in records[1..].iter_mut().zip(change) {
+        change(record);
+    }
+    let groups = Groups::new(&records);
+    let mut places: Vec<&str> = groups.groups.iter().map(|group| &*group.place).collect();
+    assert_eq!(places.len(), 4);
+    assert!(places[1].ends_with("; 11101 keys, 100000 lookups in each of 8 stores, seed 42"));
+    assert!(places[2].ends_with("seed 43") && places[3].ends_with("seed 42"), "{places:?}");
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 4, "{places:?}");
+}
+
 #[test]
 fn odd_numbers_do_no_harm() {
     for odd in [0.0, -1.0, f64::MAX, 1e-300, f64::NAN, f64::INFINITY] {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use trommel_filter::FilterSpec;
+use trommel_tuning::Budget;
 
 use crate::budget::FilterBudget;
 use crate::error::Error;
@@ -100,6 +101,14 @@ impl FilterPolicy {
     /// this is a budget. Keys are counted in each table that holds them.
     pub fn budget_bytes(&self, keys: u64) -> Option<u64> {
         self.budget().map(|budget| budget.budget().bytes(keys))
+    }
+
+    /// The same with another budget, where this is one.
+    pub(crate) fn with_budget(&self, budget: Budget) -> Self {
+        match &self.choice {
+            Choice::Budget(old) => Self { choice: Choice::Budget(old.clone().of(budget)) },
+            Choice::Rules(_) => self.clone(),
+        }
     }
 
     /// The budget, where this is one.

@@ -165,7 +165,8 @@ pub struct FilterAdvice {
     /// What those that are advised are expected to do.
     pub advised: FilterFigures,
     /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), where it is to change
-    /// the filters.
+    /// the filters. A budget stays a budget, of the bytes that were asked for: its tables get the
+    /// filters of today by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or as they are merged.
     pub policy: Option<FilterPolicy>,
 }
 

@@ -24,6 +24,7 @@ use trommel_tuning::{Cost, Visited, Visits};
 
 use crate::counters::Totals;
 use crate::engine::Engine;
+use crate::filter_policy::FilterPolicy;
 use crate::output::logical_level;
 use crate::version::{TableFile, Version};
 
@@ -41,6 +42,8 @@ pub(super) struct Seen {
     missing: u64,
     /// Whether the last level goes without filters, whatever policies say.
     pub(super) spares_last: bool,
+    /// The policy, where it is a budget, which chooses by itself.
+    pub(super) budget: Option<FilterPolicy>,
 }
 
 /// A level, and what was counted of it.
@@ -88,8 +91,10 @@ impl Seen {
         let hits: u64 = levels.iter().map(|level| level.hits).sum();
         // Values found in memtables are no hits of a table, tombstones found in tables no values.
         let missing = totals.gets.saturating_sub(totals.found.max(hits));
-        let spares_last = !engine.options.load().filters_on_last_level;
-        Self { levels, lookups: missing + hits, missing, spares_last }.without_empty()
+        let options = engine.options.load();
+        let spares_last = !options.filters_on_last_level;
+        let budget = options.filters.budget().map(|_| options.filters.clone());
+        Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
     }
 
     /// Levels that hold no keys now have no filters to advise; their hits were hits of other levels'

@@ -30,10 +30,13 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     }
     let bytes_now = seen.levels.iter().map(SeenLevel::filter_bytes).sum();
     let keys = seen.levels.iter().map(SeenLevel::keys).sum();
+    let in_force = seen.budget.as_ref().and_then(|policy| policy.budget_bytes(keys));
     let budget_bytes = match options.budget {
         Some(budget) => budget.bytes(keys),
-        None if bytes_now == 0 => Budget::PerKey(FIRST_BITS).bytes(keys),
-        None => bytes_now,
+        None => in_force.unwrap_or(match bytes_now {
+            0 => Budget::PerKey(FIRST_BITS).bytes(keys),
+            bytes => bytes,
+        }),
     };
     let mut advice = FilterAdvice {
         verdict: AdviceVerdict::Keep,
@@ -53,7 +56,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     } else {
         let flows = seen.flows(misses);
         let plan = choose(seen, &flows, budget_bytes)?;
-        advice.fill(seen, &flows, &plan);
+        advice.fill(seen, &flows, &plan, options.budget);
     }
     Ok(advice)
 }
@@ -81,7 +84,7 @@ impl From<Cost> for FilterFigures {
 }
 
 impl FilterAdvice {
-    fn fill(&mut self, seen: &Seen, flows: &[Flow], plan: &LevelPlan) {
+    fn fill(&mut self, seen: &Seen, flows: &[Flow], plan: &LevelPlan, asked: Option<Budget>) {
         for (level, flow) in seen.levels.iter().zip(flows) {
             let Some((filter, cost)) = plan.levels.get(&level.level) else { continue };
             let (now, advised) = (level.cost(flow).into(), (*cost).into());
@@ -103,7 +106,12 @@ impl FilterAdvice {
         }
         if self.is_worth_it() {
             self.verdict = AdviceVerdict::Change;
-            self.policy = policy(&self.levels);
+            // A budget stays one: filters by level would lift it.
+            self.policy = match (&seen.budget, asked) {
+                (Some(policy), Some(budget)) => Some(policy.with_budget(budget)),
+                (Some(policy), None) => Some(policy.clone()),
+                (None, _) => policy(&self.levels),
+            };
         }
         self.give_reasons(seen);
     }

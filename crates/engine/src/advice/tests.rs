@@ -115,6 +115,27 @@ fn what_is_advised_is_as_good_as_it_is_told_to_be() {
     assert!((0.9..1.1).contains(&bytes), "{} bytes: {advice}", report.filter_bytes);
 }
 
+/// Filters by level, however good, would lift the ceiling that the budget is.
+#[test]
+fn a_budget_stays_a_budget() {
+    let db = grown("budget=10/key,kinds=paired|blocked");
+    ask(&db, misses());
+    let advice = db.filter_advice().unwrap();
+    let keys: u64 = advice.levels.iter().map(|level| level.keys).sum();
+    assert_eq!(advice.budget_bytes, keys * 10 / 8);
+    let policy = advice.policy.as_ref().map(ToString::to_string);
+    assert!(policy.is_none_or(|policy| policy == "budget=10/key,kinds=paired|blocked"), "{advice}");
+    let less = AdviceOptions::new().budget("5/key".parse().unwrap());
+    let advice = db.filter_advice_with(&less).unwrap();
+    assert_eq!(advice.verdict, AdviceVerdict::Change, "{advice}");
+    let policy = advice.policy.as_ref().unwrap().to_string();
+    assert_eq!(policy, "budget=5/key,kinds=paired|blocked");
+    assert!(
+        advice.summary().starts_with(&format!("rebuild the filters, by {policy}: ")),
+        "{advice}"
+    );
+}
+
 #[test]
 fn where_all_hit_the_last_level_needs_none() {
     let db = grown("blocked:10");

@@ -31,7 +31,11 @@ impl FilterAdvice {
             ),
             AdviceVerdict::Change => {
                 let policy = self.policy.as_ref().map(ToString::to_string).unwrap_or_default();
-                format!("change the filters to {policy}: {}", self.change())
+                let is_budget =
+                    self.policy.as_ref().is_some_and(|policy| policy.budget().is_some());
+                let do_it =
+                    if is_budget { "rebuild the filters, by" } else { "change the filters to" };
+                format!("{do_it} {policy}: {}", self.change())
             }
         }
     }

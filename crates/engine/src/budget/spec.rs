@@ -39,6 +39,12 @@ impl FilterBudget {
         self.budget
     }
 
+    /// The same with so much memory.
+    pub(crate) fn of(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
     /// The share of lookups that find nothing, if it is given.
     pub(crate) fn misses(&self) -> Option<f64> {
         self.misses

@@ -1,50 +1,100 @@
-//! Filters for many tables, one by one, at ever other prices.
+//! Filters for many tables of many trees, one by one, at ever other prices.
 //!
-//! Making a menu costs far more than choosing from it, so tables of nearly as many keys on the same
-//! level share one: it is made for their keys with all but the first seven bits cleared, and scaled.
-//! The filter is that of [`Solver::choose`] but for less than a part in 64 of its bytes.
+//! Making a menu costs a hundred times what choosing from it does, so tables of nearly as many keys
+//! under the same rule share one: it is made for their keys with all but the first seven bits cleared,
+//! scaled, and kept for the next tree. The filter is that of [`Solver::choose`] but for less than a
+//! part in 64 of its bytes.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
 
+use crate::error::TuningError;
 use crate::menu::Menu;
 use crate::price::{Item, Price};
-use crate::solver::{Solver, menu_of};
+use crate::rules::Rule;
+use crate::solver::{Problem, Solver, menu_of};
+use crate::tree::Tree;
+use crate::workload::Workload;
 
 /// Bits of a number of keys that tell menus apart.
 const KEY_BITS: u32 = 7;
+/// Menus that are kept: of 3 to 6 KiB each, as listed with a cap of 40 bits.
+const MOST_MENUS: usize = 512;
 
-/// Chooses filters by a solver's rules, and remembers the menus.
+/// Menus that were made, for whoever asks next: some 2 MiB at most, since all are let go when there
+/// are 512.
+#[derive(Debug, Default)]
+pub struct Menus {
+    /// By rule and by keys; of rules there are few.
+    known: Vec<(Rule, HashMap<u64, Arc<Menu>>)>,
+    count: usize,
+}
+
+impl Menus {
+    /// The menu of `keys` keys under `rule`: the corners of its hull.
+    fn of(&mut self, rule: &Rule, keys: u64) -> Arc<Menu> {
+        let nth = self.known.iter().position(|(known, _)| known == rule);
+        if let Some(menu) = nth.and_then(|nth| self.known[nth].1.get(&keys)) {
+            return Arc::clone(menu);
+        }
+        let menu = Arc::new(Menu::new(rule, keys).hull());
+        if self.count == MOST_MENUS {
+            *self = Self::default();
+        }
+        let nth = self.known.iter().position(|(known, _)| known == rule).unwrap_or_else(|| {
+            self.known.push((rule.clone(), HashMap::new()));
+            self.known.len() - 1
+        });
+        self.known[nth].1.insert(keys, Arc::clone(&menu));
+        self.count += 1;
+        menu
+    }
+}
+
+/// Prices and chooses by a solver's rules, with menus that are remembered.
 #[derive(Debug)]
 pub struct Chooser<'a> {
     solver: &'a Solver,
-    /// By level and keys.
-    menus: HashMap<(usize, u64), Menu>,
+    menus: &'a mut Menus,
 }
 
 impl Solver {
-    /// What chooses for many tables.
-    #[must_use]
-    pub fn chooser(&self) -> Chooser<'_> {
-        Chooser { solver: self, menus: HashMap::new() }
+    /// What chooses for many tables, and remembers in `menus` what it made for that.
+    pub fn chooser<'a>(&'a self, menus: &'a mut Menus) -> Chooser<'a> {
+        Chooser { solver: self, menus }
     }
 }
 
 impl Chooser<'_> {
+    /// As [`Solver::price`], of these menus: what they buy at it fits `budget` in real bytes.
+    ///
+    /// # Errors
+    /// [`TuningError::BelowFloors`].
+    pub fn price(
+        &mut self,
+        tree: &Tree,
+        workload: &Workload,
+        budget: u64,
+    ) -> Result<Price, TuningError> {
+        let make = |rule: &Rule, keys| self.menus.of(rule, keys);
+        let problem = Problem::new(self.solver.rules(), tree, workload, near_menu_of, make);
+        Ok(problem.buy(budget)?.price)
+    }
+
     /// As [`Solver::choose`], but for a part in 64 of the bytes.
     pub fn choose(&mut self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
-        let (menu_keys, _) = menu_of(rounded(keys));
-        let menu = match self.menus.entry((level, menu_keys)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(Menu::new(self.solver.rules().of(level), menu_keys))
-            }
-        };
-        let scale = if menu_keys == 0 { 1.0 } else { keys as f64 / menu_keys as f64 };
-        menu.corner(Item { weight, scale, menu }.corner_at(price)).spec
+        let (menu_keys, scale) = near_menu_of(keys);
+        let menu = self.menus.of(self.solver.rules().of(level), menu_keys);
+        menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
     }
+}
+
+/// As [`menu_of`], with few different numbers of keys.
+fn near_menu_of(keys: u64) -> (u64, f64) {
+    let (menu_keys, _) = menu_of(rounded(keys));
+    (menu_keys, if menu_keys == 0 { 1.0 } else { keys as f64 / menu_keys as f64 })
 }
 
 /// `keys` with only its first bits.
@@ -56,13 +106,16 @@ fn rounded(keys: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Cost;
     use crate::curve::bytes;
     use crate::rules::Rules;
+    use crate::tree::Run;
 
     #[test]
     fn it_chooses_nearly_as_the_solver_does() {
         let solver = Solver::new(Rules::default());
-        let mut chooser = solver.chooser();
+        let mut menus = Menus::default();
+        let mut chooser = solver.chooser(&mut menus);
         let mut differ = 0;
         for keys in [0, 1, 100, 127, 128, 5_001, 65_535, 65_536, 99_999, 12_345_678] {
             for weight in [0.0, 1e-3, 1.0] {
@@ -81,5 +134,47 @@ mod tests {
         }
         assert!(differ > 20, "there were filters: {differ}");
         assert_eq!([0, 5, 127, 129, 255, 1_000_001].map(rounded), [0, 5, 127, 128, 254, 999_424]);
+    }
+
+    #[test]
+    fn what_it_buys_wastes_hardly_more_than_the_best() {
+        let solver = Solver::new(Rules::default());
+        let mut menus = Menus::default();
+        let mut random = fastrand::Rng::with_seed(7);
+        for nth in 0..40 {
+            let levels = random.usize(2..6);
+            let runs = (1..=levels).map(|level| Run::whole(level, random.u64(300..9_000_000)));
+            let tree = Tree::new(runs.collect()).unwrap();
+            let workload = Workload::new(random.f64()).unwrap();
+            let budget = tree.keys() * random.u64(4..20) / 8;
+            let mut chooser = solver.chooser(&mut menus);
+            let price = chooser.price(&tree, &workload, budget).unwrap();
+            let visits = workload.visits(&tree);
+            let tables = tree.tables().zip(&visits);
+            let filters: Vec<FilterSpec> = tables
+                .map(|((level, table), visits)| {
+                    chooser.choose(level, table.keys, visits.weight(), price)
+                })
+                .collect();
+            let cost = Cost::sum(&tree, &visits, &filters);
+            assert!(cost.filter_bytes <= budget, "{nth}: {cost:?} of {budget}");
+            let best = solver.solve(&tree, &workload, cost.filter_bytes).unwrap().cost;
+            let beyond = cost.wasted_cost / best.wasted_cost;
+            assert!(beyond < 1.01, "{nth}: {beyond} times the waste of {best:?}");
+        }
+    }
+
+    #[test]
+    fn menus_are_made_once_and_let_go_when_they_are_many() {
+        let mut menus = Menus::default();
+        let (rule, other) = (Rule::default(), Rule::default().with_bits(0.0, 2.0).unwrap());
+        let made = menus.of(&rule, 640);
+        assert!(Arc::ptr_eq(&made, &menus.of(&rule, 640)));
+        assert!(!Arc::ptr_eq(&made, &menus.of(&other, 640)));
+        for keys in 0..MOST_MENUS as u64 {
+            menus.of(&other, keys);
+            assert!(menus.count <= MOST_MENUS);
+        }
+        assert!(!Arc::ptr_eq(&made, &menus.of(&rule, 640)), "it was let go");
     }
 }

@@ -48,7 +48,7 @@ mod workload;
 
 pub use budget::Budget;
 pub use by_level::{ByLevel, LevelPlan, Visited};
-pub use chooser::Chooser;
+pub use chooser::{Chooser, Menus};
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;

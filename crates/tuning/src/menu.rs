@@ -77,6 +77,13 @@ impl Menu {
         Self { options, corners, slopes }
     }
 
+    /// The same with no other options than the hull's corners: all that is ever bought at a price.
+    pub(crate) fn hull(&self) -> Self {
+        let options: Vec<Choice> =
+            self.corners.iter().map(|corner| self.options[*corner]).collect();
+        Self { corners: (0..options.len()).collect(), options, slopes: self.slopes.clone() }
+    }
+
     /// All options, ascending in bytes.
     pub(crate) fn options(&self) -> &[Choice] {
         &self.options

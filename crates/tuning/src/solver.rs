@@ -26,6 +26,7 @@
 //! 2017, which solves it for an ideal curve and levels that grow by a fixed ratio.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
 
@@ -105,7 +106,7 @@ impl Solver {
         workload: &Workload,
         budget: u64,
     ) -> Result<Plan, TuningError> {
-        let problem = Problem::new(&self.rules, tree, workload);
+        let problem = Problem::exact(&self.rules, tree, workload);
         let bought = problem.buy(budget)?;
         let mut filters = problem.filters(&bought.corners);
         problem.improve(&bought, &mut filters, budget);
@@ -129,13 +130,13 @@ impl Solver {
         workload: &Workload,
         budget: u64,
     ) -> Result<Price, TuningError> {
-        Ok(Problem::new(&self.rules, tree, workload).buy(budget)?.price)
+        Ok(Problem::exact(&self.rules, tree, workload).buy(budget)?.price)
     }
 
     /// The filters of `tree` that waste least with bytes at `price`.
     #[must_use]
     pub fn at_price(&self, tree: &Tree, workload: &Workload, price: Price) -> Plan {
-        let problem = Problem::new(&self.rules, tree, workload);
+        let problem = Problem::exact(&self.rules, tree, workload);
         let items = problem.items();
         let corners: Vec<usize> = items.iter().map(|item| item.corner_at(price)).collect();
         problem.plan(problem.filters(&corners), price)
@@ -236,18 +237,30 @@ pub(crate) fn menu_of(keys: u64) -> (u64, f64) {
 }
 
 /// A tree as items with menus.
-struct Problem<'a> {
+pub(crate) struct Problem<'a> {
     rules: &'a Rules,
     tree: &'a Tree,
     tables: Vec<(usize, Table)>,
     visits: Vec<Visits>,
-    menus: Vec<Menu>,
+    menus: Vec<Arc<Menu>>,
     /// Of each table: its menu, and how many times that menu's bytes it takes.
     menu_of: Vec<(usize, f64)>,
 }
 
 impl<'a> Problem<'a> {
-    fn new(rules: &'a Rules, tree: &'a Tree, workload: &Workload) -> Self {
+    /// With menus made for the tables' own keys.
+    fn exact(rules: &'a Rules, tree: &'a Tree, workload: &Workload) -> Self {
+        Self::new(rules, tree, workload, menu_of, |rule, keys| Arc::new(Menu::new(rule, keys)))
+    }
+
+    /// With menus of `make`, for as many keys, and times as many, as `menu_of` says.
+    pub(crate) fn new(
+        rules: &'a Rules,
+        tree: &'a Tree,
+        workload: &Workload,
+        menu_of: impl Fn(u64) -> (u64, f64),
+        mut make: impl FnMut(&Rule, u64) -> Arc<Menu>,
+    ) -> Self {
         let mut problem = Self {
             rules,
             tree,
@@ -260,7 +273,7 @@ impl<'a> Problem<'a> {
         for &(level, table) in &problem.tables {
             let (keys, scale) = menu_of(table.keys);
             let menu = *known.entry((level, keys)).or_insert_with(|| {
-                problem.menus.push(Menu::new(rules.of(level), keys));
+                problem.menus.push(make(rules.of(level), keys));
                 problem.menus.len() - 1
             });
             problem.menu_of.push((menu, scale * table.alike as f64));
@@ -291,7 +304,7 @@ impl<'a> Problem<'a> {
     }
 
     /// What `budget` buys in real bytes.
-    fn buy(&self, budget: u64) -> Result<Bought, TuningError> {
+    pub(crate) fn buy(&self, budget: u64) -> Result<Bought, TuningError> {
         let items = self.items();
         let least = self.total_bytes(&self.filters(&vec![0; items.len()]));
         if least > budget {
@@ -348,7 +361,7 @@ impl<'a> Problem<'a> {
     fn part(&self, nth: usize) -> Part {
         let (level, table) = self.tables[nth];
         let menu = if table.keys < MANY_KEYS {
-            self.menus[self.menu_of[nth].0].clone()
+            Menu::clone(&self.menus[self.menu_of[nth].0])
         } else {
             Menu::new(self.rules.of(level), table.keys)
         };

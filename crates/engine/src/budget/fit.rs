@@ -80,7 +80,8 @@ impl Engine {
                 takes: held.bytes,
             })
             .collect();
-        let mut chooser = terms.solver.chooser();
+        let menus = &mut *self.tuner.menus();
+        let mut chooser = terms.solver.chooser(menus);
         for step in 0..MOST_STEPS {
             let Ok(price) = raised(terms.price, step) else { break };
             candidates.iter_mut().for_each(|it| aim(it, &mut chooser, price, built_for_planned));

@@ -1,9 +1,9 @@
 //! A budget of memory for filters: spent where a byte saves most, and kept.
 //!
 //! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its upper
-//!    levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved for it. Each of its tables gets the
-//!    filter that is worth most at that price: so tables written one after the other, by whatever job,
-//!    share the budget as if all had been chosen together.
+//!    levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved for it. Each
+//!    of its tables gets the filter that is worth most at that price: so tables written one after the
+//!    other, by whatever job, share the budget as if all had been chosen together.
 //! 2. Should what is then built be more than the budget, since tables that stay have filters that were
 //!    chosen for another tree, something has to give: the job pays a higher price, or others are not
 //!    held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
@@ -26,7 +26,8 @@
 //! with what each table should have.
 //!
 //! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the job
-//! that needs it, without a lock, of levels rather than tables.
+//! that needs it, of levels rather than tables; jobs take turns at the menus that are remembered
+//! ([`Menus`]).
 //!
 //! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter report.
 
@@ -42,7 +43,7 @@ use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
-use trommel_tuning::{Held, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
+use trommel_tuning::{Held, Menus, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
 pub(crate) use fit::LEAST_GAIN;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
@@ -54,7 +55,7 @@ use crate::compaction::shape::Shape;
 use crate::engine::Engine;
 use crate::output::{Purpose, logical_level};
 use crate::rebuild::queue::Waiting;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::version::{Keeping, LEVELS, TableFile, Version};
 
 /// Lookups after which their misses are believed.
@@ -78,7 +79,10 @@ pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
 /// What the budget remembers between jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Tuner(Mutex<Built>);
+pub(crate) struct Tuner {
+    built: Mutex<Built>,
+    menus: Mutex<Menus>,
+}
 
 /// Bytes that filters were planned to take, and that they took, as those of prefixes and what cutting
 /// costs come on top of the plan; and how large what is flushed was.
@@ -98,7 +102,7 @@ impl Tuner {
         if planned == 0 {
             return;
         }
-        let mut sums = lock(&self.0);
+        let mut sums = lock(&self.built);
         if sums.planned > MEMORY_OF_BUILT {
             sums.planned /= 2.0;
             sums.built /= 2.0;
@@ -110,17 +114,22 @@ impl Tuner {
     /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual says
     /// little of the next.
     fn note_run(&self, keys: u64) {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.built);
         known.run_keys = keys.max(known.run_keys / 4 * 3);
     }
 
     fn run_keys(&self) -> u64 {
-        lock(&self.0).run_keys
+        lock(&self.built).run_keys
+    }
+
+    /// The menus that jobs made. No other lock may be taken by who holds them.
+    pub(crate) fn menus(&self) -> MutexGuard<'_, Menus> {
+        lock(&self.menus)
     }
 
     /// How many bytes are built for each that is planned.
     fn built_for_planned(&self) -> f64 {
-        let sums = lock(&self.0);
+        let sums = lock(&self.built);
         if sums.planned > 0.0 { (sums.built / sums.planned).clamp(0.1, 10.0) } else { 1.0 }
     }
 }
@@ -177,11 +186,12 @@ impl Engine {
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.tuner.built_for_planned()) as u64;
-        let price = match solver.price(shape.tree(), &workload, planned) {
-            // The least that the floors allow, then.
-            Err(TuningError::BelowFloors { .. }) => Price::new(f64::INFINITY)?,
-            price => price?,
-        };
+        let price =
+            match solver.chooser(&mut self.tuner.menus()).price(shape.tree(), &workload, planned) {
+                // The least that the floors allow, then.
+                Err(TuningError::BelowFloors { .. }) => Price::new(f64::INFINITY)?,
+                price => price?,
+            };
         Ok(Terms { solver, workload, price, misses })
     }
 
@@ -216,7 +226,9 @@ impl Engine {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
             if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
         };
-        let first = solver.choose(level, keys, weight, price);
+        let menus = &mut *self.tuner.menus();
+        let mut chooser = solver.chooser(menus);
+        let first = chooser.choose(level, keys, weight, price);
         if takes(first) <= limit.saturating_sub(shape.bytes_that_stay) {
             return Ok(first);
         }
@@ -233,7 +245,7 @@ impl Engine {
         };
         let mut best = (wasted(first), first);
         for step in 1..MOST_STEPS {
-            let spec = solver.choose(level, keys, weight, raised(price, step)?);
+            let spec = chooser.choose(level, keys, weight, raised(price, step)?);
             let wasted = wasted(spec);
             if wasted < best.0 {
                 best = (wasted, spec);
@@ -247,8 +259,9 @@ impl Engine {
     }
 
     /// Has the filters of `version` held and asked, or not: as the options say of the last level, and
-    /// as a budget allows; sets what all of them may hold, and has built anew what is too large. Once the store is open the manifest's
-    /// lock must be held, so that the last word is said of the version in force.
+    /// as a budget allows; sets what all of them may hold, and has built anew what is too large. Once
+    /// the store is open the manifest's lock must be held, so that the last word is said of the version
+    /// in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
@@ -336,17 +349,24 @@ impl Engine {
         Excess { dropped, waiting }
     }
 
-    /// What each table of `version` would get if it were written again now; none without a budget.
-    pub(crate) fn planned_by_budget(&self, version: &Version) -> Option<Planned> {
+    /// What each table of `version` that is wanted, by level and file number, would get if it were
+    /// written again now; none without a budget.
+    pub(crate) fn planned_by_budget(
+        &self,
+        version: &Version,
+        wants: impl Fn(usize, u64) -> bool,
+    ) -> Option<Planned> {
         let options = self.options.load();
         let budget = options.filters.budget()?;
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
-        let mut chooser = terms.solver.chooser();
+        let menus = &mut *self.tuner.menus();
+        let mut chooser = terms.solver.chooser(menus);
         let weighted = version.tables().zip(shape.weights(&terms.workload));
-        let planned = weighted.map(|((physical, table), weight)| {
+        let planned = weighted.filter_map(|((physical, table), weight)| {
             let level = logical_level(version, physical).0;
-            (table.number, chooser.choose(level, table.keys, weight, terms.price))
+            wants(level, table.number)
+                .then(|| (table.number, chooser.choose(level, table.keys, weight, terms.price)))
         });
         Some(planned.collect())
     }

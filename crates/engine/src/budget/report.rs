@@ -11,7 +11,7 @@ use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FilterFacts;
 use trommel_tuning::{bytes, rate};
 
-use super::{FilterBudget, Terms, TreeShape};
+use super::{FilterBudget, TreeShape};
 use crate::engine::Engine;
 use crate::output::logical_level;
 use crate::sync::lock;
@@ -197,9 +197,12 @@ impl Engine {
             levels: Vec::new(),
             tables: Vec::new(),
         };
+        let menus = &mut *self.tuner.menus();
+        let mut chooser = terms.solver.chooser(menus);
         for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
             let level = logical_level(version, physical).0;
-            report.add(budget, &terms, (level, table, *facts), weight);
+            let planned = chooser.choose(level, table.keys, weight, terms.price);
+            report.add(budget, planned, (level, table, *facts), weight);
         }
         Some(report)
     }
@@ -209,11 +212,10 @@ impl BudgetReport {
     fn add(
         &mut self,
         budget: &FilterBudget,
-        terms: &Terms,
+        planned: FilterSpec,
         (level, table, facts): (usize, &TableFile, FilterFacts),
         weight: f64,
     ) {
-        let planned = terms.solver.choose(level, table.keys, weight, terms.price);
         let planned_rate = if table.keys == 0 { 1.0 } else { rate(planned, table.keys) };
         let is_dropped = table.keeping() == Keeping::NotInBudget && table.filter_bytes > 0;
         let built_rate = if facts.is_held { facts.expected } else { 1.0 };

@@ -129,7 +129,8 @@ impl Engine {
         let logical = logical_level(&version, *level).0;
         let task = match job.aim {
             Aim::Policy => {
-                let planned = self.planned_by_budget(&version);
+                let this = |_, number| number == table.number;
+                let planned = self.planned_by_budget(&version, this);
                 self.rebuild_of(&version, *level, table, planned.as_ref())?
             }
             Aim::Budget(spec) => self.fit_of(&version, *level, table, spec),

@@ -143,7 +143,7 @@ impl Engine {
     pub(crate) fn rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
         self.check_open()?;
         let version = self.version();
-        let planned = self.planned_by_budget(&version);
+        let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
         let mut plan = FilterRebuildPlan::default();
         for (physical, table) in version.tables() {
             let level = logical_level(&version, physical).0;
@@ -295,7 +295,7 @@ impl Engine {
     /// with one is told when its turn comes, and keeps no other from its own.
     fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
         let version = self.version();
-        let planned = self.planned_by_budget(&version);
+        let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
         let wants = |(physical, table): &(usize, &Arc<TableFile>)| {
             if !options.wants(logical_level(&version, *physical).0, table.number) {
                 return false;

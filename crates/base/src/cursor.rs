@@ -1,6 +1,6 @@
 //! The one way to walk over entries: memtables, blocks, tables, levels and merges of them.
 
-use crate::{EntryRef, SeqNo, Slice};
+use crate::{EntryRef, InternalKey, SeqNo, Slice};
 
 /// An ordered walk over entries in the order of [`compare_internal`](crate::compare_internal).
 ///
@@ -33,6 +33,19 @@ pub trait Cursor {
 
     /// The entry the cursor stands on.
     fn entry(&self) -> Option<EntryRef<'_>>;
+
+    /// The entry the cursor stands on, but for its value.
+    #[inline]
+    fn internal_key(&self) -> Option<InternalKey<'_>> {
+        self.entry().map(|entry| entry.internal_key())
+    }
+
+    /// Whether it is known without a movement that the entry before this one has another key, or
+    /// that there is none. False where that would have to be found out.
+    #[inline]
+    fn begins_key(&self) -> bool {
+        false
+    }
 
     /// The value of the entry the cursor stands on, sharing memory with its source where it can.
     ///

@@ -53,6 +53,32 @@ pub fn first_word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(first).swap_bytes()
 }
 
+/// As [`first_word`], of the first sixteen bytes.
+#[inline]
+pub fn first_words(bytes: &[u8]) -> u128 {
+    if let Some(first) = bytes.first_chunk::<16>() {
+        return u128::from_le_bytes(*first).swap_bytes();
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        // The two overlap in bytes that are the same in both.
+        let first = u128::from(u64::from_le_bytes(*first).swap_bytes()) << 64;
+        let last = u128::from(u64::from_le_bytes(*last).swap_bytes());
+        return first | last << (8 * (16 - bytes.len()));
+    }
+    u128::from(first_word(bytes)) << 64
+}
+
+/// A key as it stands among all versions: a borrowed view of an entry without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InternalKey<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// When it was written.
+    pub seqno: SeqNo,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+}
+
 /// A borrowed view of one version of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRef<'a> {
@@ -64,6 +90,14 @@ pub struct EntryRef<'a> {
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: &'a [u8],
+}
+
+impl<'a> EntryRef<'a> {
+    /// All of it but the value.
+    #[inline]
+    pub fn internal_key(&self) -> InternalKey<'a> {
+        InternalKey { key: self.key, seqno: self.seqno, kind: self.kind }
+    }
 }
 
 /// The order of all entries, everywhere: keys ascending as unsigned bytes; versions of one key
@@ -103,6 +137,21 @@ pub const fn unpack_trailer(trailer: u64) -> Option<(SeqNo, EntryKind)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_words_sort_as_the_bytes_do_and_hold_sixteen_of_them() {
+        let bytes: Vec<u8> = (1..=20).collect();
+        for start in 0..4 {
+            for len in 0..=bytes.len() - start {
+                let key = &bytes[start..start + len];
+                let mut padded = [0; 16];
+                padded[..len.min(16)].copy_from_slice(&key[..len.min(16)]);
+                let expected = u128::from_le_bytes(padded).swap_bytes();
+                assert_eq!(first_words(key), expected, "{key:?}");
+                assert_eq!((expected >> 64) as u64, first_word(key), "{key:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_trailer_comes_back_whole() {

@@ -30,7 +30,9 @@ use std::path::{Path, PathBuf};
 pub use checksum::Checksum;
 pub use codec::Decoder;
 pub use cursor::Cursor;
-pub use entry::{EntryKind, EntryRef, MAX_SEQNO, SeqNo, compare_internal, first_word};
+pub use entry::{
+    EntryKind, EntryRef, InternalKey, MAX_SEQNO, SeqNo, compare_internal, first_word, first_words,
+};
 pub use slice::Slice;
 
 /// Longest key, in bytes.

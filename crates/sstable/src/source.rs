@@ -145,6 +145,15 @@ impl Source {
         })
     }
 
+    /// The stored bytes of a block that says it is not compressed, if reads go through the map.
+    #[inline]
+    pub(crate) fn raw_in_map(&self, handle: Handle) -> Result<Option<&[u8]>, Error> {
+        let Some(map) = self.map() else { return Ok(None) };
+        let stored = self.in_map(map, handle)?;
+        let compression = stored.len().checked_sub(FRAME_BYTES).and_then(|at| stored.get(at));
+        Ok(compression.is_some_and(|number| is_raw(*number)).then_some(stored))
+    }
+
     /// A data block through the cache: found there, or read and, if `fill`, left there.
     #[inline]
     pub(crate) fn block(

@@ -23,8 +23,10 @@
 //! `check_order` find them. Called by `Table::get`, the cursor and `verify`.
 
 mod builder;
+mod stand;
 
 pub(crate) use builder::BlockBuilder;
+pub(crate) use stand::Stand;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -110,6 +112,12 @@ pub(crate) struct SharedBlock {
 }
 
 impl SharedBlock {
+    /// How many entries it has.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.layout.count)
+    }
+
     #[inline]
     pub(crate) fn view(&self) -> Block<'_> {
         let start = self.start as usize;
@@ -156,50 +164,84 @@ impl<'a> Block<'a> {
         self.payload.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Offset `i` of the column that starts at `column`.
+    /// The sixteen bytes at `at`, as they lie there.
     #[inline]
-    fn offset(&self, column: u32, i: usize) -> Option<usize> {
-        // Behind both columns lie the tags and the fixed part, so a whole word can be read at the
-        // last offset too.
-        let column = column as usize;
-        Some(if self.layout.wide {
-            self.word(column + 4 * i)? as u32 as usize
-        } else {
-            usize::from(self.word(column + 2 * i)? as u16)
-        })
+    fn words(&self, at: usize) -> Option<u128> {
+        self.payload.get(at..)?.first_chunk::<16>().map(|bytes| u128::from_le_bytes(*bytes))
     }
 
-    /// Where the bytes of entry `i` lie, by the column that starts at `column`; those of the last
-    /// entry end at `end`.
+    /// Offsets `i` and `i + 1` of the column that starts at `column`; behind the last offset, what
+    /// lies there.
     #[inline]
-    fn range(&self, column: u32, i: usize, end: Option<usize>) -> Result<Range<usize>, Fault> {
-        let start = self.offset(column, i).filter(|_| i < self.count()).ok_or(OUTSIDE)?;
-        let end = if i + 1 < self.count() { self.offset(column, i + 1) } else { end };
-        let end = end.ok_or(OUTSIDE)?;
-        if start > end || end > self.layout.value_offsets as usize {
+    fn offsets(&self, column: u32, i: usize) -> Option<(u32, u32)> {
+        // Behind both columns lie the tags and the fixed part, so two offsets can be read at the last
+        // one too.
+        let column = column as usize;
+        if self.layout.wide {
+            let both = self.word(column + 4 * i)?;
+            return Some((both as u32, (both >> 32) as u32));
+        }
+        let both = self.payload.get(column + 2 * i..)?.first_chunk::<4>()?;
+        let both = u32::from_le_bytes(*both);
+        Some((both & 0xffff, both >> 16))
+    }
+
+    #[inline]
+    fn checked(&self, i: usize, (start, end): (u32, u32)) -> Result<(u32, u32), Fault> {
+        if i >= self.count() || start > end || end > self.layout.value_offsets {
             return Err(OUTSIDE);
         }
-        Ok(start..end)
+        Ok((start, end))
+    }
+
+    /// Where the value of entry `i` begins and ends in the payload.
+    #[inline]
+    fn value_place(&self, i: usize) -> Result<(u32, u32), Fault> {
+        // The last value ends where the keys begin: behind its offset stands that of the first key.
+        self.checked(i, self.offsets(self.layout.value_offsets, i).ok_or(OUTSIDE)?)
+    }
+
+    /// As `value_place`, of what is stored of the key.
+    #[inline]
+    fn key_place(&self, i: usize) -> Result<(usize, usize), Fault> {
+        let (start, next) = self.offsets(self.layout.key_offsets, i).ok_or(OUTSIDE)?;
+        let end = if i + 1 < self.count() { next } else { self.layout.value_offsets };
+        let (start, end) = self.checked(i, (start, end))?;
+        Ok((start as usize, end as usize))
+    }
+
+    /// Of a key that is stored between `start` and `end`: how much of it is the start of its group's
+    /// head, and where the rest begins.
+    #[inline]
+    fn shared(&self, start: usize, end: usize) -> Result<(usize, usize), Fault> {
+        if start < end
+            && let Some(shared) = self.payload.get(start)
+            && *shared < 0x80
+        {
+            return Ok((usize::from(*shared), start + 1));
+        }
+        self.long_shared(start, end).ok_or(OUTSIDE)
+    }
+
+    #[cold]
+    fn long_shared(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let mut decoder = Decoder::new(self.payload.get(start..end)?);
+        let shared = decoder.length(MAX_KEY_BYTES)?;
+        Some((shared, end - decoder.remaining()))
     }
 
     /// Where the value of entry `i` lies in the payload.
     #[inline]
     pub(crate) fn value(&self, i: usize) -> Result<Range<usize>, Fault> {
-        self.range(self.layout.value_offsets, i, self.offset(self.layout.key_offsets, 0))
+        self.value_place(i).map(|(start, end)| start as usize..end as usize)
     }
 
     /// The key of entry `i`, as it is stored.
     #[inline]
     pub(crate) fn stored_key(&self, i: usize) -> Result<StoredKey<'a>, Fault> {
-        let end = self.layout.value_offsets as usize;
-        let range = self.range(self.layout.key_offsets, i, Some(end))?;
-        let record = self.payload.get(range).ok_or(OUTSIDE)?;
-        match record {
-            [shared, suffix @ ..] if *shared < 0x80 => {
-                Ok(StoredKey { shared: usize::from(*shared), suffix })
-            }
-            _ => long_shared(record).ok_or(OUTSIDE),
-        }
+        let (start, end) = self.key_place(i)?;
+        let (shared, own) = self.shared(start, end)?;
+        Ok(StoredKey { shared, suffix: self.payload.get(own..end).ok_or(OUTSIDE)? })
     }
 
     /// The whole key of the head of the group that entry `i` is in.
@@ -356,16 +398,10 @@ impl<'a> Block<'a> {
     }
 
     /// Tag of entry `i`.
+    #[inline]
     pub(crate) fn tag(&self, i: usize) -> Option<u8> {
         self.payload.get(self.layout.tags as usize + i).copied()
     }
-}
-
-#[cold]
-fn long_shared(record: &[u8]) -> Option<StoredKey<'_>> {
-    let mut decoder = Decoder::new(record);
-    let shared = decoder.length(MAX_KEY_BYTES)?;
-    Some(StoredKey { shared, suffix: decoder.rest() })
 }
 
 /// How many bytes `a` and `b` have in common at their start.

@@ -69,6 +69,12 @@ impl IndexTree {
         }
     }
 
+    /// Leaf `i`, if it is in memory.
+    #[inline]
+    pub(crate) fn loaded_leaf(&self, i: usize) -> Option<&Index> {
+        if self.leaves.is_empty() { Some(&self.top) } else { self.leaves.get(i)?.get() }
+    }
+
     /// The leaves that are in memory.
     pub(crate) fn loaded_leaves(&self) -> impl Iterator<Item = &Index> {
         let only = self.leaves.is_empty().then_some(&self.top);

@@ -1,0 +1,330 @@
+//! A walk over one table, in both directions.
+//!
+//! 1. A positioned block (after a seek) comes through the cache, if the scan uses it.
+//! 2. A scan that goes on in one direction reads ahead: several blocks in one `pread`, twice as
+//!    many each time up to [`ScanOptions::read_ahead_bytes`]. Each block is verified when the
+//!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
+//!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
+//! 3. Out of a mapped file blocks are copied one by one, and verified in the copy: what lies behind a
+//!    map can change, what a walk stands on does not.
+//! 4. The buffer that is read into is reused unless a value read from it still lives.
+//!
+//! The key is put together in a place that is reused; the value is not copied.
+
+mod reading;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice, compare_internal};
+
+use crate::block::{SharedBlock, Stand};
+use crate::format::{Fault, Handle};
+use crate::index::{At, Index, IndexTree};
+use crate::source::{ReadStats, Source};
+use crate::{Error, Table};
+use reading::{Direction, Reading, Wanted};
+
+/// How a scan reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Whether blocks come from the cache and, as long as the scan is not reading ahead, stay in
+    /// it (default true). False for compactions.
+    pub fill_cache: bool,
+    /// Most bytes read in one go (default 128 KiB). A value read from a read-ahead buffer keeps
+    /// the buffer in memory; [`Slice::detached`] copies it out.
+    pub read_ahead_bytes: usize,
+    /// Whether each entry is compared with the one before it on the way forward, so that a table
+    /// in which they are out of order ends in an error (default false; true for compactions).
+    pub check_order: bool,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self { fill_cache: true, read_ahead_bytes: 128 << 10, check_order: false }
+    }
+}
+
+/// What a walk needs of its table: not the filters, so that a walk that goes on keeps none of them
+/// in memory once the table itself is closed.
+#[derive(Debug)]
+struct Blocks {
+    source: Arc<Source>,
+    index: Arc<IndexTree>,
+}
+
+/// A block of the index, if there is one.
+type Place<'a> = Option<(&'a Index, At)>;
+
+impl Blocks {
+    #[inline]
+    fn next(&self, at: At, stats: &mut ReadStats) -> Result<Place<'_>, Error> {
+        self.index.next(at, &self.source, stats)
+    }
+
+    #[inline]
+    fn previous(&self, at: At, stats: &mut ReadStats) -> Result<Place<'_>, Error> {
+        self.index.previous(at, &self.source, stats)
+    }
+
+    /// Whether it is known that the block before `at` ends before `key`, which is the first one there.
+    fn ends_before(&self, at: At, key: &[u8]) -> bool {
+        let before = at.slot.checked_sub(1).zip(self.index.loaded_leaf(at.leaf));
+        // Where versions of one key straddle blocks, the separator is that key.
+        before.is_some_and(|(slot, leaf)| !leaf.separator_is(slot, key))
+    }
+
+    fn first(&self, _: At, stats: &mut ReadStats) -> Result<Place<'_>, Error> {
+        self.index.first(&self.source, stats)
+    }
+
+    fn last(&self, _: At, stats: &mut ReadStats) -> Result<Place<'_>, Error> {
+        self.index.last(&self.source, stats)
+    }
+}
+
+/// A cursor over one table.
+#[derive(Debug)]
+pub struct TableCursor {
+    table: Blocks,
+    reading: Reading,
+    at: At,
+    handle: Handle,
+    block: Option<SharedBlock>,
+    /// Whether it stands on an entry.
+    valid: bool,
+    /// The entry, where `valid`.
+    stand: Stand,
+    /// The key before this one, where order is checked.
+    previous: Vec<u8>,
+}
+
+impl TableCursor {
+    pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
+        let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
+        Self {
+            table: Blocks { source, index },
+            reading: Reading::new(options),
+            at: At { leaf: 0, slot: 0 },
+            handle: Handle { offset: 0, bytes: 0 },
+            block: None,
+            valid: false,
+            stand: Stand::default(),
+            previous: Vec::new(),
+        }
+    }
+
+    /// What the cursor has read so far.
+    pub fn stats(&self) -> ReadStats {
+        self.reading.stats
+    }
+
+    /// Where in the file the block of the entry begins.
+    pub fn block_offset(&self) -> u64 {
+        self.handle.offset
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.valid
+    }
+
+    fn restart(&mut self) {
+        self.valid = false;
+        self.reading.restart();
+    }
+
+    /// Enters the block at the place that `find` names; false if it names none.
+    #[inline]
+    fn enter(
+        &mut self,
+        direction: Direction,
+        find: impl for<'a> FnOnce(&'a Blocks, At, &mut ReadStats) -> Result<Place<'a>, Error>,
+    ) -> Result<bool, Error> {
+        let place = find(&self.table, self.at, &mut self.reading.stats)?;
+        let Some((leaf, at)) = place else { return Ok(false) };
+        let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
+        let is_here = self.block.is_some() && self.handle == handle;
+        (self.at, self.handle) = (at, handle);
+        if !is_here {
+            self.block = None;
+            self.stand.leave();
+            let wanted = Wanted { leaf, slot: at.slot, handle };
+            self.block = Some(self.reading.load(&self.table.source, wanted, direction)?);
+        }
+        Ok(true)
+    }
+
+    /// Stands on entry `i` of the current block.
+    #[inline]
+    fn stand(&mut self, i: usize) -> Result<(), Error> {
+        const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
+        let moved = match &self.block {
+            Some(block) => self.stand.move_to(&block.view(), i),
+            None => Err(NOWHERE),
+        };
+        match moved {
+            Ok(()) => {
+                self.valid = true;
+                Ok(())
+            }
+            Err(fault) => Err(self.fail(fault)),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, fault: Fault) -> Error {
+        self.valid = false;
+        fault.at(&self.table.source.path, self.handle.offset)
+    }
+
+    /// Entries of the current block.
+    #[inline]
+    fn count(&self) -> usize {
+        self.block.as_ref().map_or(0, SharedBlock::count)
+    }
+
+    /// Goes to the first entry of the next block; off the end if there is none.
+    fn next_block(&mut self) -> Result<(), Error> {
+        self.valid = false;
+        match self.enter(Direction::Forward, Blocks::next)? {
+            false => Ok(()),
+            true => self.stand(0),
+        }
+    }
+
+    /// Goes to the last entry of the previous block; off the end if there is none.
+    fn previous_block(&mut self) -> Result<(), Error> {
+        self.valid = false;
+        match self.enter(Direction::Backward, Blocks::previous)? {
+            false => Ok(()),
+            true => self.stand(self.count().saturating_sub(1)),
+        }
+    }
+
+    /// Finds the first entry at or behind (`key`, `seqno`): its block is entered and its number
+    /// returned. `None` if all entries are smaller.
+    fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
+        self.restart();
+        let mut is_there = self.enter(Direction::Forward, |table, _, stats| {
+            table.index.find(key, &table.source, stats)
+        })?;
+        while is_there {
+            let found = self.block.as_ref().map(|block| block.view().seek(key, seqno));
+            match found.unwrap_or(Ok(0)) {
+                Ok(i) if i < self.count() => return Ok(Some(i)),
+                Ok(_) => is_there = self.enter(Direction::Forward, Blocks::next)?,
+                Err(fault) => return Err(self.fail(fault)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// As `next`, comparing the new entry with the old one.
+    fn next_in_order(&mut self) -> Result<(), Error> {
+        self.previous.clear();
+        self.previous.extend_from_slice(self.stand.key());
+        let seqno = self.stand.seqno;
+        self.step()?;
+        let order = compare_internal(&self.previous, seqno, self.stand.key(), self.stand.seqno);
+        if self.valid && order != Ordering::Less {
+            return Err(self.fail(Fault::Damaged("entries are out of order")));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<(), Error> {
+        let next = self.stand.i + 1;
+        if next < self.count() { self.stand(next) } else { self.next_block() }
+    }
+}
+
+impl Cursor for TableCursor {
+    type Error = Error;
+
+    fn seek_to_first(&mut self) -> Result<(), Error> {
+        self.restart();
+        match self.enter(Direction::Forward, Blocks::first)? {
+            false => Ok(()),
+            true => self.stand(0),
+        }
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Error> {
+        self.restart();
+        match self.enter(Direction::Backward, Blocks::last)? {
+            false => Ok(()),
+            true => self.stand(self.count().saturating_sub(1)),
+        }
+    }
+
+    fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
+        match self.find(key, seqno)? {
+            None => Ok(()),
+            Some(i) => self.stand(i),
+        }
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<(), Error> {
+        match self.find(key, SeqNo::MAX)? {
+            None => self.seek_to_last(),
+            Some(0) => self.previous_block(),
+            Some(i) => self.stand(i - 1),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), Error> {
+        if !self.valid {
+            return Ok(());
+        }
+        if self.reading.checks_order() { self.next_in_order() } else { self.step() }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), Error> {
+        if !self.valid {
+            return Ok(());
+        }
+        match self.stand.i.checked_sub(1) {
+            Some(i) => self.stand(i),
+            None => self.previous_block(),
+        }
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let InternalKey { key, seqno, kind } = self.internal_key()?;
+        let value = self.block.as_ref()?.view().payload.get(self.stand.value())?;
+        Some(EntryRef { key, seqno, kind, value })
+    }
+
+    #[inline]
+    fn internal_key(&self) -> Option<InternalKey<'_>> {
+        let Stand { seqno, kind, .. } = self.stand;
+        self.valid.then(|| InternalKey { key: self.stand.key(), seqno, kind })
+    }
+
+    #[inline]
+    fn begins_key(&self) -> bool {
+        match &self.block {
+            Some(block) if self.valid => {
+                let known = self.stand.begins_key(&block.view());
+                known.unwrap_or_else(|| self.table.ends_before(self.at, self.stand.key()))
+            }
+            _ => false,
+        }
+    }
+
+    fn value(&self) -> Slice {
+        match &self.block {
+            Some(block) if self.valid => {
+                let value = self.stand.value();
+                Slice::window(&block.buffer, block.start as usize + value.start, value.len())
+            }
+            _ => Slice::default(),
+        }
+    }
+}

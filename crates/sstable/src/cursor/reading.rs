@@ -1,0 +1,180 @@
+//! How a walk over a table gets its blocks: from the cache, from a buffer that it reads ahead into, or
+//! one by one out of the map.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::ScanOptions;
+use crate::Error;
+use crate::block::SharedBlock;
+use crate::compression::zeroed;
+use crate::format::Handle;
+use crate::index::Index;
+use crate::source::{ReadStats, Source};
+
+/// The first read-ahead of a scan that began in the cache.
+const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
+/// So many neighbouring blocks come through the cache before a scan reads ahead.
+const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A block, where it lies, and its place in the leaf of the index that says so.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) leaf: &'a Index,
+    pub(super) slot: usize,
+    pub(super) handle: Handle,
+}
+
+/// What a walk reads, and has read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    options: ScanOptions,
+    pub(super) stats: ReadStats,
+    ahead: ReadAhead,
+    /// Neighbouring blocks entered in a row.
+    run: u32,
+}
+
+/// Blocks that were read but not yet entered.
+#[derive(Debug, Default)]
+struct ReadAhead {
+    buffer: Option<Arc<[u8]>>,
+    /// The part of the file that the buffer holds.
+    range: Range<u64>,
+    /// How much to read next time.
+    window: usize,
+}
+
+impl ReadAhead {
+    /// Where in the buffer the block lies, if it does.
+    #[inline]
+    fn position(&self, handle: Handle) -> Option<usize> {
+        let inside = self.range.start <= handle.offset && handle.end() <= self.range.end;
+        inside.then(|| (handle.offset - self.range.start) as usize)
+    }
+
+    /// The buffer's first bytes, if there are so many, and nobody else holds it.
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        Arc::get_mut(self.buffer.as_mut()?)?.get_mut(..bytes)
+    }
+
+    /// Reads `range` of the file.
+    fn read(&mut self, source: &Source, range: Range<u64>) -> Result<(), Error> {
+        let bytes = (range.end - range.start) as usize;
+        self.range = 0..0;
+        if self.room(bytes).is_none() {
+            // A small table never fills a large window.
+            let most = usize::try_from(source.data_bytes).unwrap_or(usize::MAX);
+            self.buffer = Some(zeroed(bytes.max(self.window.min(most))));
+        }
+        source.read_into(range.start, self.room(bytes).unwrap_or_default())?;
+        self.range = range;
+        Ok(())
+    }
+
+    /// Copies a block out of the map.
+    fn copy(&mut self, stored: &[u8], handle: Handle) {
+        match self.room(stored.len()) {
+            Some(room) => room.copy_from_slice(stored),
+            None => self.buffer = Some(Arc::from(stored)),
+        }
+        self.range = handle.offset..handle.end();
+    }
+}
+
+impl Reading {
+    pub(super) fn new(options: ScanOptions) -> Self {
+        let (stats, ahead) = (ReadStats::default(), ReadAhead::default());
+        let mut reading = Self { options, stats, ahead, run: 0 };
+        reading.restart();
+        reading
+    }
+
+    /// Whether each entry is compared with the one before it.
+    #[inline]
+    pub(super) fn checks_order(&self) -> bool {
+        self.options.check_order
+    }
+
+    /// Forgets the run of blocks: the next one is positioned anew.
+    #[inline]
+    pub(super) fn restart(&mut self) {
+        self.run = 0;
+        let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
+        self.ahead.window = first.min(self.options.read_ahead_bytes);
+    }
+
+    /// The block that is wanted, verified.
+    pub(super) fn load(
+        &mut self,
+        source: &Source,
+        wanted: Wanted<'_>,
+        direction: Direction,
+    ) -> Result<SharedBlock, Error> {
+        self.run = self.run.saturating_add(1);
+        let handle = wanted.handle;
+        if self.ahead.position(handle).is_none() {
+            if self.options.fill_cache {
+                if let Some(stored) = source.raw_in_map(handle)? {
+                    self.ahead.copy(stored, handle);
+                    return self.open(source, handle);
+                }
+                if self.run <= BLOCKS_BEFORE_READ_AHEAD {
+                    return source.block(handle, true, &mut self.stats);
+                }
+                if let Some(block) = source.cached(handle, &mut self.stats) {
+                    return Ok(block);
+                }
+            }
+            self.ahead.read(source, window(wanted, self.ahead.window, direction))?;
+            self.ahead.window =
+                self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
+        }
+        self.open(source, handle)
+    }
+
+    /// A block out of the buffer.
+    fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
+        self.stats.block_reads += 1;
+        self.stats.block_bytes += handle.bytes as u64;
+        let start = self.ahead.position(handle).unwrap_or(0);
+        let buffer = self.ahead.buffer.get_or_insert_with(|| zeroed(0));
+        source.open_block(buffer, start, handle)
+    }
+}
+
+/// What to read so that it holds the block that is wanted, and neighbours in the direction of the
+/// scan, together at most `bytes` long if there are neighbours.
+fn window(wanted: Wanted<'_>, bytes: usize, direction: Direction) -> Range<u64> {
+    let Wanted { leaf, slot, handle } = wanted;
+    let mut range = handle.offset..handle.end();
+    let fits = |range: &Range<u64>| range.end - range.start <= bytes as u64;
+    match direction {
+        Direction::Forward => {
+            for next in (slot + 1..leaf.len()).map_while(|slot| leaf.handle(slot)) {
+                let wider = range.start..next.end();
+                if !fits(&wider) {
+                    break;
+                }
+                range = wider;
+            }
+        }
+        Direction::Backward => {
+            for previous in (0..slot).rev().map_while(|slot| leaf.handle(slot)) {
+                let wider = previous.offset..range.end;
+                if !fits(&wider) {
+                    break;
+                }
+                range = wider;
+            }
+        }
+    }
+    range
+}

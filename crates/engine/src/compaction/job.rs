@@ -15,7 +15,7 @@ use super::older::OlderData;
 use super::plan::Plan;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::iter::level::LevelCursor;
+use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
@@ -118,7 +118,8 @@ impl Engine {
             check_order: true,
         };
         let level = |tables: &[Arc<TableFile>]| {
-            Source::Level(LevelCursor::new(tables.to_vec(), Arc::clone(&self.tables), scan))
+            let tables = Tables::List(tables.to_vec());
+            Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))
         };
         let mut sources = Vec::with_capacity(plan.upper.len() + 1);
         if plan.level == 0 {

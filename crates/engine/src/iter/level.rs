@@ -1,14 +1,15 @@
 //! A walk over one sorted level: its tables one after the other, each opened when it is reached,
 //! and passed over where a gate knows that it holds nothing of the range walked.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
 use crate::error::{Error, Result};
-use crate::version::{TableCache, TableFile};
+use crate::version::{Fences, Run, TableCache, TableFile};
 
 /// Where to look for a table in place of one that is passed over.
 #[derive(Debug, Clone, Copy)]
@@ -17,9 +18,70 @@ enum Direction {
     Backward,
 }
 
+/// The tables to walk over, sorted and disjoint.
+pub(crate) enum Tables {
+    /// These.
+    List(Vec<Arc<TableFile>>),
+    /// Some of a sorted run of a version, found by its fences.
+    Run {
+        /// Of the version.
+        fences: Arc<Fences>,
+        /// Which of its sorted runs.
+        run: usize,
+        /// Which of its tables.
+        range: Range<usize>,
+    },
+}
+
+impl Tables {
+    fn run(fences: &Fences, run: usize) -> Option<&Run> {
+        fences.sorted_runs().get(run)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::List(tables) => tables.len(),
+            Self::Run { range, .. } => range.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<&Arc<TableFile>> {
+        match self {
+            Self::List(tables) => tables.get(at),
+            Self::Run { fences, run, range } if at < range.len() => {
+                Self::run(fences, *run)?.table(range.start + at)
+            }
+            Self::Run { .. } => None,
+        }
+    }
+
+    /// How many tables end before `key`.
+    fn ending_before(&self, key: &[u8]) -> usize {
+        match self {
+            Self::List(tables) => tables.partition_point(|table| *table.largest < *key),
+            Self::Run { fences, run, range } => {
+                let before = Self::run(fences, *run).map_or(0, |run| run.ending_before(key));
+                before.clamp(range.start, range.end) - range.start
+            }
+        }
+    }
+
+    /// How many tables begin before `key`.
+    fn beginning_before(&self, key: &[u8]) -> usize {
+        match self {
+            Self::List(tables) => tables.partition_point(|table| *table.smallest < *key),
+            Self::Run { fences, run, range } => {
+                let before = Self::run(fences, *run).map_or(0, |run| run.beginning_before(key));
+                before.clamp(range.start, range.end) - range.start
+            }
+        }
+    }
+}
+
 /// A cursor over tables that do not overlap, in key order.
 pub(crate) struct LevelCursor {
-    tables: Vec<Arc<TableFile>>,
+    tables: Tables,
     cache: Arc<TableCache>,
     scan: ScanOptions,
     gate: Option<TableGate>,
@@ -31,12 +93,8 @@ pub(crate) struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// A cursor over `tables`, which must be sorted and disjoint.
-    pub(crate) fn new(
-        tables: Vec<Arc<TableFile>>,
-        cache: Arc<TableCache>,
-        scan: ScanOptions,
-    ) -> Self {
+    /// A cursor over `tables`.
+    pub(crate) fn new(tables: Tables, cache: Arc<TableCache>, scan: ScanOptions) -> Self {
         Self { tables, cache, scan, gate: None, read: ReadStats::default(), at: 0, cursor: None }
     }
 
@@ -93,7 +151,7 @@ impl LevelCursor {
     /// Moves on to the first entry of the next table that has one, if the current one is at its
     /// end.
     fn skip_ends_forward(&mut self) -> Result<()> {
-        while self.cursor.as_ref().is_some_and(|cursor| cursor.entry().is_none()) {
+        while self.cursor.as_ref().is_some_and(|cursor| !cursor.is_valid()) {
             if let Some(cursor) = self.open(self.at + 1, Direction::Forward)? {
                 cursor.seek_to_first()?;
             }
@@ -103,7 +161,7 @@ impl LevelCursor {
     }
 
     fn skip_ends_backward(&mut self) -> Result<()> {
-        while self.cursor.as_ref().is_some_and(|cursor| cursor.entry().is_none()) {
+        while self.cursor.as_ref().is_some_and(|cursor| !cursor.is_valid()) {
             let Some(before) = self.at.checked_sub(1) else {
                 self.leave();
                 return Ok(());
@@ -114,6 +172,22 @@ impl LevelCursor {
             self.tell_gate(TableGate::passed);
         }
         Ok(())
+    }
+
+    /// Moves on from a table that has ended, or failed.
+    #[cold]
+    fn leave_behind(
+        &mut self,
+        outcome: std::result::Result<(), trommel_sstable::Error>,
+        direction: Direction,
+    ) -> Result<()> {
+        self.guarded(|this| {
+            outcome?;
+            match direction {
+                Direction::Forward => this.skip_ends_forward(),
+                Direction::Backward => this.skip_ends_backward(),
+            }
+        })
     }
 
     /// Runs a movement; an error leaves the cursor off the end.
@@ -152,7 +226,7 @@ impl Cursor for LevelCursor {
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
         self.guarded(|this| {
-            let at = this.tables.partition_point(|table| *table.largest < *key);
+            let at = this.tables.ending_before(key);
             if let Some(cursor) = this.open(at, Direction::Forward)? {
                 cursor.seek(key, seqno)?;
             }
@@ -164,7 +238,7 @@ impl Cursor for LevelCursor {
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|this| {
-            let behind = this.tables.partition_point(|table| *table.smallest < *key);
+            let behind = this.tables.beginning_before(key);
             let Some(at) = behind.checked_sub(1) else {
                 this.leave();
                 return Ok(());
@@ -180,32 +254,34 @@ impl Cursor for LevelCursor {
     #[inline]
     fn next(&mut self) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
-        let outcome = cursor.next();
-        if outcome.is_ok() && cursor.entry().is_some() {
-            return Ok(());
+        match cursor.next() {
+            Ok(()) if cursor.is_valid() => Ok(()),
+            outcome => self.leave_behind(outcome, Direction::Forward),
         }
-        self.guarded(|this| {
-            outcome?;
-            this.skip_ends_forward()
-        })
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
-        let outcome = cursor.prev();
-        if outcome.is_ok() && cursor.entry().is_some() {
-            return Ok(());
+        match cursor.prev() {
+            Ok(()) if cursor.is_valid() => Ok(()),
+            outcome => self.leave_behind(outcome, Direction::Backward),
         }
-        self.guarded(|this| {
-            outcome?;
-            this.skip_ends_backward()
-        })
     }
 
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.cursor.as_ref()?.entry()
+    }
+
+    #[inline]
+    fn internal_key(&self) -> Option<InternalKey<'_>> {
+        self.cursor.as_ref()?.internal_key()
+    }
+
+    #[inline]
+    fn begins_key(&self) -> bool {
+        self.cursor.as_ref().is_some_and(Cursor::begins_key)
     }
 
     fn value(&self) -> Slice {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -58,6 +58,16 @@ impl Cursor for Source {
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         each!(self, cursor => cursor.entry())
+    }
+
+    #[inline]
+    fn internal_key(&self) -> Option<InternalKey<'_>> {
+        each!(self, cursor => cursor.internal_key())
+    }
+
+    #[inline]
+    fn begins_key(&self) -> bool {
+        each!(self, cursor => cursor.begins_key())
     }
 
     fn value(&self) -> Slice {

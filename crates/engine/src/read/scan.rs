@@ -8,7 +8,7 @@ use trommel_sstable::ScanOptions;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::iter::gate::{RangeGate, TableGate};
-use crate::iter::level::LevelCursor;
+use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::range::{Bounds, DbCursor, Range};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
@@ -51,26 +51,30 @@ impl Engine {
     ) -> Result<VisibleCursor> {
         let scan = ScanOptions::default();
         let gate = RangeGate::new(self, bounds);
-        let level_cursor = |level: usize, tables: Vec<Arc<TableFile>>| {
+        let level_cursor = |level: usize, tables: Tables| {
             let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
             let cursor = LevelCursor::new(tables, Arc::clone(&self.tables), scan);
             Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
         };
-        let mut sources: Vec<Source> =
-            view.memtables().map(|logged| Source::memtable(&logged.memtable)).collect();
-        for table in view.version.levels[0].iter().filter(|table| table.meets(bounds)) {
+        let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
+        let most = 1 + view.frozen.len() + newest.len() + runs.len();
+        let mut sources = Vec::with_capacity(most);
+        sources.extend(view.memtables().map(|logged| Source::memtable(&logged.memtable)));
+        for table in newest.iter().filter(|table| table.meets(bounds)) {
             let reader = self.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
             sources.push(match gated {
-                true => level_cursor(0, vec![Arc::clone(table)]),
+                true => level_cursor(0, Tables::List(vec![Arc::clone(table)])),
                 false => Source::Table(reader.cursor(scan)),
             });
         }
-        for (level, run) in view.version.levels.iter().enumerate().skip(1) {
-            let start = run.partition_point(|table| *table.largest < *bounds.from);
-            let end = run.partition_point(|table| !bounds.ends_before(&table.smallest));
+        for (at, run) in runs.iter().enumerate() {
+            let start = run.ending_before(&bounds.from);
+            let end = bounds.to.as_ref().map_or(run.len(), |to| run.beginning_before(to));
             if start < end {
-                sources.push(level_cursor(level, run[start..end].to_vec()));
+                let fences = Arc::clone(&view.fences);
+                let tables = Tables::Run { fences, run: at, range: start..end };
+                sources.push(level_cursor(run.level(), tables));
             }
         }
         Ok(VisibleCursor::new(

@@ -31,7 +31,7 @@ pub(crate) struct Fences {
 
 /// The tables of one level.
 #[derive(Debug)]
-struct Run {
+pub(crate) struct Run {
     prefix: Box<[u8]>,
     /// The words of the tables' last keys, for a search in a sorted run.
     largest: Box<[u64]>,
@@ -68,6 +68,11 @@ impl Fences {
         let mut runs = (0..).zip(&version.levels).map(|(level, tables)| Run::of(level, tables));
         let newest = runs.next().unwrap_or_else(|| Run::of(0, &[]));
         Self { newest, deeper: runs.filter(|run| !run.fences.is_empty()).collect() }
+    }
+
+    /// The sorted runs that have tables, of the upper levels first.
+    pub(crate) fn sorted_runs(&self) -> &[Run] {
+        &self.deeper
     }
 
     /// The tables that may hold `key`.
@@ -122,6 +127,38 @@ impl Run {
         let fence = self.fences.get(at)?;
         let starts_before = fence.smallest < word || *fence.file.smallest <= *key;
         starts_before.then_some(fence)
+    }
+
+    /// How many tables it has: at least one, of a run that is listed.
+    pub(crate) fn len(&self) -> usize {
+        self.fences.len()
+    }
+
+    /// The level it is.
+    pub(crate) fn level(&self) -> usize {
+        self.fences.first().map_or(0, |fence| fence.level)
+    }
+
+    /// Table `at`.
+    #[inline]
+    pub(crate) fn table(&self, at: usize) -> Option<&Arc<TableFile>> {
+        self.fences.get(at).map(|fence| &fence.file)
+    }
+
+    /// Of a sorted run, how many tables end before `key`.
+    pub(crate) fn ending_before(&self, key: &[u8]) -> usize {
+        let Some(rest) = key.strip_prefix(&*self.prefix) else {
+            return if *key < *self.prefix { 0 } else { self.len() };
+        };
+        let word = first_word(rest);
+        let at = self.largest.partition_point(|largest| *largest < word);
+        if self.largest.get(at) == Some(&word) { at + self.tied(at, word, key) } else { at }
+    }
+
+    /// Of a sorted run, how many tables begin before `key`.
+    pub(crate) fn beginning_before(&self, key: &[u8]) -> usize {
+        let at = self.ending_before(key);
+        at + usize::from(self.table(at).is_some_and(|table| *table.smallest < *key))
     }
 
     /// How many tables from `at` on, among those whose last key has this word, end before `key`.
@@ -255,6 +292,28 @@ mod tests {
                     for at_once in [1, 2, 8] {
                         let found = candidates(&fences, key, at_once);
                         assert_eq!(found, wanted, "{key:?}, seed {seed}, {at_once} at once");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn walks_begin_at_the_table_that_whole_keys_name() {
+        for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
+            let keys = keys(prefix);
+            let others = [[prefix, b"c"].concat(), b"".to_vec(), b"k".to_vec(), b"z".to_vec()];
+            for seed in 0..60 {
+                let version = version_of(&keys, seed);
+                let fences = Fences::of(&version);
+                for run in fences.sorted_runs() {
+                    let tables = &version.levels[run.level()];
+                    assert_eq!(run.len(), tables.len());
+                    for key in keys.iter().chain(&others) {
+                        let ending = tables.partition_point(|table| *table.largest < **key);
+                        assert_eq!(run.ending_before(key), ending, "{key:?}, seed {seed}");
+                        let beginning = tables.partition_point(|table| *table.smallest < **key);
+                        assert_eq!(run.beginning_before(key), beginning, "{key:?}, seed {seed}");
                     }
                 }
             }

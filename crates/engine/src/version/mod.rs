@@ -13,7 +13,7 @@ mod table_file;
 
 use std::sync::Arc;
 
-pub(crate) use fences::{Candidates, Fence, Fences};
+pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use table_cache::{Reader, TableCache};
 pub use table_file::TableMeta;
 pub(crate) use table_file::{Keeping, TableFile};

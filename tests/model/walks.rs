@@ -215,7 +215,8 @@ impl CursorWalk {
         let value = self.real.value();
         let real = self.real.key().map(|key| (key, value.as_deref().unwrap_or_default()));
         let model = self.at.as_ref().map(|key| (&**key, &*self.model[key]));
-        same(what, real, model)
+        same(what, real, model)?;
+        same(what, self.real.entry(), model)
     }
 }
 

@@ -3,9 +3,12 @@
 //! 1. After a seek each source stands on its first entry in the direction of travel. A tree of
 //!    matches decides which comes first: each inner node holds the loser of its match, the root
 //!    the winner, so replacing the winner costs one comparison per level of the tree.
-//! 2. A comparison looks first at the first eight bytes of each key, cached as an integer, and at
-//!    the sources' entries only where these are equal.
-//! 3. A change of direction moves every other source by one: in forward travel each stands behind
+//! 2. What is compared is remembered of each source's entry: the first sixteen bytes of its key as a
+//!    number, the key's length, and the sequence number. Only long keys that begin alike are looked at
+//!    themselves.
+//! 3. Of the losers that the winner met, the best is remembered too. As long as the winner's next
+//!    entry comes before it, which in a long run of one source it does, no other match is played.
+//! 4. A change of direction moves every other source by one: in forward travel each stands behind
 //!    the current entry, so its previous entry stands before it, and the other way round.
 //!
 //! Invariants: while the cursor stands on an entry, each other source stands on its nearest entry
@@ -19,7 +22,7 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{Cursor, EntryRef, SeqNo, Slice, compare_internal, first_word};
+use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, SeqNo, Slice, first_words};
 
 /// The entries of all its sources, in order.
 #[derive(Debug)]
@@ -29,18 +32,60 @@ pub(crate) struct MergeCursor<C: Cursor> {
     /// `[0]` is the winner; `[n]` the loser of the match at node n, whose children are nodes 2n
     /// and 2n + 1; source i is the leaf at node `sources.len() + i`.
     tree: Vec<usize>,
+    /// The winner, if it stands on an entry and nothing failed; or else [`NOBODY`].
+    top: usize,
+    /// The least rank of those that lost to the winner.
+    challenge: u128,
     direction: Direction,
     failed: Option<C::Error>,
 }
 
 /// What is remembered of the entry that a source stands on.
-#[derive(Debug, Clone, Copy, Default)]
-struct Head {
-    /// The key's first eight bytes as an integer that sorts as they do; shorter keys are filled
-    /// with zeros.
-    prefix: u64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    /// The key's first sixteen bytes as a number that sorts as they do; shorter keys are filled with
+    /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
+    /// largest number where the source is off the end.
+    rank: u128,
+    /// When the entry was written.
+    pub(crate) seqno: SeqNo,
+    /// Length of the key.
+    len: u32,
+    /// What the entry says.
+    pub(crate) kind: EntryKind,
     /// Whether the source stands on an entry.
     live: bool,
+}
+
+/// Of a source that is off the end.
+const NO_HEAD: Head =
+    Head { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
+
+/// No source.
+const NOBODY: usize = usize::MAX;
+
+/// Bytes of a key that its head shows.
+const SHOWN_BYTES: u32 = 16;
+
+/// As much of a key as is remembered of it: two keys whose marks differ differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    words: u128,
+    len: u32,
+}
+
+impl Mark {
+    /// The mark of `key`.
+    pub(crate) fn of(key: &[u8]) -> Self {
+        // A key has at most 64 KiB.
+        Self { words: first_words(key), len: key.len() as u32 }
+    }
+
+    /// Whether it is all of the key.
+    #[inline]
+    pub(crate) fn is_whole(self) -> bool {
+        self.len <= SHOWN_BYTES
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +100,10 @@ where
 {
     /// A merge of `sources`, standing off the end.
     pub(crate) fn new(sources: Vec<C>) -> Self {
-        let heads = vec![Head::default(); sources.len()];
+        let heads = vec![NO_HEAD; sources.len()];
         let tree = vec![0; sources.len()];
-        Self { sources, heads, tree, direction: Direction::Forward, failed: None }
+        let (challenge, direction) = (u128::MAX, Direction::Forward);
+        Self { sources, heads, tree, top: NOBODY, challenge, direction, failed: None }
     }
 
     /// What is merged.
@@ -65,48 +111,93 @@ where
         &self.sources
     }
 
+    /// What is remembered of the current entry.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<&Head> {
+        self.heads.get(self.top)
+    }
+
     /// The source that stands on the current entry.
-    fn winner(&self) -> Option<usize> {
-        let winner = *self.tree.first()?;
-        (self.failed.is_none() && self.heads[winner].live).then_some(winner)
+    #[inline]
+    fn source(&self) -> Option<&C> {
+        self.sources.get(self.top)
+    }
+
+    /// The mark of the key of `head`, which is of one of the sources.
+    #[inline]
+    pub(crate) fn mark(&self, head: &Head) -> Mark {
+        let words = if self.direction == Direction::Forward { head.rank } else { !head.rank };
+        Mark { words, len: head.len }
+    }
+
+    /// Whether it is known without a movement that the entry before the current one has another key.
+    #[inline]
+    pub(crate) fn begins_key(&self) -> bool {
+        // Going backward, what the others have of the same key they stand on, or have passed.
+        self.direction == Direction::Backward
+            && self.head().is_some_and(|head| head.rank < self.challenge)
+            && self.source().is_some_and(C::begins_key)
     }
 
     /// Whether source `a` comes before source `b` in the direction of travel.
     #[inline]
     fn comes_first(&self, a: usize, b: usize) -> bool {
-        let (head_a, head_b) = (self.heads[a], self.heads[b]);
+        let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
+        if head_a.rank != head_b.rank {
+            return head_a.rank < head_b.rank;
+        }
+        self.decide(a, b)
+    }
+
+    /// As `comes_first`, of sources of the same rank.
+    fn decide(&self, a: usize, b: usize) -> bool {
+        let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
         if !(head_a.live && head_b.live) {
             return head_a.live;
         }
-        let order = head_a.prefix.cmp(&head_b.prefix);
-        let order = order.then_with(|| self.compare_entries(a, b)).then(a.cmp(&b));
+        let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
+            // What the shorter one lacks is zeros, or comes behind.
+            head_a.len.cmp(&head_b.len)
+        } else {
+            let key = |i: usize| self.sources[i].internal_key().map(|internal| internal.key);
+            key(a).cmp(&key(b))
+        };
+        let order = order.then(head_b.seqno.cmp(&head_a.seqno)).then(a.cmp(&b));
         order
             == if self.direction == Direction::Forward { Ordering::Less } else { Ordering::Greater }
     }
 
-    fn compare_entries(&self, a: usize, b: usize) -> Ordering {
-        match (self.sources[a].entry(), self.sources[b].entry()) {
-            (Some(a), Some(b)) => compare_internal(a.key, a.seqno, b.key, b.seqno),
-            _ => Ordering::Equal,
-        }
+    /// Remembers where source `i` stands.
+    #[inline]
+    fn remember(&mut self, i: usize) {
+        let flip = if self.direction == Direction::Forward { 0 } else { u128::MAX };
+        self.heads[i] = match self.sources[i].internal_key() {
+            Some(InternalKey { key, seqno, kind }) => {
+                let (rank, len) = (first_words(key) ^ flip, key.len() as u32);
+                Head { rank, seqno, len, kind, live: true }
+            }
+            None => NO_HEAD,
+        };
     }
 
     /// Moves source `i` and remembers where it stands then.
-    #[inline]
     fn move_source(
         &mut self,
         i: usize,
         movement: impl FnOnce(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
         if let Err(error) = movement(&mut self.sources[i]) {
-            self.failed = Some(error.clone());
-            return Err(error);
+            return Err(self.fail(error));
         }
-        self.heads[i] = match self.sources[i].entry() {
-            Some(entry) => Head { prefix: first_word(entry.key), live: true },
-            None => Head::default(),
-        };
+        self.remember(i);
         Ok(())
+    }
+
+    #[cold]
+    fn fail(&mut self, error: C::Error) -> C::Error {
+        self.top = NOBODY;
+        self.failed = Some(error.clone());
+        error
     }
 
     /// Moves all sources and plays all matches anew.
@@ -127,23 +218,49 @@ where
     /// Plays all matches, from the leaves to the root.
     fn play_all(&mut self) {
         let count = self.sources.len();
-        let mut winners = vec![0; count];
-        winners.extend(0..count);
+        // Until all are played, a node holds its winner.
         for node in (1..count).rev() {
-            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let (winner, loser) =
-                if self.comes_first(left, right) { (left, right) } else { (right, left) };
-            winners[node] = winner;
-            self.tree[node] = loser;
+            let (left, right) = (self.entrant(2 * node), self.entrant(2 * node + 1));
+            self.tree[node] = if self.comes_first(left, right) { left } else { right };
         }
-        if let Some(root) = self.tree.first_mut() {
+        if count > 0 {
             // Of one source alone, node 1 is its leaf.
-            *root = winners[1];
+            self.tree[0] = self.entrant(1);
         }
+        for node in 1..count {
+            let (left, right) = (self.entrant(2 * node), self.entrant(2 * node + 1));
+            self.tree[node] = if self.tree[node] == left { right } else { left };
+        }
+        self.crown(self.tree.first().copied());
+        self.challenge = self.best_loser();
+    }
+
+    /// Makes the winner the one whose entry is the current one, if it stands on one.
+    #[inline]
+    fn crown(&mut self, winner: Option<usize>) {
+        self.top = winner.filter(|winner| self.heads[*winner].live).unwrap_or(NOBODY);
+    }
+
+    /// Who comes to the match above `node` from there, while all are played.
+    fn entrant(&self, node: usize) -> usize {
+        let count = self.sources.len();
+        if node < count { self.tree[node] } else { node - count }
+    }
+
+    /// The least rank of those that the winner met.
+    #[inline]
+    fn best_loser(&self) -> u128 {
+        let mut best = u128::MAX;
+        let Some(winner) = self.tree.first() else { return best };
+        let mut node = (self.sources.len() + winner) / 2;
+        while node > 0 {
+            best = best.min(self.heads[self.tree[node]].rank);
+            node /= 2;
+        }
+        best
     }
 
     /// Plays the matches of source `i`, which was the winner and has moved.
-    #[inline]
     fn replay(&mut self, i: usize) {
         let mut winner = i;
         let mut node = (self.sources.len() + i) / 2;
@@ -156,9 +273,13 @@ where
             node /= 2;
         }
         self.tree[0] = winner;
+        self.crown(Some(winner));
+        if winner != i {
+            self.challenge = self.best_loser();
+        }
     }
 
-    /// Turns all sources but `current` round; see step 3 of the module's head.
+    /// Turns all sources but `current` round; see step 4 of the module's head.
     fn turn(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         self.direction = direction;
         for i in (0..self.sources.len()).filter(|i| *i != current) {
@@ -173,26 +294,42 @@ where
         Ok(())
     }
 
-    /// Moves one entry in `direction`.
+    /// Moves one entry in `direction`, by `movement` of a source.
     #[inline]
-    fn step(&mut self, direction: Direction) -> Result<(), C::Error> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+    fn step(
+        &mut self,
+        direction: Direction,
+        movement: impl Fn(&mut C) -> Result<(), C::Error>,
+    ) -> Result<(), C::Error> {
+        let current = self.top;
+        let Some(source) = self.sources.get_mut(current) else { return self.stay() };
+        if self.direction != direction {
+            return self.turn_and_step(current, direction);
         }
-        let Some(current) = self.winner() else { return Ok(()) };
-        let turns = self.direction != direction;
-        if turns {
-            self.turn(current, direction)?;
+        if let Err(error) = movement(source) {
+            return Err(self.fail(error));
         }
+        self.remember(current);
+        if self.heads[current].rank >= self.challenge {
+            self.replay(current);
+        }
+        Ok(())
+    }
+
+    /// Off the end nothing moves, and an error stays.
+    #[cold]
+    fn stay(&self) -> Result<(), C::Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    #[cold]
+    fn turn_and_step(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
+        self.turn(current, direction)?;
         self.move_source(current, |source| match direction {
             Direction::Forward => source.next(),
             Direction::Backward => source.prev(),
         })?;
-        if turns {
-            self.play_all();
-        } else {
-            self.replay(current);
-        }
+        self.play_all();
         Ok(())
     }
 }
@@ -219,20 +356,28 @@ where
         self.seek_all(Direction::Backward, |source| source.seek_before(key))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<(), C::Error> {
-        self.step(Direction::Forward)
+        self.step(Direction::Forward, C::next)
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<(), C::Error> {
-        self.step(Direction::Backward)
+        self.step(Direction::Backward, C::prev)
     }
 
+    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.sources[self.winner()?].entry()
+        self.source()?.entry()
+    }
+
+    #[inline]
+    fn internal_key(&self) -> Option<InternalKey<'_>> {
+        self.source()?.internal_key()
     }
 
     fn value(&self) -> Slice {
-        self.winner().map_or_else(Slice::default, |winner| self.sources[winner].value())
+        self.source().map_or_else(Slice::default, C::value)
     }
 }
 

@@ -78,6 +78,12 @@ impl Bounds {
         Self { from: Vec::new(), to: None }
     }
 
+    /// Whether all keys lie within.
+    #[inline]
+    pub(crate) fn are_all(&self) -> bool {
+        self.from.is_empty() && self.to.is_none()
+    }
+
     /// The keys of any Rust range.
     pub(crate) fn of(range: impl KeyRange) -> Self {
         let (from, to) = range.into_ends();
@@ -139,12 +145,7 @@ impl Bounds {
 pub(crate) type MakeCursor = Box<dyn Fn() -> Result<VisibleCursor> + Send>;
 
 /// An end of a range: its cursor, made at the first use, standing on the entry yielded last.
-#[derive(Default)]
-struct End {
-    cursor: Option<VisibleCursor>,
-    /// The key yielded last, kept for the other end to stop at.
-    last: Option<Slice>,
-}
+type End = Option<VisibleCursor>;
 
 /// The entries of a range at one moment, in key order, from both ends.
 ///
@@ -161,11 +162,11 @@ pub struct Range {
 impl Range {
     pub(crate) fn new(bounds: Bounds, make_cursor: MakeCursor) -> Self {
         let done = bounds.ends_before(&bounds.from);
-        Self { bounds, make_cursor, front: End::default(), back: End::default(), done }
+        Self { bounds, make_cursor, front: None, back: None, done }
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let cursor = match &mut self.front.cursor {
+        let cursor = match &mut self.front {
             Some(cursor) => {
                 cursor.next()?;
                 cursor
@@ -177,17 +178,15 @@ impl Range {
             }
         };
         let Some(key) = cursor.key() else { return Ok(None) };
-        let met = self.back.last.as_ref().is_some_and(|last| *key >= **last);
+        let met = self.back.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key >= *last);
         if met || self.bounds.ends_before(key) {
             return Ok(None);
         }
-        let entry = (Slice::from(key), cursor.value());
-        self.front.last = Some(entry.0.clone());
-        Ok(Some(entry))
+        Ok(Some((Slice::from(key), cursor.value())))
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let cursor = match &mut self.back.cursor {
+        let cursor = match &mut self.back {
             Some(cursor) => {
                 cursor.prev()?;
                 cursor
@@ -202,13 +201,12 @@ impl Range {
             }
         };
         let Some(key) = cursor.key() else { return Ok(None) };
-        let met = self.front.last.as_ref().is_some_and(|last| *key <= **last);
+        let met =
+            self.front.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key <= *last);
         if met || *key < *self.bounds.from {
             return Ok(None);
         }
-        let entry = (Slice::from(key), cursor.value());
-        self.back.last = Some(entry.0.clone());
-        Ok(Some(entry))
+        Ok(Some((Slice::from(key), cursor.value())))
     }
 
     fn finish(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
@@ -323,8 +321,9 @@ impl DbCursor {
         self.stay_within()
     }
 
+    #[inline]
     fn stay_within(&mut self) -> Result<()> {
-        if self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
+        if !self.bounds.are_all() && self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
             self.cursor.leave();
         }
         Ok(())
@@ -336,11 +335,35 @@ impl DbCursor {
     }
 
     /// The key the cursor stands on.
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.cursor.key()
     }
 
-    /// The value of that key.
+    /// The key the cursor stands on and its value, both lent until it moves: nothing is copied or
+    /// counted, so this is the cheapest way to walk over many entries.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.put("b", "22")?;
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// let mut bytes = 0;
+    /// while let Some((key, value)) = cursor.entry() {
+    ///     bytes += key.len() + value.len();
+    ///     cursor.next()?;
+    /// }
+    /// assert_eq!(bytes, 5);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[inline]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        self.cursor.entry()
+    }
+
+    /// The value of that key, which may be kept.
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())
     }

@@ -7,7 +7,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{Cursor, EntryKind, SeqNo, Slice};
 use trommel_sstable::ReadStats;
 
-use super::merge::MergeCursor;
+use super::merge::{Mark, MergeCursor};
 use super::source::Source;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -18,7 +18,7 @@ use crate::view::View;
 enum Stand {
     /// Off the end.
     Nowhere,
-    /// The merge stands on the current entry.
+    /// The merge stands on the current entry, in either direction of travel.
     On,
     /// The merge stands before all versions of the current key, which is held in `key`, `value`.
     Before,
@@ -32,10 +32,10 @@ pub(crate) struct VisibleCursor {
     merge: MergeCursor<Source>,
     seqno: SeqNo,
     stand: Stand,
-    /// Going forward: the key whose remaining versions are to be skipped. Going backward: the
-    /// current key.
+    /// Going forward: the key whose remaining versions are to be skipped, if it is longer than its
+    /// mark. Where the merge stands before it: the current key.
     key: Vec<u8>,
-    /// Going backward: the current value.
+    /// Where the merge stands before the current key: its value.
     value: Slice,
     _view: Arc<View>,
     engine: Arc<Engine>,
@@ -82,8 +82,18 @@ impl VisibleCursor {
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self.stand {
             Stand::Nowhere => None,
-            Stand::On => self.merge.entry().map(|entry| entry.key),
+            Stand::On => self.merge.internal_key().map(|internal| internal.key),
             Stand::Before => Some(&self.key),
+        }
+    }
+
+    /// The current key and its value, which is not copied.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
+        match self.stand {
+            Stand::Nowhere => None,
+            Stand::On => self.merge.entry().map(|entry| (entry.key, entry.value)),
+            Stand::Before => Some((&self.key, &self.value)),
         }
     }
 
@@ -112,7 +122,7 @@ impl VisibleCursor {
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.stand = Stand::Nowhere;
         self.merge.seek(key, self.seqno)?;
-        self.settle_forward(false)
+        self.settle_forward(None)
     }
 
     /// Moves to the last visible key before `key`.
@@ -123,36 +133,42 @@ impl VisibleCursor {
     }
 
     /// Moves to the next visible key; off the end it does nothing.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
             Stand::Nowhere => Ok(()),
             Stand::On => {
-                self.remember_current_key();
+                let current = self.remember_current_key();
                 match self.merge.next() {
                     Err(_) if planted(Bug::ReadErrorEndsScan) => return Ok(()),
                     moved => moved?,
                 }
-                self.settle_forward(true)
+                self.settle_forward(current)
             }
-            Stand::Before => {
-                // The merge is off the front, or on the key before: go past all of the current's.
-                let key = std::mem::take(&mut self.key);
-                let outcome = self.merge.seek(&key, 0);
-                self.key = key;
-                outcome?;
-                self.settle_forward(true)
-            }
+            Stand::Before => self.next_from_before(),
         }
     }
 
+    /// As `next`, from off the front or from the key before: goes past all of the current's.
+    #[cold]
+    fn next_from_before(&mut self) -> Result<()> {
+        let key = std::mem::take(&mut self.key);
+        let outcome = self.merge.seek(&key, 0);
+        self.key = key;
+        outcome?;
+        self.settle_forward(Some(Mark::of(&self.key)))
+    }
+
     /// Moves to the previous visible key; off the end it does nothing.
+    #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
             Stand::Nowhere => Ok(()),
             Stand::On => {
-                self.remember_current_key();
                 // Newer versions of the current key stand before it.
-                while self.merge.entry().is_some_and(|entry| *entry.key == *self.key) {
+                let current = self.remember_current_key();
+                self.merge.prev()?;
+                while self.is_of(current) {
                     self.merge.prev()?;
                 }
                 self.settle_backward()
@@ -161,61 +177,106 @@ impl VisibleCursor {
         }
     }
 
-    fn remember_current_key(&mut self) {
+    /// The mark of the key that the merge stands on; in `self.key` is the key, if that is longer.
+    #[inline]
+    fn remember_current_key(&mut self) -> Option<Mark> {
+        let mark = self.merge.mark(self.merge.head()?);
+        if !mark.is_whole() {
+            self.copy_current_key();
+        }
+        Some(mark)
+    }
+
+    fn copy_current_key(&mut self) {
         self.key.clear();
-        if let Some(entry) = self.merge.entry() {
-            self.key.extend_from_slice(entry.key);
+        if let Some(internal) = self.merge.internal_key() {
+            self.key.extend_from_slice(internal.key);
         }
     }
 
+    /// Whether the merge stands on a version of the key that was remembered with this mark.
+    #[inline]
+    fn is_of(&self, remembered: Option<Mark>) -> bool {
+        let Some((mark, head)) = remembered.zip(self.merge.head()) else { return false };
+        self.merge.mark(head) == mark
+            && (mark.is_whole()
+                || self.merge.internal_key().is_some_and(|internal| *internal.key == *self.key))
+    }
+
     /// From where the merge stands, forward to the newest visible version of a key, passing
-    /// tombstones with all they hide, and the versions of `self.key` if `skipping`.
-    fn settle_forward(&mut self, mut skipping: bool) -> Result<()> {
-        while let Some(entry) = self.merge.entry() {
-            let passed = skipping && *entry.key == *self.key;
-            if entry.seqno <= self.seqno && !passed {
-                if entry.kind == EntryKind::Put {
+    /// tombstones with all they hide, and the versions of the key that was remembered as `passed`.
+    #[inline]
+    fn settle_forward(&mut self, mut passed: Option<Mark>) -> Result<()> {
+        while let Some(head) = self.merge.head() {
+            let (seqno, kind) = (head.seqno, head.kind);
+            if seqno <= self.seqno && !self.is_of(passed) {
+                if kind == EntryKind::Put {
                     self.stand = Stand::On;
                     return Ok(());
                 }
-                if self.to.as_ref().is_some_and(|to| **to <= *entry.key) {
+                if self.is_behind() {
                     return Ok(());
                 }
-                self.key.clear();
-                self.key.extend_from_slice(entry.key);
-                skipping = true;
+                passed = self.remember_current_key();
             }
             self.merge.next()?;
         }
         Ok(())
     }
 
+    /// Whether the merge stands on a key that is not wanted.
+    fn is_behind(&self) -> bool {
+        let Some(to) = &self.to else { return false };
+        self.merge.internal_key().is_some_and(|internal| **to <= *internal.key)
+    }
+
     /// From where the merge stands, backward over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone.
+    #[inline]
     fn settle_backward(&mut self) -> Result<()> {
-        loop {
-            let Some(entry) = self.merge.entry() else { return Ok(()) };
-            self.key.clear();
-            self.key.extend_from_slice(entry.key);
-            let mut newest_visible = None;
-            while let Some(entry) = self.merge.entry() {
-                if *entry.key != *self.key {
-                    break;
+        while let Some(head) = self.merge.head() {
+            let (seqno, kind) = (head.seqno, head.kind);
+            if !self.merge.begins_key() {
+                if self.settle_among_versions()? {
+                    return Ok(());
                 }
-                let is_skipped = planted(Bug::ReverseSkipsVersion) && entry.seqno == self.seqno;
-                if entry.seqno <= self.seqno && !is_skipped {
-                    newest_visible = match entry.kind {
-                        EntryKind::Put => Some(self.merge.value()),
-                        EntryKind::Delete => None,
-                    };
-                }
-                self.merge.prev()?;
+                continue;
             }
-            if let Some(value) = newest_visible {
-                self.value = value;
-                self.stand = Stand::Before;
+            // The one version of its key: nothing has to be looked at to know that it is the newest.
+            if self.sees(seqno) && kind == EntryKind::Put {
+                self.stand = Stand::On;
                 return Ok(());
             }
+            self.merge.prev()?;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn sees(&self, seqno: SeqNo) -> bool {
+        let is_skipped = planted(Bug::ReverseSkipsVersion) && seqno == self.seqno;
+        seqno <= self.seqno && !is_skipped
+    }
+
+    /// From where the merge stands, backward over all versions of one key; whether one of them is
+    /// visible and the newest such is no tombstone.
+    fn settle_among_versions(&mut self) -> Result<bool> {
+        let current = self.merge.head().map(|head| self.merge.mark(head));
+        self.copy_current_key();
+        let mut newest_visible = None;
+        while self.is_of(current) {
+            let Some(head) = self.merge.head() else { break };
+            if self.sees(head.seqno) {
+                newest_visible = match head.kind {
+                    EntryKind::Put => Some(self.merge.value()),
+                    EntryKind::Delete => None,
+                };
+            }
+            self.merge.prev()?;
+        }
+        let Some(value) = newest_visible else { return Ok(false) };
+        self.value = value;
+        self.stand = Stand::Before;
+        Ok(true)
     }
 }

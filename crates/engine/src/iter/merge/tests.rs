@@ -173,7 +173,7 @@ fn equal_versions_stand_in_the_order_of_their_sources() {
     let mut forward = Vec::new();
     merge.seek_to_first().unwrap();
     while let Some(entry) = merge.entry() {
-        forward.push((entry.key.to_vec(), merge.winner().unwrap()));
+        forward.push((entry.key.to_vec(), merge.top));
         merge.next().unwrap();
     }
     let expected =
@@ -182,11 +182,11 @@ fn equal_versions_stand_in_the_order_of_their_sources() {
     merge.seek_to_last().unwrap();
     for _ in 0..50 {
         for expected in expected.iter().rev().take(4) {
-            assert_eq!(merge.winner(), Some(expected.1));
+            assert_eq!(merge.top, expected.1);
             merge.prev().unwrap();
         }
         for expected in &expected[..4] {
-            assert_eq!(merge.winner(), Some(expected.1));
+            assert_eq!(merge.top, expected.1);
             merge.next().unwrap();
         }
     }

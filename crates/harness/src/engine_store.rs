@@ -111,19 +111,20 @@ impl Store for EngineStore {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        let mut entries = match (start, direction) {
-            (None, _) => self.db.range(..),
-            (Some(start), Direction::Forward) => self.db.range(start..),
-            (Some(start), Direction::Backward) => self.db.range(..=start),
-        };
-        let mut next = || match direction {
-            Direction::Forward => entries.next(),
-            Direction::Backward => entries.next_back(),
-        };
-        while let Some(entry) = next() {
-            let (key, value) = entry?;
-            if !visit(&key, &value) {
+        let mut cursor = self.db.cursor()?;
+        match (start, direction) {
+            (None, Direction::Forward) => cursor.seek_to_first()?,
+            (None, Direction::Backward) => cursor.seek_to_last()?,
+            (Some(start), Direction::Forward) => cursor.seek(start)?,
+            (Some(start), Direction::Backward) => cursor.seek_for_prev(start)?,
+        }
+        while let Some((key, value)) = cursor.entry() {
+            if !visit(key, value) {
                 break;
+            }
+            match direction {
+                Direction::Forward => cursor.next()?,
+                Direction::Backward => cursor.prev()?,
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Counts the instructions of lookups with valgrind's callgrind, and holds them to what limits.txt
-# says; and those of keys that are there with paired filters to 2% more than with blocked ones.
-# Instructions do not depend on what else the machine does, so that a lookup that grew dearer
-# is seen where times would show nothing.
+# Counts the instructions of lookups and of walks with valgrind's callgrind, and holds them to what
+# limits.txt and walks.txt say; and those of keys that are there with paired filters to 2% more than with
+# blocked ones. Instructions do not depend on what else the machine does, so that a lookup or a step that
+# grew dearer is seen where times would show nothing.
 #
 #   benches/steps/run.sh           count, and fail where a limit is passed
 #   benches/steps/run.sh --write   count, and make the counts and a tenth more the limits
@@ -15,6 +15,9 @@ cd "$(dirname "$0")/../.."
 KEYS=50000
 READS=6400
 limits=benches/steps/limits.txt
+WALK_KEYS=20000
+SEEKS=500
+walk_limits=benches/steps/walks.txt
 
 if ! command -v valgrind >/dev/null; then
   echo "no valgrind here: nothing is counted" >&2
@@ -25,8 +28,8 @@ if ! grep -qw avx2 /proc/cpuinfo; then
   exit 0
 fi
 
-cargo build --quiet --release -p trommel-harness --example lookups
-program=${CARGO_TARGET_DIR:-target}/release/examples/lookups
+cargo build --quiet --release -p trommel-harness --example lookups --example walks
+examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -36,7 +39,7 @@ tree() {
   valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
     --toggle-collect='*gets' \
     --dump-after='lookups::gets' --dump-after='lookups::multi_gets' \
-    "$program" "$KEYS" "$1" "$READS" 1 "$2" >"$out.rows"
+    "$examples/lookups" "$KEYS" "$1" "$READS" 1 "$2" >"$out.rows"
   # A file for each function that ended, in turn.
   local counts=()
   local part
@@ -47,11 +50,39 @@ tree() {
   printf '%-3s %s-missing %s %s\n' "$1" "$2" "${counts[2]}" "${counts[3]}"
 }
 
+# walks RUNS TREE MODE: one line a walk with its instructions an entry, or a seek with its steps.
+walks() {
+  local out="$scratch/walks-$2-$3" part=0 walk operations
+  local names=(cursor-forward cursor-backward range-forward range-backward seek-forward seek-backward)
+  local dumps=()
+  for walk in "${names[@]}"; do
+    dumps+=("--dump-after=walks::${walk/-/_}_walk")
+  done
+  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
+    --toggle-collect='*_walk' "${dumps[@]}" \
+    "$examples/walks" "$WALK_KEYS" "$1" "$SEEKS" 1 "$2" "$3" >"$out.rows"
+  for walk in "${names[@]}"; do
+    # Each ends twice; the second time all that is kept has been read.
+    part=$((part + 2))
+    operations=$WALK_KEYS
+    [ "${walk%%-*}" = seek ] && operations=$SEEKS
+    awk -v runs="$1" -v row="$2-$3-$walk" -v operations="$operations" \
+      '/^totals:/ { printf "%-3s %s %.0f\n", runs, row, $2 / operations }' "$out.$part"
+  done
+}
+
 {
   tree 1 deep
   tree 4 runs
   tree 11 runs
 } >"$scratch/counts"
+
+{
+  walks 1 deep cached
+  walks 1 deep read
+  walks 1 deep mapped
+  walks 4 runs cached
+} >"$scratch/walk-counts"
 
 if [ "${1:-}" = --write ]; then
   {
@@ -59,8 +90,14 @@ if [ "${1:-}" = --write ]; then
     awk '{ printf "%-3s %s %.0f %.0f\n", $1, $2, $3 * 1.1, $4 * 1.1 }' "$scratch/counts"
   } >"$scratch/limits"
   cp "$scratch/limits" "$limits"
+  {
+    sed -n '/^#/p' "$walk_limits"
+    awk '{ printf "%-3s %s %.0f\n", $1, $2, $3 * 1.1 }' "$scratch/walk-counts"
+  } >"$scratch/walk-limits"
+  cp "$scratch/walk-limits" "$walk_limits"
 fi
 
+failed=0
 printf '%-4s %-14s %10s %8s %16s %8s\n' runs row get limit 'multi_get(64)' limit
 paste -d ' ' "$scratch/counts" <(sed '/^#/d' "$limits") | awk '
   {
@@ -72,7 +109,7 @@ paste -d ' ' "$scratch/counts" <(sed '/^#/d' "$limits") | awk '
   END { exit failed > 0 }
 ' || {
   echo "a lookup takes more instructions than $limits allows: find out why, or raise the limit" >&2
-  exit 1
+  failed=1
 }
 
 # present KIND ROW: instructions of a get of a key that is there, with such filters of 23.4 bits a key.
@@ -80,7 +117,7 @@ present() {
   local out="$scratch/$1-$2"
   valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
     --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
-    "$program" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4" >"$out.rows"
+    "$examples/lookups" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4" >"$out.rows"
   awk '/^totals:/ { printf "%.1f", $2 / '"$READS"' }' "$out.1"
 }
 
@@ -97,5 +134,20 @@ awk '
   END { exit failed > 0 }
 ' "$scratch/kinds" || {
   echo "a key that is there costs over 2% more with paired filters: find out why" >&2
-  exit 1
+  failed=1
 }
+
+printf '\n%-4s %-30s %10s %8s\n' runs walk count limit
+paste -d ' ' "$scratch/walk-counts" <(sed '/^#/d' "$walk_limits") | awk '
+  {
+    printf "%-4s %-30s %10d %8d", $1, $2, $3, $6
+    over = ($1 != $4 || $2 != $5 || !$3 || $3 > $6)
+    print over ? "  over" : ""
+    failed += over
+  }
+  END { exit failed > 0 || NR == 0 }
+' || {
+  echo "a walk takes more instructions than $walk_limits allows: find out why, or raise the limit" >&2
+  failed=1
+}
+exit $failed

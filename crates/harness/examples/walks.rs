@@ -1,0 +1,198 @@
+//! Nanoseconds an entry of walks in both directions, and of seeks with ten steps, on trees in memory:
+//! one of many runs in level 0, and one of many small tables in the last level.
+//!
+//! ```sh
+//! cargo run --release -p trommel-harness --example walks -- [KEYS] [RUNS] [SEEKS] [ROUNDS] [ONLY] \
+//!     [MODE]
+//! ```
+//! KEYS (default 1000000) of 16 bytes with values of 256 are in each tree; RUNS (default 4) are those
+//! of level 0; SEEKS (default 100000) are made in each of ROUNDS (default 5), of which the best counts;
+//! ONLY is the name of the tree to measure, `runs` or `deep`; MODE is `cached` (default: all blocks are
+//! in the cache), `read` (none are, and there is room for none) or `mapped`.
+//!
+//! Each entry's key and value is looked at, at the value's first and last byte. `benches/steps/run.sh`
+//! counts the instructions of the functions whose names end in `_walk`.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice};
+
+const VALUE_BYTES: usize = 256;
+/// Steps after a seek.
+const STEPS: usize = 10;
+
+/// A bijection of 64 bits that scatters.
+fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Key `number`: 16 digits, scattered.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    for (i, byte) in key.iter_mut().enumerate() {
+        *byte = b"0123456789abcdef"[(scatter(number) >> (60 - 4 * i)) as usize & 15];
+    }
+    key
+}
+
+/// A store of `keys` keys: in `runs` runs of level 0, or (0) in the last level, in tables of 2 MiB.
+fn tree(keys: u64, runs: u64, mode: &str) -> Db {
+    let read_mode = if mode == "mapped" { ReadMode::Mapped } else { ReadMode::Cached };
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .read_mode(read_mode)
+        .compression(Compression::None)
+        .background_threads(0)
+        .cache_bytes(if mode == "cached" { 4 << 30 } else { 0 })
+        .auto_compaction(false)
+        .table_bytes(2 << 20)
+        .write_buffer_bytes(1 << 30);
+    let db = Db::open("/walks", options).unwrap();
+    for run in 0..runs.max(1) {
+        for number in (run..keys).step_by(runs.max(1) as usize) {
+            db.put(key(number), [number as u8; VALUE_BYTES]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    if runs == 0 {
+        db.compact_range(..).unwrap();
+    }
+    if mode == "cached" {
+        assert!((0..keys).all(|number| db.contains_key(key(number)).unwrap()));
+    }
+    db
+}
+
+/// What looking at an entry comes to.
+fn seen(key: &[u8], value: &[u8]) -> u64 {
+    u64::from(key[15]) + u64::from(value[0]) + u64::from(value[VALUE_BYTES - 1])
+}
+
+fn seen_by(cursor: &DbCursor) -> Option<u64> {
+    cursor.entry().map(|(key, value)| seen(key, value))
+}
+
+/// Entries and what looking at them came to; an empty function for each walk, so that it can be told
+/// apart from all else.
+type Walked = (u64, u64);
+
+#[inline(never)]
+fn cursor_forward_walk(db: &Db) -> Walked {
+    let mut cursor = db.cursor().unwrap();
+    let mut walked = (0, 0);
+    cursor.seek_to_first().unwrap();
+    while let Some(seen) = seen_by(&cursor) {
+        walked = (walked.0 + 1, walked.1 + seen);
+        cursor.next().unwrap();
+    }
+    walked
+}
+
+#[inline(never)]
+fn cursor_backward_walk(db: &Db) -> Walked {
+    let mut cursor = db.cursor().unwrap();
+    let mut walked = (0, 0);
+    cursor.seek_to_last().unwrap();
+    while let Some(seen) = seen_by(&cursor) {
+        walked = (walked.0 + 1, walked.1 + seen);
+        cursor.prev().unwrap();
+    }
+    walked
+}
+
+#[inline(never)]
+fn range_forward_walk(db: &Db) -> Walked {
+    ranged(db.range(..))
+}
+
+#[inline(never)]
+fn range_backward_walk(db: &Db) -> Walked {
+    ranged(db.range(..).rev())
+}
+
+fn ranged(entries: impl Iterator<Item = trommel::Result<(Slice, Slice)>>) -> Walked {
+    let mut walked = (0, 0);
+    for entry in entries {
+        let (key, value) = entry.unwrap();
+        walked = (walked.0 + 1, walked.1 + seen(&key, &value));
+    }
+    walked
+}
+
+#[inline(never)]
+fn seek_forward_walk(db: &Db, keys: &[[u8; 16]]) -> Walked {
+    let mut walked = (0, 0);
+    for key in keys {
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek(key).unwrap();
+        for _ in 0..STEPS {
+            walked.1 += seen_by(&cursor).unwrap_or_default();
+            cursor.next().unwrap();
+        }
+        walked.0 += 1;
+    }
+    walked
+}
+
+#[inline(never)]
+fn seek_backward_walk(db: &Db, keys: &[[u8; 16]]) -> Walked {
+    let mut walked = (0, 0);
+    for key in keys {
+        let mut cursor = db.cursor().unwrap();
+        cursor.seek_for_prev(key).unwrap();
+        for _ in 0..STEPS {
+            walked.1 += seen_by(&cursor).unwrap_or_default();
+            cursor.prev().unwrap();
+        }
+        walked.0 += 1;
+    }
+    walked
+}
+
+/// The least of `rounds` times, in nanoseconds an entry or a seek, after one that does not count.
+fn measure(name: &str, rounds: usize, expected: u64, mut walk: impl FnMut() -> Walked) {
+    let mut best = f64::MAX;
+    for round in 0..=rounds {
+        let start = Instant::now();
+        let walked = walk();
+        let time = start.elapsed().as_nanos() as f64 / expected as f64;
+        assert_eq!(walked.0, expected);
+        if round > 0 {
+            best = best.min(time);
+        }
+    }
+    println!("{name:24} {best:>10.1}");
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default: u64| {
+        arguments.get(at).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (keys, runs) = (number(0, 1_000_000), number(1, 4).max(1));
+    let (seeks, rounds) = (number(2, 100_000), number(3, 5) as usize);
+    let only = arguments.get(4).map_or("", String::as_str);
+    let mode = arguments.get(5).map_or("cached", String::as_str);
+    println!("{keys} keys, {runs} runs, {seeks} seeks, ns an entry or a seek");
+    let sought: Vec<_> = (0..seeks).map(|i| key(scatter(i ^ 0x5eed << 40) % keys)).collect();
+    for (name, runs) in [("runs", runs), ("deep", 0)] {
+        if !name.starts_with(only) {
+            continue;
+        }
+        let db = tree(keys, runs, mode);
+        let row = |what: &str, expected, walk: &dyn Fn() -> Walked| {
+            measure(&format!("{name}-{what}"), rounds, expected, walk);
+        };
+        row("cursor-forward", keys, &|| cursor_forward_walk(&db));
+        row("cursor-backward", keys, &|| cursor_backward_walk(&db));
+        row("range-forward", keys, &|| range_forward_walk(&db));
+        row("range-backward", keys, &|| range_backward_walk(&db));
+        row("seek-forward", seeks, &|| seek_forward_walk(&db, &sought));
+        row("seek-backward", seeks, &|| seek_backward_walk(&db, &sought));
+    }
+}

@@ -7,6 +7,8 @@ use super::*;
 use crate::control::{Silent, Stop};
 use crate::record::{named_on, paths_of};
 
+mod accuracy;
+
 const PAGE: &str = include_str!("../../../../docs/format/tune-record.md");
 
 /// A plan that is whole but for what is put in.
@@ -22,8 +24,11 @@ const TREE: &str = "[[trees]]\nname = \"t\"\nkeys = 4000\nratio = 4\nlevels = [1
                     table_bytes = \"32KiB\"\n";
 
 fn measured(text: &str) -> Vec<Record> {
-    let plan = plan(text).unwrap();
-    let cells: Vec<&Cell> = plan.cells.iter().collect();
+    measured_cells(&plan(text).unwrap().cells)
+}
+
+fn measured_cells(cells: &[Cell]) -> Vec<Record> {
+    let cells: Vec<&Cell> = cells.iter().collect();
     let control = Control { stop: &Stop::new(), progress: &Silent };
     let mut records = Vec::new();
     let mut keep = |record| {

@@ -1,9 +1,4 @@
-//! Filters that are there already: how far from today's best, and which to do without.
-
-use crate::curve;
-use crate::error::TuningError;
-use crate::solver::Plan;
-use crate::tree::Tree;
+//! Filters that are there already: which to do without, where not all of them may be held.
 
 /// A filter as it was built.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,37 +16,6 @@ impl Held {
     #[must_use]
     pub fn worth(&self) -> f64 {
         self.weight * (1.0 - self.rate) / self.bytes.max(1) as f64
-    }
-}
-
-/// How far a built filter is from the one that the plan has for its table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Drift {
-    /// Bytes that it takes beyond the plan's; negative where it is smaller.
-    pub bytes: i128,
-    /// Cost of reads in vain, of one lookup, beyond the plan's; negative where it is better.
-    pub cost: f64,
-}
-
-impl Plan {
-    /// The drift of each table of the tree that this plan is for, in its order; `held` is one filter
-    /// for each.
-    ///
-    /// # Errors
-    /// There are not as many filters as tables.
-    pub fn drift(&self, tree: &Tree, held: &[Held]) -> Result<Vec<Drift>, TuningError> {
-        if held.len() != self.filters.len() || held.len() != tree.tables().count() {
-            return Err(TuningError::Count { tables: self.filters.len(), given: held.len() });
-        }
-        let drift = |(((_, table), spec), held): (((_, &crate::Table), _), &Held)| {
-            let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
-            Drift {
-                bytes: i128::from(held.bytes) - i128::from(curve::bytes(spec, table.keys)),
-                cost: held.weight * (held.rate - rate),
-            }
-        };
-        let planned = tree.tables().zip(self.filters.iter().copied());
-        Ok(planned.zip(held).map(drift).collect())
     }
 }
 

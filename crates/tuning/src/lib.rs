@@ -3,8 +3,8 @@
 //! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so that a bit
 //! per key costs most there, yet a lookup of a missing key goes through every level once: the same
 //! read is saved for a tenth of the bytes one level up. This crate says what given filters waste
-//! ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), keeps to such a budget
-//! while the tree changes ([`Policy`]), and tells the shape of trees that are not there
+//! ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), what a byte is worth then
+//! ([`Price`]), which filters to do without ([`to_drop`]), and the shape of trees that are not there
 //! ([`Shape`]).
 //!
 //! # The model
@@ -21,8 +21,8 @@
 //!
 //! # Reading order
 //! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `chooser` for many tables, `by_level` for
-//! policies that say one filter for a level; `policy` and `held` for a store that lives, `shape` for
-//! one that is not there.
+//! policies that say one filter for a level; `held` for a store that lives, `shape` for one that is not
+//! there.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,6 @@ mod error;
 mod fill;
 mod held;
 mod menu;
-mod policy;
 mod price;
 mod rules;
 mod shape;
@@ -52,8 +51,7 @@ pub use chooser::{Chooser, Menus};
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;
-pub use held::{Drift, Held, to_drop};
-pub use policy::Policy;
+pub use held::{Held, to_drop};
 pub use price::Price;
 pub use rules::{Rule, Rules};
 pub use shape::{MEMTABLE_OVERHEAD, Shape};

@@ -142,7 +142,7 @@ impl Solver {
         problem.plan(problem.filters(&corners), price)
     }
 
-    /// The filter of a table of `keys` keys and this weight ([`Tree::weight_of_new`]) on `level`,
+    /// The filter of a table of `keys` keys and this weight ([`Visits::weight`]) on `level`,
     /// with bytes at `price`: the one of least `weight * rate + price * bytes`.
     #[must_use]
     pub fn choose(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {

@@ -5,7 +5,6 @@
 //! store is several runs of one table each; a deeper level is one run of many tables.
 
 use crate::error::{TuningError, within};
-use crate::workload::Workload;
 
 /// A table, or several that are alike: they lie side by side in one run and get the same filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,12 +40,6 @@ impl Run {
     pub fn keys(&self) -> u64 {
         let keys = self.tables.iter().map(|table| table.keys.saturating_mul(table.alike));
         keys.fold(0, u64::saturating_add)
-    }
-
-    /// How likely a lookup's key falls into one of its tables.
-    fn reach(&self) -> f64 {
-        let reach: f64 = self.tables.iter().map(|table| table.reach * table.alike as f64).sum();
-        reach.min(1.0)
     }
 }
 
@@ -90,24 +83,5 @@ impl Tree {
     pub fn bytes(&self) -> u64 {
         let bytes = self.tables().map(|(_, table)| table.bytes.saturating_mul(table.alike));
         bytes.fold(0, u64::saturating_add)
-    }
-
-    /// The weight, as [`Visits::weight`](crate::Visits::weight), that a table of `keys` keys would
-    /// have which a flush or a merge is about to write to `level`.
-    ///
-    /// To level 0 it comes as the newest run, and covers all keys. To a deeper level it comes as
-    /// a part of the run there, by its part of the keys.
-    #[must_use]
-    pub fn weight_of_new(&self, workload: &Workload, level: usize, keys: u64) -> f64 {
-        let beside = self.runs.iter().filter(|run| level > 0 && run.level == level);
-        let (held, reach) = beside
-            .map(|run| (run.keys(), run.reach()))
-            .fold((0_u64, 0.0_f64), |(keys, reach), run| (keys + run.0, reach.max(run.1)));
-        let reach = match held {
-            0 => 1.0,
-            _ => (reach * keys as f64 / held as f64).min(1.0),
-        };
-        let deeper = workload.shares(self).deeper_than(self, level);
-        workload.weight(level, reach, deeper)
     }
 }

@@ -12,7 +12,7 @@
 //! with a filter of rate `f` it is expected to waste `weight * f`.
 
 use crate::error::{TuningError, within};
-use crate::tree::{Run, Tree};
+use crate::tree::Tree;
 
 /// What is looked up.
 ///
@@ -89,11 +89,6 @@ impl Workload {
         self.read_costs.get(level).copied().unwrap_or(1.0)
     }
 
-    /// The weight of a table of `level`: see the head of this module.
-    pub(crate) fn weight(&self, level: usize, reach: f64, deeper: f64) -> f64 {
-        self.read_cost(level) * reach * (self.misses + (1.0 - self.misses) * deeper)
-    }
-
     /// What comes to each table of `tree`, in its order.
     #[must_use]
     pub fn visits(&self, tree: &Tree) -> Vec<Visits> {
@@ -113,7 +108,7 @@ impl Workload {
     }
 
     /// Where the hits lie.
-    pub(crate) fn shares(&self, tree: &Tree) -> Shares {
+    fn shares(&self, tree: &Tree) -> Shares {
         let keys = |level: usize| {
             let runs = tree.runs().iter().filter(move |run| run.level == level);
             runs.map(|run| run.keys() as f64).sum::<f64>()
@@ -135,7 +130,7 @@ impl Workload {
 }
 
 /// The share of the hits that each run answers.
-pub(crate) struct Shares {
+struct Shares {
     of: Vec<f64>,
     /// The sum of those of all runs behind it.
     behind: Vec<f64>,
@@ -152,14 +147,6 @@ impl Shares {
             behind[run - 1] = behind[run] + of[run];
         }
         Self { of, behind }
-    }
-
-    /// The share of the hits that lie behind a new table of `level`: where it is 0, behind all runs
-    /// there are, since the table is the newest.
-    pub(crate) fn deeper_than(&self, tree: &Tree, level: usize) -> f64 {
-        let is_behind = |run: &Run| level == 0 || run.level > level;
-        let behind = tree.runs().iter().zip(&self.of).filter(|(run, _)| is_behind(run));
-        behind.map(|(_, share)| share).sum()
     }
 }
 

@@ -89,6 +89,8 @@ fn what_cannot_be_traced_or_replayed_is_refused() {
         "bench --db=HOME/db --trace=HOME/x.trace --trace-sample=0.1",
         "tune replay --db=HOME/db --trace=HOME/lookups.trace",
         "tune replay --db=HOME/db --trace=HOME/lookups.trace pared:10",
+        "tune replay --db=HOME/db --trace=HOME/lookups.trace budget=10/key",
+        "tune replay --db=HOME/db --trace=HOME/lookups.trace --memory=1 paired:10",
         "tune replay --db=HOME/db paired:10",
         "tune replay --db=HOME/db --trace=HOME/none.trace paired:10",
         "tune replay --db=HOME/db --trace=HOME/db/CURRENT paired:10",

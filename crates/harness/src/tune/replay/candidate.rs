@@ -33,14 +33,20 @@ impl FromStr for Candidate {
             let wrong = || "write it as solved=10/key, with 0 to 64 bits per key".to_owned();
             return bits.map(Self::Solved).ok_or_else(wrong);
         }
-        if text.contains("budget=") {
-            return Err(
-                "a budget is spent on tables as they come, and a replay is of a tree that is \
-                        there: write solved=10/key for what so many bits per key come to on it"
-                    .into(),
-            );
-        }
-        text.parse().map(Self::Policy).map_err(|error: trommel::Error| error.to_string())
+        let policy = text.parse().map_err(|error: trommel::Error| error.to_string())?;
+        refuse_budget(&policy)?;
+        Ok(Self::Policy(policy))
+    }
+}
+
+/// A budget has no filter for a level, so that it would be replayed as none at all.
+fn refuse_budget(policy: &FilterPolicy) -> Result<(), String> {
+    match policy.budget_bytes(0) {
+        None => Ok(()),
+        Some(_) => Err(format!(
+            "{policy}: a budget is spent on tables as they come, and a replay is of a tree that is \
+             there: write solved=10/key for what so many bits per key come to on it"
+        )),
     }
 }
 
@@ -65,6 +71,7 @@ impl Candidate {
         let is_last = |table: &ListedTable| Some(table.level) == last;
         match self {
             Self::Policy(policy) => {
+                refuse_budget(policy).map_err(Error::Usage)?;
                 let of = |table: &ListedTable| policy.for_level(table.level, is_last(table));
                 Ok(tables.iter().map(of).collect())
             }

@@ -10,9 +10,12 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::keys::mix;
 use crate::tune::build::store_error;
+use crate::units;
 
 /// Levels that a tree may have.
 const LEVELS: usize = 7;
+/// Most parts of a replay: each walks over all keys of the store.
+pub(super) const MOST_PARTS: u64 = 1000;
 /// Entries of a trace between two looks at the stop.
 const STRIDE: usize = 1 << 16;
 
@@ -68,10 +71,22 @@ impl Survey {
     }
 
     /// In how many parts to replay it, of `memory` bytes each, beside so many candidates.
-    pub(super) fn parts(&self, memory: u64, candidates: usize) -> u64 {
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there would be more than [`MOST_PARTS`].
+    pub(super) fn parts(&self, memory: u64, candidates: usize) -> Result<u64, Error> {
         let beside = size_of::<Lookup>() + 2 * candidates * size_of::<u32>();
         let bytes = self.entries.saturating_mul(beside as u64).saturating_add(self.key_bytes);
-        bytes.div_ceil(memory.max(1)).clamp(1, self.entries.max(1))
+        let parts = bytes.div_ceil(memory.max(1)).max(1);
+        if parts > MOST_PARTS {
+            let least = bytes.div_ceil(MOST_PARTS).div_ceil(1 << 10);
+            let (memory, bytes) = (units::bytes(memory), units::bytes(bytes));
+            return Err(Error::Usage(format!(
+                "{memory} of memory for lookups that take {bytes} makes {parts} parts, each of which \
+                 reads the whole store: give {least}K or more, for {MOST_PARTS} parts or fewer"
+            )));
+        }
+        Ok(parts)
     }
 }
 

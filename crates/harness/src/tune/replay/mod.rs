@@ -118,7 +118,8 @@ impl ReplayedLevel {
 ///
 /// # Errors
 /// What the store or the trace reports; [`Error::Usage`] for a candidate that has no filters for a tree
-/// as it is; [`Error::Interrupted`] if stopped.
+/// as it is, and for so little memory that the store would be read more than a thousand times;
+/// [`Error::Interrupted`] if stopped.
 pub fn replay(
     db: &Db,
     trace: &Path,
@@ -128,7 +129,7 @@ pub fn replay(
 ) -> Result<Replay, Error> {
     let survey = Survey::of(&**db.vfs(), trace)?;
     let tables = tables(db)?;
-    let parts = survey.parts(memory, candidates.len());
+    let parts = survey.parts(memory, candidates.len())?;
     let load = |nth: u64| Part::load(&**db.vfs(), trace, nth, parts, control);
     let first = load(0)?;
     let filters = candidates.iter().map(|one| one.filters(&tables, &survey, &first));

@@ -212,6 +212,19 @@ fn candidates_are_read_and_what_cannot_be_replayed_is_refused() {
     {
         assert!(text.parse::<Candidate>().is_err(), "{text}");
     }
+    // However it is written, and whoever made it: it has no filter for a level, and was none at all.
+    for text in
+        ["budget=8/key", "budget = 8/key", "misses=1,budget =64KiB", "kinds=blocked, budget=9/key"]
+    {
+        let said = text.parse::<Candidate>().unwrap_err();
+        assert!(said.contains("write solved=10/key"), "{text}: {said}");
+    }
+    let (_, scratch) = traced(|db| drop(db.get("fresh")), |_| ());
+    let db = Db::open_read_only(scratch.path().join("store"), Options::default()).unwrap();
+    let budget = [Candidate::Policy("budget=8/key".parse().unwrap())];
+    let trace = scratch.path().join("t");
+    let refused = with_control(|control| replay(&db, &trace, &budget, MUCH, control));
+    assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
 }
 
 #[test]
@@ -228,6 +241,25 @@ fn parts_come_to_the_same() {
         let errors = [parted, whole].map(|of| of.all.wasted_reads.standard_error);
         assert!((errors[0] / errors[1] - 1.0).abs() < 1e-9, "{errors:?}");
         assert!((parted.all.expected / whole.all.expected - 1.0).abs() < 1e-9);
+    }
+}
+
+/// With a byte of memory each lookup was a part of its own, and the store was read once for each.
+#[test]
+fn memory_for_next_to_no_lookups_is_refused_with_what_is_enough() {
+    let built = Built::new(cell("paired:5", Draw::Uniform));
+    built.ask(Some(TraceOptions::default()));
+    let db = built.open(true);
+    let specs = ["paired:5".parse().unwrap()];
+    let replayed =
+        |memory| with_control(|control| replay(&db, &built.trace(), &specs, memory, control));
+    for memory in [0, 1, 1000] {
+        let Err(Error::Usage(what)) = replayed(memory) else { panic!("{memory} bytes are enough") };
+        let least = what.split("give ").nth(1).unwrap().split_once("K or more").unwrap().0;
+        let least = least.parse::<u64>().unwrap() << 10;
+        let survey = Survey::of(&**db.vfs(), &built.trace()).unwrap();
+        let parts = survey.parts(least, specs.len()).unwrap();
+        assert!((500..=load::MOST_PARTS).contains(&parts), "{least}: {parts} parts, {what}");
     }
 }
 

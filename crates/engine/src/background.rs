@@ -9,6 +9,8 @@
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
 //!    and never tried again by itself; one that the budget asked for is tried again later, whatever
 //!    the failure, which poisons nothing that writing does not.
+//! 4. While compaction is paused, what the store would do by itself rests but for flushes: compactions,
+//!    and rebuilds for the budget, which go on for whoever waits until all is done.
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
@@ -42,6 +44,9 @@ pub(crate) struct State {
     pub(crate) running: usize,
     /// Callers that want no compaction to start.
     pub(crate) pauses: usize,
+    /// Callers that wait until the store rests, for whom filters are made to fit their budget although
+    /// there is a pause.
+    waiting_for_rest: usize,
     /// Range compactions being worked on, each with its ticket.
     ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
@@ -283,7 +288,8 @@ impl Engine {
         };
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
-        if job.is_none() && state.fits.is_due(now) {
+        let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
+        if job.is_none() && !is_paused && state.fits.is_due(now) {
             job = state.fit_budget.next(&mut state.busy, &view.version);
         }
         // Looking for a table ends a request of which none is left.
@@ -462,6 +468,7 @@ impl Engine {
         if self.options.load().read_only {
             return Ok(());
         }
+        let _waiting = WaitingForRest::new(&self.background);
         self.work_inline()?;
         self.wait_for_state(Concern::All, |engine, state| {
             let view = engine.view.load();
@@ -499,7 +506,8 @@ impl Engine {
         self.background.paused.load(Ordering::Relaxed) || !self.options.load().auto_compaction
     }
 
-    /// Lets no compaction start until as many resumes follow; waits for those that run.
+    /// Lets no compaction start until as many resumes follow, nor filters be made to fit their budget
+    /// unless someone waits for that; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
         self.check_open()?;
         {
@@ -523,6 +531,27 @@ impl Engine {
         self.background.paused.store(state.pauses > 0, Ordering::Relaxed);
         drop(state);
         self.background.wake();
+    }
+}
+
+/// A caller who waits until the store rests.
+struct WaitingForRest<'a>(&'a Background);
+
+impl<'a> WaitingForRest<'a> {
+    fn new(background: &'a Background) -> Self {
+        let mut state = lock(&background.state);
+        state.waiting_for_rest += 1;
+        if state.pauses > 0 {
+            // What rested may go on.
+            background.changed.notify_all();
+        }
+        Self(background)
+    }
+}
+
+impl Drop for WaitingForRest<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).waiting_for_rest -= 1;
     }
 }
 

@@ -341,14 +341,16 @@ impl Db {
     }
 
     /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no filter
-    /// waits to be rebuilt.
+    /// waits to be rebuilt. For compactions that are paused it does not wait.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }
 
-    /// Lets no compaction start until [`Db::resume_compaction`] was called as often; waits for
-    /// those that run. Writers are not held up by what compaction then leaves undone; who asks for
-    /// a compaction ([`Db::compact_range`]) waits until it may start.
+    /// Lets no compaction start until [`Db::resume_compaction`] was called as often, nor rebuilds of
+    /// filters that nobody asked for (`fit-budget`); waits for those that run. Writers are not held up
+    /// by what then stays undone; who asks for a compaction ([`Db::compact_range`]) waits until it may
+    /// start. Memtables are written out all the same, [`Db::rebuild_filters`] does what it is asked for,
+    /// and [`Db::wait_idle`] has filters that are more than their budget rebuilt, and waits for that.
     pub fn pause_compaction(&self) -> Result<()> {
         self.engine().pause_compaction()
     }

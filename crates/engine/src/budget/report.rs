@@ -313,11 +313,14 @@ impl fmt::Display for BudgetReport {
         write!(
             f,
             "\na lookup is expected to waste {:.3e} reads, and {:.3e} as planned for now, where \
-             {misses:.0}% {seen} find nothing; a MiB more would save {:.2e}",
-            self.expected_wasted_reads,
-            self.planned_wasted_reads,
-            self.price * f64::from(1 << 20),
+             {misses:.0}% {seen} find nothing; ",
+            self.expected_wasted_reads, self.planned_wasted_reads,
         )?;
+        if self.price.is_infinite() {
+            f.write_str("the floors take more than the budget, which is kept all the same")?;
+        } else {
+            write!(f, "a MiB more would save {:.2e}", self.price * f64::from(1 << 20))?;
+        }
         for level in &self.levels {
             write!(
                 f,

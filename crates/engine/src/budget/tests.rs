@@ -111,6 +111,38 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
     }
 }
 
+/// A pause is a pause for what the store does by itself: filters were rebuilt in it.
+#[test]
+fn filters_wait_for_the_end_of_a_pause() {
+    for threads in [0, 1] {
+        let vfs = in_memory();
+        filled(&vfs).close().unwrap();
+        let db = Db::open(DIR, options(&vfs, "paired:16").background_threads(threads)).unwrap();
+        db.pause_compaction().unwrap();
+        db.pause_compaction().unwrap();
+        db.set_filters("budget=6/key,misses=1".parse().unwrap()).unwrap();
+        db.resume_compaction();
+        for i in 0..10 {
+            db.put(key(i), format!("value of {i}")).unwrap();
+            db.flush().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let report = budget(&db);
+        assert_eq!(names(&vfs, ".flt"), [""; 0], "{report}");
+        assert!(report.queued_rebuilds > 0 && report.resident_bytes <= report.budget_bytes);
+        // Who waits until the store rests finds it within its budget, in a pause as well.
+        if threads == 0 {
+            db.wait_idle().unwrap();
+            check_fits(&db);
+        }
+        db.resume_compaction();
+        db.wait_idle().unwrap();
+        check_fits(&db);
+        check(&db);
+        assert!(!names(&vfs, ".flt").is_empty());
+    }
+}
+
 /// Budgets below the smallest filters, and below what floors allow: filters go altogether, and there
 /// is an end.
 #[test]
@@ -141,6 +173,25 @@ fn any_budget_is_reached() {
             db.wait_idle().unwrap();
             assert_eq!(db.stats().filter_rebuilds, rebuilt);
         }
+    }
+}
+
+/// The floors of a budget may be more than it is. The budget is what is kept, and the report says why.
+#[test]
+fn floors_give_way_to_the_budget() {
+    for filters in ["budget=6/key,L0-=8..", "budget=2KiB,L0-=10.."] {
+        let vfs = in_memory();
+        filled(&vfs).close().unwrap();
+        let db = Db::open(DIR, options(&vfs, filters)).unwrap();
+        db.wait_idle().unwrap();
+        check_fits(&db);
+        check(&db);
+        let report = budget(&db);
+        let bare = report.tables.iter().filter(|table| table.built_bytes == 0).count();
+        assert!(bare > 0 && bare < report.tables.len(), "{report}");
+        let said = report.to_string();
+        assert!(said.contains("the floors take more than the budget"), "{said}");
+        assert!(!said.contains("inf"), "{said}");
     }
 }
 

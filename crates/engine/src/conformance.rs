@@ -27,8 +27,8 @@
 //! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB, which the first
 //! that is noted takes; from then on none takes memory.
 //!
-//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), and by the
-//! filter report.
+//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which gather what
+//! threads note ([`passed`](crate::passed)), and by the filter report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
-use crate::conformance::{Evidence, Watches};
+use crate::conformance::Evidence;
+use crate::passed::{Passed, PassedKey, Watched};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 use crate::version::LEVELS;
 
@@ -112,6 +113,7 @@ macro_rules! shard {
             $($(#[$doc])* pub(crate) $name: Count,)*
             filters: [[FilterCell; KINDS.len()]; LEVELS],
             prefixes: [[FilterCell; KINDS.len()]; LEVELS],
+            passed: Mutex<Passed>,
             in_use: AtomicBool,
         }
 
@@ -192,6 +194,11 @@ impl Shard {
         self.in_use.store(false, Release);
     }
 
+    /// The keys that passed in vain and are not handed over yet.
+    pub(crate) fn passed(&self) -> &Mutex<Passed> {
+        &self.passed
+    }
+
     #[inline]
     pub(crate) fn filter(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.filters[level][kind_index(kind)]
@@ -232,7 +239,7 @@ pub(crate) struct Counters {
     id: u64,
     shards: Mutex<Vec<Arc<Shard>>>,
     baseline: Mutex<Totals>,
-    watches: Mutex<Watches>,
+    watched: Mutex<Watched>,
 }
 
 /// The shards of the current thread, one for each store it uses.
@@ -258,7 +265,7 @@ impl Counters {
             id: NEXT_ID.fetch_add(1, Relaxed),
             shards: Mutex::default(),
             baseline: Mutex::default(),
-            watches: Mutex::default(),
+            watched: Mutex::default(),
         }
     }
 
@@ -317,26 +324,28 @@ impl Counters {
     pub(crate) fn reset(&self) {
         let mut baseline = lock(&self.baseline);
         *baseline = self.sum();
-        lock(&self.watches).reset(&baseline);
+        lock(&self.watched).reset(&lock(&self.shards));
     }
 
-    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. Takes a
-    /// lock: it follows a search of the table, beside which that is little.
+    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. The lock
+    /// that all threads share is taken for every [`BATCH`](crate::passed::BATCH)th only.
     pub(crate) fn note_passed(&self, level: usize, kind: FilterLabel, hash: u64, table: u64) {
         if kind == FilterKind::None {
             return;
         }
-        let mut watches = lock(&self.watches);
-        if watches.note(level, kind, hash, table) {
-            watches.begin(level, kind, &self.sum());
-        }
+        let passed = PassedKey { hash, table, level: level as u8, kind };
+        self.with(|shard| {
+            if lock(&shard.passed).push(passed) {
+                lock(&self.watched).take_over(shard);
+            }
+        });
     }
 
     /// What the filters let pass in vain on each level, by kind.
     pub(crate) fn evidence(&self) -> [[Evidence; KINDS.len()]; LEVELS] {
-        let (watches, sums) = (lock(&self.watches), self.sum());
-        let of = |level| std::array::from_fn(|kind| watches.evidence(level, kind, &sums));
-        std::array::from_fn(of)
+        let mut watched = lock(&self.watched);
+        lock(&self.shards).iter().for_each(|shard| watched.take_over(shard));
+        watched.evidence()
     }
 }
 

@@ -64,6 +64,7 @@ mod memory;
 mod models;
 mod options;
 mod output;
+mod passed;
 mod prefix;
 mod reach;
 mod read;

@@ -1,0 +1,184 @@
+//! Keys that filters let pass in vain, on their way from the threads that asked to the alarm.
+//!
+//! A lookup that was let pass in vain must not wait for another one that was, or weak filters would make
+//! all threads take turns. So:
+//!
+//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that no other thread takes but for a report.
+//! 2. When it has [`BATCH`] of them it hands them over to the windows of the alarm ([`Watched`]), under
+//!    the one lock that all share. A report, or a reset, takes over what all threads have.
+//! 3. With the keys goes what theory expected of the thread's probes since it last handed over, each
+//!    key's part with the key. So whatever a thread still holds back, keys and expectation are held back
+//!    together, and a window that begins in between sees as much of the one as of the other.
+//!
+//! Invariant: the sums that the windows are told are of just those probes whose keys they were told.
+//!
+//! Locks: `watched`, then the list of shards, then a shard's keys.
+//! Called by [`Counters`](crate::counters::Counters).
+
+use std::sync::Arc;
+
+use trommel_filter::FilterKind;
+use trommel_sstable::FilterLabel;
+
+use crate::conformance::{Evidence, Watches};
+use crate::counters::{KINDS, Shard, Totals, kind_index};
+use crate::sync::quiet::lock;
+use crate::version::LEVELS;
+
+/// Keys that a thread keeps before it hands them over.
+pub(crate) const BATCH: usize = 64;
+
+/// One fraction for each level and kind.
+type Cells = [[f64; KINDS.len()]; LEVELS];
+
+/// A key that a filter let pass in vain.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassedKey {
+    pub(crate) hash: u64,
+    pub(crate) table: u64,
+    pub(crate) level: u8,
+    pub(crate) kind: FilterLabel,
+}
+
+/// The keys of one thread that are not handed over yet.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    keys: [PassedKey; BATCH],
+    count: usize,
+    /// What theory had expected of the thread's probes when it last handed over.
+    told: Cells,
+}
+
+impl Default for Passed {
+    fn default() -> Self {
+        let none =
+            PassedKey { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
+        Self { keys: [none; BATCH], count: 0, told: Cells::default() }
+    }
+}
+
+impl Passed {
+    /// Adds a key; true if there is room for no other, so that all must be handed over.
+    #[inline]
+    pub(crate) fn push(&mut self, key: PassedKey) -> bool {
+        if let Some(place) = self.keys.get_mut(self.count) {
+            *place = key;
+            self.count += 1;
+        }
+        self.count >= BATCH
+    }
+}
+
+/// The windows of the alarm, and what theory expected of the probes that they know of.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    watches: Watches,
+    sums: Totals,
+}
+
+impl Watched {
+    /// Takes the keys of a shard over.
+    pub(crate) fn take_over(&mut self, shard: &Shard) {
+        let mut passed = lock(shard.passed());
+        let Passed { keys, count, told } = &mut *passed;
+        let keys = &keys[..std::mem::take(count)];
+        let mut parts = Cells::default();
+        for PassedKey { level, kind, .. } in keys {
+            parts[usize::from(*level)][kind_index(*kind)] += 1.0;
+        }
+        for (level, cells) in parts.iter_mut().enumerate() {
+            for (nth, part) in cells.iter_mut().enumerate() {
+                let expected = shard.filter(level, KINDS[nth]).expected.get();
+                let news = expected - std::mem::replace(&mut told[level][nth], expected);
+                if *part > 0.0 {
+                    *part = news / *part;
+                } else {
+                    self.sums.filters[level][nth].expected += news;
+                }
+            }
+        }
+        for PassedKey { hash, table, level, kind } in keys {
+            let (level, nth) = (usize::from(*level), kind_index(*kind));
+            self.sums.filters[level][nth].expected += parts[level][nth];
+            if self.watches.note(level, *kind, *hash, *table) {
+                self.watches.begin(level, *kind, &self.sums);
+            }
+        }
+    }
+
+    /// Begins anew, without what the shards hold.
+    pub(crate) fn reset(&mut self, shards: &[Arc<Shard>]) {
+        shards.iter().for_each(|shard| self.take_over(shard));
+        self.watches.reset(&self.sums);
+    }
+
+    /// What was handed over, of each level and kind.
+    pub(crate) fn evidence(&self) -> [[Evidence; KINDS.len()]; LEVELS] {
+        let of = |level, kind| self.watches.evidence(level, kind, &self.sums);
+        std::array::from_fn(|level| std::array::from_fn(|kind| of(level, kind)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use trommel_sstable::FilterFacts;
+
+    use crate::counters::Counters;
+
+    use super::*;
+
+    const LEVEL: usize = 2;
+
+    /// What is told of tables 0 to 3: how many keys passed, and what was expected of the same probes.
+    fn told(counters: &Counters) -> Option<(u64, f64)> {
+        let facts = FilterFacts { keys: 1000, bits_stored: 10.0, ..FilterFacts::NONE };
+        let filters: BTreeMap<u64, FilterFacts> = (0..4).map(|table| (table, facts)).collect();
+        let kind = kind_index(FilterKind::Paired.into());
+        let judged = counters.evidence()[LEVEL][kind].judge(&filters)?;
+        Some((judged.false_positives, judged.expected))
+    }
+
+    /// Of each two probes one passes, as expected, in every thread: so whenever it is asked, and however many
+    /// windows have come and gone, as many passed as were expected, but for what threads are about to note.
+    #[test]
+    fn keys_and_what_was_expected_of_them_stay_together() {
+        let counters = Counters::new();
+        let kind = FilterKind::Paired.into();
+        let is_even = |threads: f64| {
+            let (passed, expected) = told(&counters).unwrap_or_default();
+            assert!((passed as f64 - expected).abs() <= threads, "{passed}, {expected} expected");
+        };
+        // So that windows do not begin where a batch does.
+        counters.with(|shard| shard.filter(LEVEL, kind).count_maybe(false, 1.0));
+        counters.note_passed(LEVEL, kind, u64::MAX, 0);
+        is_even(0.0);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let counters = &counters;
+                scope.spawn(move || {
+                    for nth in 0..20_000 {
+                        counters.with(|shard| {
+                            let cell = shard.filter(LEVEL, kind);
+                            cell.count_negatives(1, 0.5);
+                            cell.count_maybe(false, 0.5);
+                        });
+                        counters.note_passed(LEVEL, kind, nth << 2 | thread, thread);
+                        if nth == 10_000 {
+                            counters.note_passed(LEVEL, FilterKind::None.into(), nth, thread);
+                        }
+                    }
+                });
+            }
+            (0..50).for_each(|_| is_even(4.0));
+        });
+        is_even(1e-6);
+        assert!(told(&counters).unwrap().0 > 1000);
+        counters.reset();
+        assert_eq!(told(&counters), None);
+        counters.with(|shard| shard.filter(LEVEL, kind).count_maybe(false, 0.25));
+        counters.note_passed(LEVEL, kind, 7, 3);
+        assert_eq!(told(&counters), Some((1, 0.25)));
+    }
+}

@@ -72,14 +72,23 @@ pub struct SimulatedLevel {
 }
 
 /// What `policies` come to in a store of this `shape`, of whose lookups the share `misses` finds
-/// nothing. A policy is what [`FilterPolicy`] reads, or a budget for [`Solver`], as in
+/// nothing; a wasted read costs what `read_costs` says of its level, and 1 on levels that it does not
+/// name. A policy is what [`FilterPolicy`] reads, or a budget for [`Solver`], as in
 /// `budget=10/key` or `budget=64MiB`.
 ///
 /// # Errors
 /// [`Error::Usage`] if a number is out of its range, or a policy cannot be read.
-pub fn simulate(shape: &Shape, misses: f64, policies: &[String]) -> Result<Simulation, Error> {
+pub fn simulate(
+    shape: &Shape,
+    misses: f64,
+    read_costs: &[(usize, f64)],
+    policies: &[String],
+) -> Result<Simulation, Error> {
     let tree = shape.tree().map_err(|error| usage(&error))?;
-    let workload = Workload::new(misses).map_err(|error| usage(&error))?;
+    let mut workload = Workload::new(misses).map_err(|error| usage(&error))?;
+    for &(level, cost) in read_costs {
+        workload = workload.with_read_cost(level, cost).map_err(|error| usage(&error))?;
+    }
     let policies = policies.iter().map(|text| {
         let filters = filters_of(text, &tree, &workload)?;
         simulated(text, &tree, &workload, &filters)
@@ -87,7 +96,7 @@ pub fn simulate(shape: &Shape, misses: f64, policies: &[String]) -> Result<Simul
     Ok(Simulation {
         policies: policies.collect::<Result<_, _>>()?,
         levels: levels_of(&tree),
-        assumptions: assumptions(shape, misses),
+        assumptions: assumptions(shape, misses, read_costs),
     })
 }
 
@@ -179,8 +188,14 @@ fn in_words(tables: &[(u64, FilterSpec)]) -> String {
     }
 }
 
-fn assumptions(shape: &Shape, misses: f64) -> Vec<String> {
+fn assumptions(shape: &Shape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<String> {
     let percent = 100.0 * misses;
+    let costs: Vec<String> =
+        read_costs.iter().map(|(level, cost)| format!("{cost} on L{level}")).collect();
+    let costs = match costs.is_empty() {
+        true => "a read costs the same on every level".to_owned(),
+        false => format!("a wasted read costs {}, and 1 on other levels", costs.join(", ")),
+    };
     vec![
         "each key was written once, in random order, and nothing was deleted: updates that are not \
          merged away yet, and tombstones, come on top"
@@ -208,9 +223,7 @@ fn assumptions(shape: &Shape, misses: f64) -> Vec<String> {
             "{percent} of 100 lookups miss, and their keys lie where keys are; the others find \
              every key equally often"
         ),
-        "filters have the exact rates of their kinds, are all in memory, and a read costs the same \
-         on every level"
-            .to_owned(),
+        format!("filters have the exact rates of their kinds, are all in memory, and {costs}"),
     ]
 }
 
@@ -232,7 +245,7 @@ mod tests {
         let shape = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() };
         let policies =
             texts(&["paired:10", "L0=paired:20,L1-=paired:12,last=none", "budget=10/key"]);
-        let simulation = simulate(&shape, 1.0, &policies).unwrap();
+        let simulation = simulate(&shape, 1.0, &[], &policies).unwrap();
         let keys: u64 = simulation.levels.iter().map(|level| level.keys).sum();
         assert_eq!(keys, 1_000_000_000);
         let [even, bare, solved] = &simulation.policies[..] else { panic!("three were asked for") };
@@ -246,15 +259,39 @@ mod tests {
         let parts: f64 = solved.levels.iter().map(|level| level.cost.wasted_reads).sum();
         assert!((parts - solved.cost.wasted_reads).abs() < 1e-12);
         // Of lookups that all hit, the last level's filter saves none.
-        let hits = simulate(&shape, 0.0, &policies).unwrap();
+        let hits = simulate(&shape, 0.0, &[], &policies).unwrap();
         assert!(hits.policies[1].cost.wasted_reads < hits.policies[0].cost.wasted_reads);
+    }
+
+    #[test]
+    fn bytes_go_where_reads_are_dear() {
+        let shape = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() };
+        let policy = texts(&["budget=10/key"]);
+        let with = |costs: &[(usize, f64)]| simulate(&shape, 1.0, costs, &policy).unwrap();
+        let of = |simulation: &Simulation, level: usize| {
+            simulation.policies[0].levels[level].bits_per_key
+        };
+        let alike = with(&[]);
+        let cost = alike.policies[0].cost;
+        assert_eq!(cost.wasted_cost, cost.wasted_reads);
+        // The cache serves nine of ten reads of level 3, and all of level 1.
+        let cached = with(&[(3, 0.1), (1, 0.0)]);
+        assert!(of(&cached, 3) < of(&alike, 3) - 3.0, "{cached:?}");
+        assert!(of(&cached, 1) == 0.0 && of(&alike, 1) > 20.0, "{cached:?}");
+        let cost = cached.policies[0].cost;
+        assert!(cost.wasted_reads > 1.0 && cost.wasted_cost < alike.policies[0].cost.wasted_cost);
+        let said = cached.assumptions.last().unwrap();
+        assert!(said.contains("costs 0.1 on L3, 0 on L1, and 1 on other levels"), "{said}");
+        for wrong in [(0, -1.0), (0, f64::NAN), (0, 1e13), (1001, 1.0)] {
+            assert!(simulate(&shape, 1.0, &[wrong], &policy).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         let shape = Shape::default();
         let error = |shape: &Shape, misses, policy: &str| {
-            simulate(shape, misses, &texts(&[policy])).unwrap_err().to_string()
+            simulate(shape, misses, &[], &texts(&[policy])).unwrap_err().to_string()
         };
         assert!(error(&shape, 1.5, "paired:10").contains("0 to 1"));
         assert!(error(&shape, 1.0, "paired").contains("for example"));
@@ -266,7 +303,7 @@ mod tests {
     #[test]
     fn no_keys_make_no_tree() {
         let none = Shape { keys: 0, ..Shape::default() };
-        let simulation = simulate(&none, 1.0, &texts(&["paired:10", "budget=1MiB"])).unwrap();
+        let simulation = simulate(&none, 1.0, &[], &texts(&["paired:10", "budget=1MiB"])).unwrap();
         assert!(simulation.levels.is_empty());
         assert!(simulation.policies.iter().all(|policy| policy.cost == Cost::default()));
     }
@@ -321,7 +358,7 @@ mod tests {
             };
             let real = grown(&shape);
             let runs = real.first().filter(|level| level.level == 0).map_or(0, |level| level.runs);
-            let told = simulate(&Shape { l0_runs: runs, ..shape }, 1.0, &[]).unwrap().levels;
+            let told = simulate(&Shape { l0_runs: runs, ..shape }, 1.0, &[], &[]).unwrap().levels;
             assert_eq!(real.len(), told.len(), "{real:?}\n{told:?}");
             for (real, told) in real.iter().zip(&told) {
                 assert_eq!((real.level, real.runs), (told.level, told.runs), "{real:?}");

@@ -20,6 +20,10 @@ fn a_thousand_million_keys_are_told_of_at_once() {
     assert_eq!(keys.sum::<u64>(), 1_000_000_000);
     assert!(json["assumptions"].as_array().unwrap().len() > 3);
     assert_eq!(json["levels"].as_array().unwrap().last().unwrap()["wasted_reads_per_lookup"], 0.0);
+    let costs = program.run(&format!("{line} --format csv --read-cost L0=0.5 --read-cost L3=0"));
+    assert_eq!((costs.code, &*costs.err), (Some(0), ""));
+    assert!(costs.out.contains(",cache_lines,wasted_cost_per_lookup"), "{}", costs.out);
+    assert!(costs.out.contains("costs 0.5 on L0, 0 on L3, and 1 on other levels"), "{}", costs.out);
 }
 
 #[test]
@@ -36,6 +40,10 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
         "tune simulate --keys=1M --filters=paired",
         "tune simulate --keys=1M --filters=budget=much",
         "tune simulate --keys=1M --filters=budget=10/key,misses=1",
+        "tune simulate --keys=1M --read-cost=L0",
+        "tune simulate --keys=1M --read-cost=0.1",
+        "tune simulate --keys=1M --read-cost=L0=-1",
+        "tune simulate --keys=1M --read-cost=L0=nan",
         "tune advise",
         "tune advise --db=none --probe=9999",
         "tune advise --db=none --budget=much",
@@ -71,6 +79,21 @@ fn advice_has_its_reasons() {
     assert!(last.starts_with("no filter") && last.contains("missing keys"), "{last}");
     assert!(all_hit["all"]["policy"].as_str().unwrap().ends_with("last=none"), "{all_hit}");
     assert!(number(&advise("--budget=5/key")["all"]["budget_bytes"]) < 20_000.0);
+    // What was not seen is said.
+    let assumed = advice["assumptions"].to_string();
+    assert!(assumed.contains("20,000 lookups made for this (--probe)"), "{assumed}");
+    assert!(assumed.contains("100 of 100 lookups find nothing (--misses)"), "{assumed}");
+    assert!(assumed.contains("the same on every level"), "{assumed}");
+    let summary = advice["all"]["summary"].as_str().unwrap();
+    assert!(summary.contains("(100.0% find nothing, as given)"), "{summary}");
+    // Upper levels that the cache holds need fewer bits, and the last more.
+    let cached = advise("--read-cost=L0=0 --read-cost=L1=0.1 --misses=0.9");
+    assert_eq!(cached["levels"][0]["advised"], "none", "{cached}");
+    let (cost, reads) = ("wasted_cost_per_lookup", "wasted_reads_per_lookup");
+    assert!(number(&cached["all"][cost]) < number(&cached["all"][reads]), "{cached}");
+    let assumed = cached["assumptions"].to_string();
+    assert!(assumed.contains("costs 0 on L0, 0.1 on L1 (--read-cost)"), "{assumed}");
+    assert!(assumed.contains("90 of 100"), "{assumed}");
     let refused = program.run_on("tune advise --misses=1.5");
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.contains("give 0 to 1"), "{}", refused.err);

@@ -73,6 +73,8 @@ pub(super) struct Flow {
     pub(super) reach: f64,
     /// Lookups that find their key here.
     pub(super) hits: f64,
+    /// What a read costs that finds nothing.
+    pub(super) read_cost: f64,
 }
 
 impl Seen {
@@ -110,8 +112,8 @@ impl Seen {
     }
 
     /// What comes to each level, where the share `misses` of all lookups finds nothing, and the others
-    /// find keys where they did.
-    pub(super) fn flows(&self, misses: f64) -> Vec<Flow> {
+    /// find keys where they did; `costs` says what a read in vain costs on levels that it names.
+    pub(super) fn flows(&self, misses: f64, costs: &[(usize, f64)]) -> Vec<Flow> {
         let hits: u64 = self.levels.iter().map(|level| level.hits).sum();
         let keys: u64 = self.levels.iter().map(SeenLevel::keys).sum();
         let are_counted = hits >= ENOUGH;
@@ -126,7 +128,9 @@ impl Seen {
             let again = level.again(reach, passing);
             let hits = (1.0 - misses) * share(level);
             let in_vain = reach * (misses + (1.0 - misses) * deeper) + hits * again;
-            flows.push(Flow { in_vain, reach, hits });
+            let named = costs.iter().rev().find(|(number, _)| *number == level.level);
+            let read_cost = named.map_or(1.0, |(_, cost)| *cost);
+            flows.push(Flow { in_vain, reach, hits, read_cost });
             passing += level.hits;
             deeper += share(level);
         }
@@ -188,7 +192,7 @@ impl SeenLevel {
             let of_keys = table.keys as f64 / keys;
             let of_all = if reach > 0.0 { table.reach / reach } else { of_keys };
             let (in_vain, hits) = (flow.in_vain * of_all, flow.hits * of_keys);
-            let visits = Visits { in_vain, hits, read_cost: 1.0 };
+            let visits = Visits { in_vain, hits, read_cost: flow.read_cost };
             Visited { level, keys: table.keys, visits }
         })
     }

@@ -1,7 +1,9 @@
 //! The filters that are advised, and what they change.
 
 use trommel_filter::{FilterKind, FilterSpec};
-use trommel_tuning::{Budget, ByLevel, Cost, LevelPlan, Rule, Rules, TuningError, Visited};
+use trommel_tuning::{
+    Budget, ByLevel, Cost, LevelPlan, Rule, Rules, TuningError, Visited, Workload,
+};
 
 use super::seen::{Flow, Seen, SeenLevel};
 use super::{
@@ -28,6 +30,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         let what = "the share of lookups that miss";
         return Err(TuningError::OutOfRange { what, value: misses, bounds: "0 to 1" });
     }
+    check_costs(&options.read_costs)?;
     let bytes_now = seen.levels.iter().map(SeenLevel::filter_bytes).sum();
     let keys = seen.levels.iter().map(SeenLevel::keys).sum();
     let in_force = seen.budget.as_ref().and_then(|policy| policy.budget_bytes(keys));
@@ -43,6 +46,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         lookups: seen.lookups,
         measured_misses: seen.misses(),
         misses,
+        are_misses_given: options.misses.is_some(),
         budget_bytes,
         levels: Vec::new(),
         now: FilterFigures::default(),
@@ -54,11 +58,20 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     } else if seen.lookups < LOOKUPS_FOR_ADVICE {
         advice.verdict = AdviceVerdict::TooFewLookups;
     } else {
-        let flows = seen.flows(misses);
+        let flows = seen.flows(misses, &options.read_costs);
         let plan = choose(seen, &flows, budget_bytes)?;
         advice.fill(seen, &flows, &plan, options.budget);
     }
     Ok(advice)
+}
+
+/// Whether these are levels that a store may have, and costs.
+fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
+    let mut workload = Workload::new(1.0)?;
+    for &(level, cost) in costs {
+        workload = workload.with_read_cost(level, cost)?;
+    }
+    Ok(())
 }
 
 /// The filter of each level: what the budget buys, without what saves next to nothing.
@@ -73,13 +86,19 @@ fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningE
         seen.levels.iter().zip(flows).flat_map(|(level, flow)| level.visited(flow)).collect();
     let by_level = ByLevel::new(&rules, &tables);
     let plan = by_level.solve(budget)?;
-    let smaller = by_level.cheapest(plan.cost.wasted_cost + NEGLIGIBLE);
+    let smaller = by_level.cheapest(plan.cost.wasted_cost + negligible(flows));
     Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
+}
+
+/// What wasted reads of a lookup may cost without being worth bytes, on the level where they cost most.
+fn negligible(flows: &[Flow]) -> f64 {
+    NEGLIGIBLE * flows.iter().map(|flow| flow.read_cost).fold(0.0, f64::max)
 }
 
 impl From<Cost> for FilterFigures {
     fn from(cost: Cost) -> Self {
-        Self { bytes: cost.filter_bytes, wasted_reads: cost.wasted_reads, lines: cost.lines }
+        let Cost { filter_bytes, wasted_reads, wasted_cost, lines, .. } = cost;
+        Self { bytes: filter_bytes, wasted_reads, wasted_cost, lines }
     }
 }
 
@@ -95,6 +114,7 @@ impl FilterAdvice {
                 tables: level.tables.len() as u64,
                 keys: level.keys(),
                 in_vain: flow.in_vain,
+                read_cost: flow.read_cost,
                 reach: flow.reach,
                 hits: flow.hits,
                 filter_now: level.in_words(),
@@ -104,7 +124,7 @@ impl FilterAdvice {
                 reason: String::new(),
             });
         }
-        if self.is_worth_it() {
+        if self.is_worth_it(negligible(flows)) {
             self.verdict = AdviceVerdict::Change;
             // A budget stays one: filters by level would lift it.
             self.policy = match (&seen.budget, asked) {
@@ -118,13 +138,13 @@ impl FilterAdvice {
 
     /// Whether the filters advised save enough, or those there are take too much. Bytes are not saved
     /// at the cost of reads unless a budget asks for it.
-    fn is_worth_it(&self) -> bool {
+    fn is_worth_it(&self, negligible: f64) -> bool {
         let saves = |now: f64, advised: f64| advised < now * (1.0 - WORTH);
-        let fewer = self.now.wasted_reads - self.advised.wasted_reads;
+        let cheaper = self.now.wasted_cost - self.advised.wasted_cost;
         let saves_bytes = saves(self.now.bytes as f64, self.advised.bytes as f64);
-        let saves_reads = saves(self.now.wasted_reads, self.advised.wasted_reads);
-        saves_bytes && fewer >= -NEGLIGIBLE
-            || saves_reads && fewer > NEGLIGIBLE
+        let saves_reads = saves(self.now.wasted_cost, self.advised.wasted_cost);
+        saves_bytes && cheaper >= -negligible
+            || saves_reads && cheaper > negligible
             || self.now.bytes > self.budget_bytes
     }
 }

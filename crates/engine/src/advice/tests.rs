@@ -170,6 +170,68 @@ fn renewed(db: &Db) -> u64 {
     }
 }
 
+/// Filters of a few keys are a cache line or two, whatever their bits: "0.0 KiB more" was to save reads.
+#[test]
+fn nothing_is_not_told_as_something() {
+    let db = grown("paired:10");
+    db.compact_all().unwrap();
+    (0..20).for_each(|number| db.put(key(200 * number), [8; 40]).unwrap());
+    db.flush().unwrap();
+    ask(&db, misses());
+    // Fewer bits, so that there is something to advise.
+    let less = AdviceOptions::new().budget("8/key".parse().unwrap());
+    let advice = db.filter_advice_with(&less).unwrap();
+    check(&db, &advice);
+    assert_eq!((advice.verdict, advice.levels[0].keys), (AdviceVerdict::Change, 20), "{advice}");
+    let of_few = &advice.levels[0];
+    assert_eq!(of_few.advised.bytes, of_few.now.bytes, "{advice}");
+    assert!((of_few.filter.bits_per_key() - 10.0).abs() > 0.5, "{advice}");
+    assert!(of_few.reason.starts_with("about as it is: it has"), "{advice}");
+    let reasons = advice.levels.iter().map(|level| &*level.reason);
+    assert!(
+        reasons.chain([&*advice.summary()]).all(|words| !words.contains(" 0.0 KiB")),
+        "{advice}"
+    );
+    let none = AdviceOptions::new().budget("0".parse().unwrap());
+    let none = db.filter_advice_with(&none).unwrap().summary();
+    assert!(none.contains(" now, 0 bytes as advised; asking"), "{none}");
+}
+
+#[test]
+fn bytes_go_where_reads_are_dear() {
+    let db = grown("paired:10");
+    ask(&db, misses());
+    let alike = db.filter_advice().unwrap();
+    assert_eq!(alike.now.wasted_cost, alike.now.wasted_reads);
+    let last = alike.levels.len() - 1;
+    let level = alike.levels[last].level;
+    let dear = AdviceOptions::new().read_cost(level, 7.0).read_cost(level, 100.0).misses(1.0);
+    let dear = db.filter_advice_with(&dear).unwrap();
+    let bits = |advice: &FilterAdvice, nth: usize| advice.levels[nth].filter.bits_per_key();
+    assert!(bits(&dear, last) > bits(&alike, last) + 0.2, "{dear}\n{alike}");
+    assert!(bits(&dear, 0) < bits(&alike, 0) - 3.0, "{dear}\n{alike}");
+    let priced = |advice: &FilterAdvice| {
+        let costs = advice.levels.iter().map(|it| it.advised.wasted_reads * it.read_cost);
+        costs.sum::<f64>()
+    };
+    assert!((dear.advised.wasted_cost / priced(&dear) - 1.0).abs() < 1e-9, "{dear}");
+    let text = dear.to_string();
+    assert!(
+        text.contains("% of what reads in vain cost") && text.contains(", which cost "),
+        "{text}"
+    );
+    let text = alike.to_string();
+    assert!(!text.contains("reads in vain cost") && !text.contains("which cost"), "{text}");
+    // What costs nothing needs no filter.
+    let free = AdviceOptions::new().read_cost(level, 0.0);
+    let free = db.filter_advice_with(&free).unwrap();
+    assert_eq!(free.levels[last].filter, FilterSpec::NONE, "{free}");
+    for (level, cost) in [(0, -1.0), (0, f64::NAN), (1001, 1.0)] {
+        let wrong = AdviceOptions::new().read_cost(level, cost);
+        assert!(db.filter_advice_with(&wrong).is_err(), "{level} {cost}");
+    }
+}
+
 #[test]
 fn levels_that_nobody_comes_to_need_none() {
     let db = grown("paired:10");

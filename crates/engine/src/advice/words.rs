@@ -9,6 +9,8 @@ use super::{AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 
 /// Reads of a lookup below which a level is as good as never read in vain.
 const NEVER: f64 = 1e-5;
+/// Reads of a lookup that nobody will see: one in a thousand million lookups.
+const UNSEEN: f64 = 1e-9;
 /// Bits that are not worth a word.
 const ALIKE: f64 = 0.5;
 
@@ -26,7 +28,7 @@ impl FilterAdvice {
             ),
             AdviceVerdict::Keep => format!(
                 "keep the filters: others of {} would save less than a twentieth; {}",
-                kib(self.budget_bytes),
+                amount(self.budget_bytes),
                 self.change()
             ),
             AdviceVerdict::Change => {
@@ -44,15 +46,23 @@ impl FilterAdvice {
     fn change(&self) -> String {
         let (now, advised) = (&self.now, &self.advised);
         let misses = 100.0 * self.misses;
-        let of = if self.measured_misses == Some(self.misses) { "as measured" } else { "as given" };
+        let of = if self.are_misses_given { "as given" } else { "as measured" };
+        let are_alike = self.levels.iter().all(|level| level.read_cost == 1.0);
+        let cost = match are_alike {
+            true => String::new(),
+            false => format!(
+                ", which cost {:.3e} now, {:.3e} as advised, by what a read costs on each level",
+                now.wasted_cost, advised.wasted_cost
+            ),
+        };
         format!(
-            "a lookup ({misses:.1}% find nothing, {of}) wastes {:.3e} reads now, {:.3e} as advised; \
+            "a lookup ({misses:.1}% find nothing, {of}) wastes {:.3e} reads now, {:.3e} as advised{cost}; \
              filters take {} now, {} as advised; asking them touches {:.2} cache lines now, {:.2} as \
              advised ({} lookups seen)",
             now.wasted_reads,
             advised.wasted_reads,
-            kib(now.bytes),
-            kib(advised.bytes),
+            amount(now.bytes),
+            amount(advised.bytes),
             now.lines,
             advised.lines,
             self.lookups
@@ -62,13 +72,16 @@ impl FilterAdvice {
     /// Gives each level its reason.
     pub(super) fn give_reasons(&mut self, seen: &Seen) {
         let keys: u64 = self.levels.iter().map(|level| level.keys).sum();
-        let in_vain: f64 = self.levels.iter().map(|level| level.in_vain).sum();
+        let weight = |level: &LevelAdvice| level.in_vain * level.read_cost;
+        let in_vain: f64 = self.levels.iter().map(weight).sum();
+        let are_alike = self.levels.iter().all(|level| level.read_cost == 1.0);
         let deepest = self.levels.last().map_or(0, |level| level.level);
         let keeps = self.verdict == AdviceVerdict::Keep;
         for (level, seen_level) in self.levels.iter_mut().zip(&seen.levels) {
             let share = Share {
                 keys: level.keys as f64 / keys.max(1) as f64,
-                in_vain: if in_vain > 0.0 { level.in_vain / in_vain } else { 0.0 },
+                in_vain: if in_vain > 0.0 { weight(level) / in_vain } else { 0.0 },
+                are_alike,
             };
             let is_last = level.level == deepest;
             level.reason = match keeps {
@@ -97,13 +110,17 @@ impl LevelAdvice {
 /// A level's part of all.
 struct Share {
     keys: f64,
+    /// Of what reads in vain cost.
     in_vain: f64,
+    /// Whether these cost the same everywhere.
+    are_alike: bool,
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (keys, in_vain) = (100.0 * self.keys, 100.0 * self.in_vain);
-        write!(f, "{keys:.1}% of the keys and {in_vain:.1}% of the reads in vain")
+        let of = if self.are_alike { "the reads in vain" } else { "what reads in vain cost" };
+        write!(f, "{keys:.1}% of the keys and {in_vain:.1}% of {of}")
     }
 }
 
@@ -112,24 +129,32 @@ fn reason(level: &LevelAdvice, bits: f64, share: &Share, is_last: bool) -> Strin
         return unfiltered(level, share, is_last);
     }
     let more = level.filter.bits_per_key() - bits;
-    if more.abs() < ALIKE {
+    let bytes = level.advised.bytes.abs_diff(level.now.bytes);
+    if more.abs() < ALIKE || bytes == 0 {
         return format!("about as it is: it has {share}");
     }
-    let saved = (level.now.wasted_reads - level.advised.wasted_reads).abs();
-    let bytes = level.advised.bytes.abs_diff(level.now.bytes);
-    if more > 0.0 {
+    let (bytes, effect) =
+        (amount(bytes), effect(level.now.wasted_reads - level.advised.wasted_reads));
+    if level.advised.bytes > level.now.bytes {
         format!(
-            "more bits: it has {share}, so a byte saves more reads here than elsewhere; {} more save \
-             {saved:.2e} reads a lookup",
-            kib(bytes)
+            "more bits: it has {share}, so a byte saves more reads here than elsewhere; {bytes} more \
+             {effect}"
         )
     } else {
         format!(
             "fewer bits: it has {share}, so a byte saves fewer reads here than elsewhere, or next to \
-             none; {} less cost {saved:.2e} reads a lookup",
-            kib(bytes)
+             none; {bytes} less {effect}"
         )
     }
+}
+
+/// What other filters do, which waste so many reads less; more, if it is negative.
+fn effect(saved: f64) -> String {
+    if saved.abs() < UNSEEN {
+        return "make no difference that could be seen".to_owned();
+    }
+    let verb = if saved > 0.0 { "save" } else { "cost" };
+    format!("{verb} {:.2e} reads a lookup", saved.abs())
 }
 
 /// Why there should be no filter, and for whom that is wrong.
@@ -158,6 +183,10 @@ fn unfiltered(level: &LevelAdvice, share: &Share, is_last: bool) -> String {
     format!("{no}: {why}; {wrong}")
 }
 
-fn kib(bytes: u64) -> String {
-    format!("{:.1} KiB", bytes as f64 / 1024.0)
+/// So many bytes. What is less than a KiB is not rounded to it, or it would read as nothing.
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        _ => format!("{:.1} KiB", bytes as f64 / 1024.0),
+    }
 }

@@ -5,7 +5,9 @@ use std::io::Write;
 use clap::Args;
 use trommel::tuning::Budget;
 use trommel::{AdviceOptions, FilterAdvice, LOOKUPS_FOR_ADVICE};
+use trommel_harness::units::grouped;
 
+use super::cost::CostArgs;
 use crate::commands::filters::ProbeArgs;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
@@ -23,6 +25,7 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel tune advise --db data
   trommel tune advise --db data --misses 0.1 --budget 8/key
+  trommel tune advise --db data --read-cost L0=0 --read-cost L1=0.1
   trommel tune advise --db data --budget 64MiB --format json";
 
 #[derive(Debug, Args)]
@@ -34,6 +37,8 @@ pub(crate) struct AdviseArgs {
     /// The share of lookups that find nothing
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     misses: f64,
+    #[command(flatten)]
+    costs: CostArgs,
     #[command(flatten)]
     probes: ProbeArgs,
     #[command(flatten)]
@@ -58,6 +63,9 @@ pub(crate) fn run(
     if let Some(budget) = args.budget {
         options = options.budget(budget);
     }
+    for (level, cost) in args.costs.levels() {
+        options = options.read_cost(level, cost);
+    }
     args.store.read(session, |db| {
         // Before the store is asked: a share that is none is refused at once.
         db.filter_advice_with(&options)?;
@@ -65,9 +73,38 @@ pub(crate) fn run(
         let advice = db.filter_advice_with(&options)?;
         let mut output = args.output.begin("tune-advise", out);
         write_levels(&advice, &mut output)?;
-        output.record("all", &all(&advice))?;
+        output.record("all", &all(&advice, args.costs.are_given()))?;
+        output.list("assumptions", &["assumed"])?;
+        for assumption in assumptions(args) {
+            output.row(vec![assumption.into()])?;
+        }
         Ok(output.finish()?)
     })
+}
+
+/// What the advice rests on, since the program that uses the store was not watched.
+fn assumptions(args: &AdviseArgs) -> [String; 3] {
+    let costs: Vec<String> =
+        args.costs.levels().map(|(level, cost)| format!("{cost} on L{level}")).collect();
+    [
+        format!(
+            "which tables a missing key comes to was seen in {} lookups made for this (--probe), of keys \
+             between those that are there; lookups of the program that uses the store were not seen: it \
+             gets advice for these from Db::filter_advice",
+            grouped(args.probes.probe)
+        ),
+        format!(
+            "{} of 100 lookups find nothing (--misses); the others find every key equally often",
+            100.0 * args.misses
+        ),
+        match costs.is_empty() {
+            true => "a wasted read costs the same on every level (--read-cost)".to_owned(),
+            false => format!(
+                "a wasted read costs {} (--read-cost), and 1 on other levels",
+                costs.join(", ")
+            ),
+        },
+    ]
 }
 
 fn write_levels(advice: &FilterAdvice, output: &mut Output<'_>) -> Result<(), Failure> {
@@ -113,9 +150,9 @@ fn write_levels(advice: &FilterAdvice, output: &mut Output<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn all(advice: &FilterAdvice) -> [(&'static str, Value); 12] {
+fn all(advice: &FilterAdvice, has_costs: bool) -> Vec<(&'static str, Value)> {
     let (now, advised) = (&advice.now, &advice.advised);
-    [
+    let mut fields: Vec<(&'static str, Value)> = vec![
         ("verdict", advice.verdict.name().into()),
         ("policy", advice.policy.as_ref().map(ToString::to_string).into()),
         ("misses", advice.misses.into()),
@@ -127,6 +164,12 @@ fn all(advice: &FilterAdvice) -> [(&'static str, Value); 12] {
         ("advised_wasted_reads_per_lookup", advised.wasted_reads.into()),
         ("cache_lines_per_lookup", now.lines.into()),
         ("advised_cache_lines_per_lookup", advised.lines.into()),
-        ("summary", advice.summary().into()),
-    ]
+    ];
+    // Where they are not the reads themselves.
+    if has_costs {
+        fields.push(("wasted_cost_per_lookup", now.wasted_cost.into()));
+        fields.push(("advised_wasted_cost_per_lookup", advised.wasted_cost.into()));
+    }
+    fields.push(("summary", advice.summary().into()));
+    fields
 }

@@ -5,6 +5,7 @@
 //! [`replay`] asks other filters what was asked of a store.
 
 mod advise;
+mod cost;
 mod replay;
 mod report;
 mod run;

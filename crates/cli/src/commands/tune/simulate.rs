@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::tuning::Shape;
+use trommel::tuning::{Cost, Shape};
 use trommel_harness::simulate::{Simulated, Simulation, simulate};
 use trommel_harness::units::{parse_bytes, parse_count};
 
+use super::cost::CostArgs;
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 
@@ -23,11 +24,23 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel tune simulate --keys 1e9 --value-size 256
   trommel tune simulate --keys 100M --misses 0.2 --filters paired:12 --filters budget=12/key
+  trommel tune simulate --keys 1e9 --read-cost L0=0.1 --read-cost L1=0.1
   trommel tune simulate --keys 1e9 --filters L0=paired:14,L1-=paired:10,last=none --format json";
 
 /// Compared where no policies are given: even bits, the default, and the same bits as the first,
 /// solved.
 const POLICIES: [&str; 3] = ["paired:10", "L0=paired:16,L1-=paired:12", "budget=10/key"];
+
+const COLUMNS: [&str; 6] = [
+    "policy",
+    "bits_per_key",
+    "filter_bytes",
+    "wasted_reads_per_lookup",
+    "filters_asked",
+    "cache_lines",
+];
+const LEVEL_COLUMNS: [&str; 6] =
+    ["policy", "level", "filter", "bits_per_key", "filter_bytes", "wasted_reads_per_lookup"];
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
@@ -66,6 +79,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     l0_runs: u64,
     #[command(flatten)]
+    costs: CostArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -89,10 +104,11 @@ impl SimulateArgs {
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let given = !args.filters.is_empty();
     let policies = if given { args.filters.clone() } else { POLICIES.map(str::to_owned).to_vec() };
-    let simulation = simulate(&args.shape(), args.misses, &policies)?;
+    let costs: Vec<(usize, f64)> = args.costs.levels().collect();
+    let simulation = simulate(&args.shape(), args.misses, &costs, &policies)?;
     let mut output = args.output.begin("tune-simulate", out);
     write_tree(&simulation, &mut output)?;
-    write_policies(&simulation.policies, &mut output)?;
+    write_policies(&simulation.policies, args.costs.are_given(), &mut output)?;
     output.list("assumptions", &["assumed"])?;
     for assumption in &simulation.assumptions {
         output.row(vec![(&**assumption).into()])?;
@@ -114,42 +130,47 @@ fn write_tree(simulation: &Simulation, output: &mut Output<'_>) -> Result<(), Fa
     Ok(())
 }
 
-fn write_policies(policies: &[Simulated], output: &mut Output<'_>) -> Result<(), Failure> {
-    output.list(
-        "policies",
-        &[
-            "policy",
-            "bits_per_key",
-            "filter_bytes",
-            "wasted_reads_per_lookup",
-            "filters_asked",
-            "cache_lines",
-        ],
-    )?;
+/// Costs have columns of their own where they are not the reads themselves.
+fn write_policies(
+    policies: &[Simulated],
+    has_costs: bool,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let with_cost = |columns: &[&'static str]| {
+        let cost = has_costs.then_some("wasted_cost_per_lookup");
+        columns.iter().copied().chain(cost).collect::<Vec<_>>()
+    };
+    let add_cost = |row: &mut Vec<Value>, cost: &Cost| {
+        if has_costs {
+            row.push(cost.wasted_cost.into());
+        }
+    };
+    output.list("policies", &with_cost(&COLUMNS))?;
     for policy in policies {
-        output.row(vec![
+        let mut row = vec![
             (&*policy.policy).into(),
             policy.bits_per_key.into(),
             Value::Size(policy.cost.filter_bytes),
             policy.cost.wasted_reads.into(),
             policy.cost.filters_asked.into(),
             policy.cost.lines.into(),
-        ])?;
+        ];
+        add_cost(&mut row, &policy.cost);
+        output.row(row)?;
     }
-    output.list(
-        "levels",
-        &["policy", "level", "filter", "bits_per_key", "filter_bytes", "wasted_reads_per_lookup"],
-    )?;
+    output.list("levels", &with_cost(&LEVEL_COLUMNS))?;
     for policy in policies {
         for level in &policy.levels {
-            output.row(vec![
+            let mut row = vec![
                 (&*policy.policy).into(),
                 format!("L{}", level.level).into(),
                 (&*level.filter).into(),
                 level.bits_per_key.into(),
                 Value::Size(level.cost.filter_bytes),
                 level.cost.wasted_reads.into(),
-            ])?;
+            ];
+            add_cost(&mut row, &level.cost);
+            output.row(row)?;
         }
     }
     Ok(())

@@ -1,0 +1,46 @@
+//! What a wasted read costs, level by level.
+
+use std::str::FromStr;
+
+use clap::Args;
+
+/// What a wasted read costs on each level.
+#[derive(Debug, Args)]
+pub(crate) struct CostArgs {
+    /// What a wasted read costs on a level, where one on any other costs 1: L0=0.1 if nine of ten are
+    /// served by the block cache; may be given several times
+    #[arg(long, value_name = "LEVEL=COST")]
+    read_cost: Vec<ReadCost>,
+}
+
+impl CostArgs {
+    /// Levels and costs, as they were given.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.read_cost.iter().map(|given| (given.level, given.cost))
+    }
+
+    /// Whether there are any.
+    pub(crate) fn are_given(&self) -> bool {
+        !self.read_cost.is_empty()
+    }
+}
+
+/// A level, and what a wasted read costs there.
+#[derive(Debug, Clone, Copy)]
+struct ReadCost {
+    level: usize,
+    cost: f64,
+}
+
+impl FromStr for ReadCost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let level_and_cost = text.split_once('=').and_then(|(level, cost)| {
+            let level = level.trim().strip_prefix(['L', 'l'])?.parse().ok()?;
+            Some(Self { level, cost: cost.trim().parse().ok()? })
+        });
+        level_and_cost
+            .ok_or_else(|| "write a level and what a read costs there, as in L0=0.1".into())
+    }
+}

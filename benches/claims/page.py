@@ -131,8 +131,7 @@ def equal_rate():
            "less memory than blocked"], rows, words=2)
     print("![wasted reads by filter bytes](filters-claims-equal-rate-waste-1.svg)\n")
     print("The document's 23% is of filters of 29 and 40 bits a key. It depends on the rate, and on")
-    print("nothing else: the lower, the more. (The prediction for ribbons takes their shards to be of equal")
-    print("size. Two shards, as here, are not, and the rate is some per cent lower.)\n")
+    print("nothing else: the lower, the more.\n")
     low, high = saved["paired", 1e-2], saved["paired", 1.674e-5]
     claim("equal rate, less memory", "equal-rates-less-memory", "23% less",
           f"{percent(low)} at 1/100 to {percent(high)} at {one_in(1.674e-5)}", False)

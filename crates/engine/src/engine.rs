@@ -63,7 +63,8 @@ pub(crate) struct Engine {
     pub(crate) leader: Mutex<Leader>,
     pub(crate) rotated: RotatedLogs,
     pub(crate) snapshots: Snapshots,
-    pub(crate) publishing: Mutex<()>,
+    /// How many wait for publication.
+    pub(crate) publishing: Mutex<usize>,
     pub(crate) published: Condvar,
 
     // Files over time.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, dawdling, planted};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_memtable::Memtable;
 
 use super::queue::{Group, Member, Turn, fail, hand_out};
 use super::stall::Pace;
@@ -59,7 +60,7 @@ impl Engine {
         match member.wait() {
             Turn::Insert(group, first_seqno) => self.insert(&group, &member, first_seqno)?,
             Turn::Failed(error) => return Err(error),
-            Turn::Lead | Turn::Wait => self.lead()?,
+            Turn::Lead | Turn::Wait => self.lead(&member)?,
         }
         if sync && planted(Bug::PublishedBeforeSync) {
             self.sync_logs(&mut lock(&self.leader))?;
@@ -81,33 +82,42 @@ impl Engine {
         durability == Durability::Sync
     }
 
-    /// Leads the group that begins with the caller's own batch.
-    fn lead(&self) -> Result<()> {
+    /// Leads the group that begins with the caller's `own` batch.
+    fn lead(&self, own: &Member) -> Result<()> {
         let mut turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| self.view.load_full());
         self.make_room(&mut leader)?;
-        let members = self.queue.group();
-        turnstile.members.clone_from(&members);
+        turnstile.members = self.queue.group();
+        let members = &turnstile.members;
         let first_seqno = leader.last_seqno + 1;
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
-            .log_group(&mut leader, &members)
+            .log_group(&mut leader, members)
             .and_then(|()| self.wait_published(first_seqno - 1))
             .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) });
         if let Err(error) = logged {
-            fail(&members, &error);
+            fail(members, &error);
             turnstile.is_told = true;
             return Err(error);
         }
-        let view = early.unwrap_or_else(|| self.view.load_full());
-        let memtable = Arc::clone(&view.active.memtable);
-        let group = Group::new(memtable, members.len(), leader.last_seqno);
-        hand_out(&group, &members, first_seqno);
+        let memtable = match early {
+            Some(view) => Arc::clone(&view.active.memtable),
+            None => Arc::clone(&self.view.load().active.memtable),
+        };
+        let last_seqno = leader.last_seqno;
+        let group =
+            (members.len() > 1).then(|| Group::new(memtable.clone(), members.len(), last_seqno));
+        if let Some(group) = &group {
+            hand_out(group, members, first_seqno);
+        }
         turnstile.is_told = true;
         drop(leader);
         drop(turnstile);
-        self.insert(&group, &members[0], first_seqno)
+        match group {
+            Some(group) => self.insert(&group, own, first_seqno),
+            None => self.insert_alone(&memtable, own, first_seqno, last_seqno),
+        }
     }
 
     /// Numbers the group's operations and appends its batches to the log, durably if a member
@@ -150,38 +160,58 @@ impl Engine {
     }
 
     /// Inserts a member's batch; the last of the group makes all of it visible.
-    fn insert(&self, group: &Arc<Group>, member: &Member, first_seqno: SeqNo) -> Result<()> {
+    fn insert(&self, group: &Group, member: &Member, first_seqno: SeqNo) -> Result<()> {
         let _unwinding = PoisonOnUnwind(self);
-        let mut user_bytes = 0;
-        if let Some(batch) = &member.batch {
-            let operations = batch.operations().flatten();
-            for (seqno, op) in (first_seqno..).zip(operations) {
-                group.memtable.insert(op.key, seqno, op.kind, op.value);
-                user_bytes += (op.key.len() + op.value.len()) as u64;
-                if planted(Bug::HalfBatchVisible) {
-                    self.snapshots.publish(seqno);
-                }
-            }
-            self.counters.with(|shard| {
-                shard.writes.add(u64::from(batch.count()));
-                shard.user_bytes.add(user_bytes);
-            });
-        }
+        self.insert_batch(&group.memtable, member, first_seqno);
         if group.inserted() {
             self.publish(group.last_seqno);
-            if self.memory.has_ceiling() {
-                self.account_memtables();
-            }
             return Ok(());
         }
         self.wait_published(group.last_seqno)
     }
 
+    /// Inserts the batch of a group of one, and makes it visible.
+    fn insert_alone(
+        &self,
+        memtable: &Memtable,
+        member: &Member,
+        first_seqno: SeqNo,
+        last_seqno: SeqNo,
+    ) -> Result<()> {
+        let _unwinding = PoisonOnUnwind(self);
+        self.insert_batch(memtable, member, first_seqno);
+        self.publish(last_seqno);
+        Ok(())
+    }
+
+    fn insert_batch(&self, memtable: &Memtable, member: &Member, first_seqno: SeqNo) {
+        let Some(batch) = &member.batch else { return };
+        let mut user_bytes = 0;
+        for (seqno, op) in (first_seqno..).zip(batch.operations().flatten()) {
+            memtable.insert(op.key, seqno, op.kind, op.value);
+            user_bytes += (op.key.len() + op.value.len()) as u64;
+            if planted(Bug::HalfBatchVisible) {
+                self.snapshots.publish(seqno);
+            }
+        }
+        self.counters.with(|shard| {
+            shard.writes.add(u64::from(batch.count()));
+            shard.user_bytes.add(user_bytes);
+        });
+    }
+
     /// Makes everything up to `seqno` visible.
     fn publish(&self, seqno: SeqNo) {
-        let _order = lock(&self.publishing);
+        let waiting = lock(&self.publishing);
         self.snapshots.publish(seqno);
-        self.published.notify_all();
+        // To wake is a system call, whether or not anyone waits.
+        if *waiting > 0 {
+            self.published.notify_all();
+        }
+        drop(waiting);
+        if self.memory.has_ceiling() {
+            self.account_memtables();
+        }
     }
 
     /// Waits until everything up to `seqno` is visible.
@@ -189,14 +219,18 @@ impl Engine {
         if self.snapshots.visible() >= seqno {
             return Ok(());
         }
-        let mut order = lock(&self.publishing);
+        let mut waiting = lock(&self.publishing);
+        *waiting += 1;
+        let mut outcome = Ok(());
         while self.snapshots.visible() < seqno {
             if let Some(first) = self.poisoned() {
-                return Err(Error::Poisoned { first });
+                outcome = Err(Error::Poisoned { first });
+                break;
             }
-            order = wait(&self.published, order);
+            waiting = wait(&self.published, waiting);
         }
-        Ok(())
+        *waiting -= 1;
+        outcome
     }
 
     /// Runs `action` as the leader, alone: no group is in flight, and none starts meanwhile.
@@ -233,8 +267,7 @@ impl Engine {
             let member = Member::alone(batch, sync);
             self.log_group(leader, std::slice::from_ref(&member))?;
             let memtable = Arc::clone(&self.view.load().active.memtable);
-            let group = Group::new(memtable, 1, leader.last_seqno);
-            self.insert(&group, &member, first_seqno)?;
+            self.insert_alone(&memtable, &member, first_seqno, leader.last_seqno)?;
             Ok(true)
         })?;
         if written && sync {

@@ -1,16 +1,19 @@
 //! A version as the solver sees it: runs of tables that are alike.
 //!
 //! 1. A table's *reach*, how likely a lookup comes to it, is the share of keys that lie in its key
-//!    range. They are counted by the level with the most keys, the *ruler*: whole tables of it, and
-//!    half of those that lie partly in the range; no file is looked at.
-//! 2. Each level below 0 is one run of tables of average size, so that what is solved does not grow
-//!    with the tables. So is each table of level 0, where there are few.
+//!    range. They are counted by the levels below 0, the *ruler*: whole tables, and of those that lie
+//!    partly in the range the part that the bytes of the keys make likely, as if keys lay evenly
+//!    between the table's first and last; no file is looked at.
+//! 2. Each level below 0 is one run of tables of average size, or of a few sizes where they are small
+//!    and differ, so that what is solved does not grow with the tables. So is each table of level 0,
+//!    where there are few.
 //! 3. What a job reads is left out, and what it will write put in.
 //! 4. Upper levels fill and empty, and their filters take more bits for a key than others; these are not
 //!    taken from tables that are there already. So level 0 is planned for half as full as it gets before
 //!    it is merged, with runs as the last one that was written, and each level above the last as full as
 //!    it may get: unless what is to come would make up much of the tree.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
@@ -21,6 +24,14 @@ use crate::version::{LEVELS, TableFile, Version};
 
 /// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.
 const MOST_NEWEST: usize = 16;
+
+/// Tables of so many keys and more are put together whatever their sizes: a cache line is nothing to
+/// their filters, so that all are worth as many bits for a key.
+const MANY_KEYS: u64 = 1 << 16;
+
+/// Tables differ where their keys are off the average by more than this part of it, one in so many, on
+/// average.
+const UNLIKE: u64 = 4;
 
 /// Keys that are not there are planned for, in each level, up to this part of all: one in so many.
 const MOST_TO_COME: u64 = 8;
@@ -207,7 +218,9 @@ impl Builder<'_> {
             self.runs.push(Run { level: 0, tables: vec![group] });
         }
         for some in tables.chunks(tables.len().div_ceil(MOST_NEWEST).max(1)) {
-            let group = self.group(some, 1.0);
+            let reaches: Vec<f64> = some.iter().map(|table| self.ruler.reach(table)).collect();
+            self.places.extend(reaches.iter().map(|reach| (self.groups, *reach)));
+            let group = self.group(&some.iter().copied().zip(reaches).collect::<Vec<_>>());
             self.runs.push(Run { level: 0, tables: vec![group] });
         }
     }
@@ -235,10 +248,7 @@ impl Builder<'_> {
         writes: Option<&Purpose>,
         (full, most_to_come): (u64, u64),
     ) {
-        let mut groups = Vec::new();
-        if !tables.is_empty() {
-            groups.push(self.group(tables, 1.0 / tables.len() as f64));
-        }
+        let mut groups = self.groups_of_sizes(tables);
         if let Some(purpose) = writes {
             groups.push(self.group_of_job(level, purpose));
         }
@@ -253,21 +263,34 @@ impl Builder<'_> {
         self.runs.push(Run { level, tables: groups });
     }
 
-    /// Tables put together, of an average reach of at most `most`.
-    fn group(&mut self, tables: &[&Arc<TableFile>], most: f64) -> Table {
-        let count = tables.len().max(1) as u64;
-        let mut reaches = 0.0;
-        for table in tables {
-            let reach = self.ruler.share(&table.smallest, &table.largest, table.keys);
-            self.places.push((self.groups, reach));
-            reaches += reach;
+    /// The tables of a level, put together by their sizes. A lookup comes to one of them, at most.
+    fn groups_of_sizes(&mut self, tables: &[&Arc<TableFile>]) -> Vec<Table> {
+        let reaches: Vec<f64> = tables.iter().map(|table| self.ruler.reach(table)).collect();
+        let are_alike = are_alike(tables);
+        let size = |table: &TableFile| if are_alike { 0 } else { size(table.keys) };
+        let scale = 1.0 / reaches.iter().sum::<f64>().max(1.0);
+        let mut of_sizes: BTreeMap<u32, Vec<(&Arc<TableFile>, f64)>> = BTreeMap::new();
+        for (table, reach) in tables.iter().zip(&reaches) {
+            of_sizes.entry(size(table)).or_default().push((*table, reach * scale));
         }
+        let first = self.groups;
+        for (table, reach) in tables.iter().zip(&reaches) {
+            let nth = of_sizes.range(..size(table)).count();
+            self.places.push((first + nth, reach * scale));
+        }
+        of_sizes.values().map(|some| self.group(some)).collect()
+    }
+
+    /// Tables put together, with the reach of each.
+    fn group(&mut self, tables: &[(&Arc<TableFile>, f64)]) -> Table {
+        let count = tables.len().max(1) as u64;
+        let reaches: f64 = tables.iter().map(|(_, reach)| reach).sum();
         self.groups += 1;
-        let sum = |value: fn(&TableFile) -> u64| tables.iter().map(|t| value(t)).sum::<u64>();
+        let sum = |value: fn(&TableFile) -> u64| tables.iter().map(|(t, _)| value(t)).sum::<u64>();
         Table {
             keys: sum(|table| table.keys) / count,
             bytes: sum(|table| table.file_bytes) / count,
-            reach: (reaches / count as f64).min(most),
+            reach: (reaches / count as f64).min(1.0),
             alike: count,
         }
     }
@@ -284,45 +307,94 @@ impl Builder<'_> {
     }
 }
 
-/// The level by which key ranges are measured.
+/// Whether tables have about as many keys each: all but a few do where they were cut by bytes.
+fn are_alike(tables: &[&Arc<TableFile>]) -> bool {
+    let all: u64 = tables.iter().map(|table| table.keys).sum();
+    let count = tables.len() as u64;
+    // Off the average, each times as many as there are.
+    let off: u64 = tables.iter().map(|table| (table.keys * count).abs_diff(all)).sum();
+    off <= all.saturating_mul(count) / UNLIKE
+}
+
+/// Tables of as many keys, about, are of one size: four sizes for each doubling.
+fn size(keys: u64) -> u32 {
+    let length = u64::BITS - keys.leading_zeros();
+    match keys {
+        MANY_KEYS.. => u32::MAX,
+        0..4 => length,
+        _ => length * 4 + (keys >> (length - 3) & 3) as u32,
+    }
+}
+
+/// The levels by which key ranges are measured.
 struct Ruler<'a> {
-    run: &'a [Arc<TableFile>],
+    runs: Vec<RulerRun<'a>>,
+    /// Keys of all.
+    keys: f64,
+}
+
+struct RulerRun<'a> {
+    tables: &'a [Arc<TableFile>],
     /// Keys before each table, and at last all.
     before: Vec<u64>,
 }
 
 impl<'a> Ruler<'a> {
     fn of(version: &'a Version) -> Self {
-        let keys = |level: usize| version.levels[level].iter().map(|table| table.keys).sum::<u64>();
-        let run = (1..LEVELS).max_by_key(|level| keys(*level)).map(|level| &*version.levels[level]);
-        let run = run.unwrap_or_default();
-        let mut before = vec![0];
-        for (nth, table) in run.iter().enumerate() {
-            before.push(before[nth] + table.keys);
-        }
-        Self { run, before }
+        let run = |tables: &'a Vec<Arc<TableFile>>| {
+            let mut before = vec![0];
+            for (nth, table) in tables.iter().enumerate() {
+                before.push(before[nth] + table.keys);
+            }
+            RulerRun { tables, before }
+        };
+        let below = version.levels[1..].iter().filter(|tables| !tables.is_empty());
+        let runs: Vec<_> = below.map(run).collect();
+        let keys = runs.iter().map(|run| run.before[run.tables.len()] as f64).sum();
+        Self { runs, keys }
+    }
+
+    /// How likely a lookup comes to `table`.
+    fn reach(&self, table: &TableFile) -> f64 {
+        self.share(&table.smallest, &table.largest, table.keys)
     }
 
     /// The share of keys from `smallest` to `largest`, where a table has `own` of them.
     fn share(&self, smallest: &[u8], largest: &[u8], own: u64) -> f64 {
-        let all = self.before[self.run.len()] as f64;
-        let from = self.run.partition_point(|table| *table.largest < *smallest);
-        let to = self.run.partition_point(|table| *table.smallest <= *largest);
-        let mut inside = 0.0;
-        if from < to {
-            inside = (self.before[to] - self.before[from]) as f64;
-            let (first, last) = (&self.run[from], &self.run[to - 1]);
-            if *first.smallest < *smallest {
-                inside -= first.keys as f64 / 2.0;
-            }
-            if *last.largest > *largest {
-                inside -= last.keys as f64 / 2.0;
-            }
-        }
-        let own = own as f64;
+        let within = |run: &RulerRun<'_>| run.keys_before(largest) - run.keys_before(smallest);
+        let inside: f64 = self.runs.iter().map(within).sum();
+        let (all, own) = (self.keys, own as f64);
         let beside = if own > 0.0 { own / (all + own) } else { 0.0 };
         if all > 0.0 { (inside.max(0.0) / all).max(beside).min(1.0) } else { 1.0 }
     }
+}
+
+impl RulerRun<'_> {
+    /// How many of its keys are smaller than `key`, about.
+    fn keys_before(&self, key: &[u8]) -> f64 {
+        let nth = self.tables.partition_point(|table| *table.largest < *key);
+        let before = self.before[nth] as f64;
+        self.tables.get(nth).map_or(before, |table| {
+            before + table.keys as f64 * part_before(&table.smallest, &table.largest, key)
+        })
+    }
+}
+
+/// What part of the way from `smallest` to `largest` lies before `key`, as their bytes have it.
+fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
+    if key <= smallest || largest <= key {
+        return if key <= smallest { 0.0 } else { 1.0 };
+    }
+    // All keys between begin with it.
+    let alike = smallest.iter().zip(largest).take_while(|(a, b)| a == b).count();
+    let number = |key: &[u8]| {
+        let mut bytes = [0; 8];
+        let tail = key.iter().skip(alike);
+        bytes.iter_mut().zip(tail).for_each(|(byte, next)| *byte = *next);
+        u64::from_le_bytes(bytes).swap_bytes() as f64
+    };
+    let (from, to) = (number(smallest), number(largest));
+    if from < to { ((number(key) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
 }
 
 #[cfg(test)]

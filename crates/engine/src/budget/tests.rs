@@ -1,5 +1,7 @@
 //! What is built comes back to the budget by itself, whatever stands in the way.
 
+mod optimum;
+
 use std::path::Path;
 use std::sync::Arc;
 

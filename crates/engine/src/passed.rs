@@ -4,8 +4,9 @@
 //! all threads take turns. So:
 //!
 //! 1. Each thread keeps its own keys ([`Passed`]), under a lock that no other thread takes but for a report.
-//! 2. When it has [`BATCH`] of them it hands them over to the windows of the alarm ([`Watched`]), under
-//!    the one lock that all share. A report, or a reset, takes over what all threads have.
+//! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the windows
+//!    of the alarm ([`Watched`]), under the one lock that all share. A report, or a reset, takes over what
+//!    all threads have.
 //! 3. With the keys goes what theory expected of the thread's probes since it last handed over, each
 //!    key's part with the key. So whatever a thread still holds back, keys and expectation are held back
 //!    together, and a window that begins in between sees as much of the one as of the other.
@@ -45,6 +46,8 @@ pub(crate) struct PassedKey {
 pub(crate) struct Passed {
     keys: [PassedKey; BATCH],
     count: usize,
+    /// A bit for each kind of which a key was handed over, by level.
+    known: [u8; LEVELS],
     /// What theory had expected of the thread's probes when it last handed over.
     told: Cells,
 }
@@ -53,19 +56,23 @@ impl Default for Passed {
     fn default() -> Self {
         let none =
             PassedKey { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
-        Self { keys: [none; BATCH], count: 0, told: Cells::default() }
+        Self { keys: [none; BATCH], count: 0, known: [0; LEVELS], told: Cells::default() }
     }
 }
 
 impl Passed {
-    /// Adds a key; true if there is room for no other, so that all must be handed over.
+    /// Adds a key; true if there is room for no other, so that all must be handed over, or if it is the
+    /// first of its level and kind: for these a window takes memory, once, and that is better sooner.
     #[inline]
     pub(crate) fn push(&mut self, key: PassedKey) -> bool {
+        let (known, bit) = (&mut self.known[usize::from(key.level)], 1 << kind_index(key.kind));
+        let is_first = *known & bit == 0;
+        *known |= bit;
         if let Some(place) = self.keys.get_mut(self.count) {
             *place = key;
             self.count += 1;
         }
-        self.count >= BATCH
+        is_first || self.count >= BATCH
     }
 }
 
@@ -80,7 +87,7 @@ impl Watched {
     /// Takes the keys of a shard over.
     pub(crate) fn take_over(&mut self, shard: &Shard) {
         let mut passed = lock(shard.passed());
-        let Passed { keys, count, told } = &mut *passed;
+        let Passed { keys, count, told, .. } = &mut *passed;
         let keys = &keys[..std::mem::take(count)];
         let mut parts = Cells::default();
         for PassedKey { level, kind, .. } in keys {

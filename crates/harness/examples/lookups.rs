@@ -5,16 +5,18 @@
 //! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY] \
 //!     [FILTERS]
 //! ```
-//! KEYS (default 2000000) are in each tree; RUNS (default 12) are those of level 0; READS (default
-//! 1000000) are made in each of ROUNDS (default 5), of which the best counts; ONLY is the beginning
-//! of the names of the rows to measure, such as `deep` or `runs-missing`; FILTERS is a policy, if not
-//! the default. Both ways take turns in each round, so that their ratio holds although the machine's own
-//! speed moves.
+//! KEYS (default 2000000) are in each tree, those of even numbers, so that the others are missing;
+//! RUNS (default 12) are those of level 0; READS (default 1000000) are made in each of ROUNDS (default
+//! 5), of which the best counts; ONLY is the beginning of the names of the rows to measure, such as
+//! `deep` or `runs-missing`; FILTERS is a policy, if not the default. Both ways take turns in each
+//! round, so that their ratio holds although the machine's own speed moves.
 //!
 //! `benches/steps/run.sh` and `benches/claims/run.sh` count the instructions of [`gets`] and
 //! [`multi_gets`].
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
+
+mod common;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,23 +24,10 @@ use std::time::Instant;
 use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterPolicy, Options};
 
+use common::key;
+
 const BATCH: usize = 64;
 const VALUE: [u8; 32] = [b'v'; 32];
-
-/// A bijection of 64 bits that scatters.
-fn scatter(number: u64) -> u64 {
-    let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// Key `number`: 16 digits, scattered. Those of odd numbers are never written.
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    for (i, byte) in key.iter_mut().enumerate() {
-        *byte = b"0123456789abcdef"[(scatter(number) >> (60 - 4 * i)) as usize & 15];
-    }
-    key
-}
 
 fn options(filters: &FilterPolicy) -> Options {
     Options::default()

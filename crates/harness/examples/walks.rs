@@ -15,30 +15,19 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
+mod common;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use trommel::vfs::MemoryVfs;
 use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice};
 
+use common::key;
+
 const VALUE_BYTES: usize = 256;
 /// Steps after a seek.
 const STEPS: usize = 10;
-
-/// A bijection of 64 bits that scatters.
-fn scatter(number: u64) -> u64 {
-    let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// Key `number`: 16 digits, scattered.
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    for (i, byte) in key.iter_mut().enumerate() {
-        *byte = b"0123456789abcdef"[(scatter(number) >> (60 - 4 * i)) as usize & 15];
-    }
-    key
-}
 
 /// A store of `keys` keys: in `runs` runs of level 0, or (0) in the last level, in tables of 2 MiB.
 fn tree(keys: u64, runs: u64, mode: &str) -> Db {

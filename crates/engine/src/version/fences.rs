@@ -276,47 +276,50 @@ mod tests {
         }
     }
 
-    #[test]
-    fn candidates_are_all_tables_whose_range_holds_the_key() {
+    /// Has `check` look at versions of many shapes, each with its seed and with keys within its tables,
+    /// beside them, and on their ends.
+    fn with_versions(check: impl Fn(&Version, usize, &[Vec<u8>])) {
         for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
             let keys = keys(prefix);
             let others = [[prefix, b"c"].concat(), b"".to_vec(), b"k".to_vec(), b"z".to_vec()];
+            let all = [keys.as_slice(), &others].concat();
             for seed in 0..60 {
-                let version = version_of(&keys, seed);
-                let fences = Fences::of(&version);
-                for key in keys.iter().chain(&others) {
-                    let tables = |level| version.overlapping(level, key, key);
-                    let wanted: Vec<_> = (0..LEVELS)
-                        .flat_map(|level| tables(level).into_iter().map(move |t| (level, t.number)))
-                        .collect();
-                    for at_once in [1, 2, 8] {
-                        let found = candidates(&fences, key, at_once);
-                        assert_eq!(found, wanted, "{key:?}, seed {seed}, {at_once} at once");
-                    }
-                }
+                check(&version_of(&keys, seed), seed, &all);
             }
         }
     }
 
     #[test]
-    fn walks_begin_at_the_table_that_whole_keys_name() {
-        for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
-            let keys = keys(prefix);
-            let others = [[prefix, b"c"].concat(), b"".to_vec(), b"k".to_vec(), b"z".to_vec()];
-            for seed in 0..60 {
-                let version = version_of(&keys, seed);
-                let fences = Fences::of(&version);
-                for run in fences.sorted_runs() {
-                    let tables = &version.levels[run.level()];
-                    assert_eq!(run.len(), tables.len());
-                    for key in keys.iter().chain(&others) {
-                        let ending = tables.partition_point(|table| *table.largest < **key);
-                        assert_eq!(run.ending_before(key), ending, "{key:?}, seed {seed}");
-                        let beginning = tables.partition_point(|table| *table.smallest < **key);
-                        assert_eq!(run.beginning_before(key), beginning, "{key:?}, seed {seed}");
-                    }
+    fn candidates_are_all_tables_whose_range_holds_the_key() {
+        with_versions(|version, seed, keys| {
+            let fences = Fences::of(version);
+            for key in keys {
+                let tables = |level| version.overlapping(level, key, key);
+                let wanted: Vec<_> = (0..LEVELS)
+                    .flat_map(|level| tables(level).into_iter().map(move |t| (level, t.number)))
+                    .collect();
+                for at_once in [1, 2, 8] {
+                    let found = candidates(&fences, key, at_once);
+                    assert_eq!(found, wanted, "{key:?}, seed {seed}, {at_once} at once");
                 }
             }
-        }
+        });
+    }
+
+    #[test]
+    fn walks_begin_at_the_table_that_whole_keys_name() {
+        with_versions(|version, seed, keys| {
+            let fences = Fences::of(version);
+            for run in fences.sorted_runs() {
+                let tables = &version.levels[run.level()];
+                assert_eq!(run.len(), tables.len());
+                for key in keys {
+                    let ending = tables.partition_point(|table| *table.largest < **key);
+                    assert_eq!(run.ending_before(key), ending, "{key:?}, seed {seed}");
+                    let beginning = tables.partition_point(|table| *table.smallest < **key);
+                    assert_eq!(run.beginning_before(key), beginning, "{key:?}, seed {seed}");
+                }
+            }
+        });
     }
 }

@@ -1,0 +1,16 @@
+//! The keys of the trees that `lookups` and `walks` measure.
+
+/// A bijection of 64 bits that scatters.
+fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Key `number`: 16 digits, scattered.
+pub(crate) fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    for (i, byte) in key.iter_mut().enumerate() {
+        *byte = b"0123456789abcdef"[(scatter(number) >> (60 - 4 * i)) as usize & 15];
+    }
+    key
+}

@@ -469,16 +469,24 @@ impl Engine {
             return Ok(());
         }
         let _waiting = WaitingForRest::new(&self.background);
-        self.work_inline()?;
-        self.wait_for_state(Concern::All, |engine, state| {
-            let view = engine.view.load();
-            state.running == 0
-                && view.frozen.is_empty()
-                && state.rebuilds.iter().all(Rebuild::is_over)
-                && state.fit_budget.is_over()
-                && (state.pauses > 0
-                    || (state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none()))
-        })?;
+        self.settle_losses();
+        loop {
+            self.work_inline()?;
+            self.wait_for_state(Concern::All, |engine, state| {
+                let view = engine.view.load();
+                state.running == 0
+                    && view.frozen.is_empty()
+                    && state.rebuilds.iter().all(Rebuild::is_over)
+                    && state.fit_budget.is_over()
+                    && (state.pauses > 0
+                        || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
+            })?;
+            // Jobs may have met sidecars that are lost.
+            if !self.settle_losses() {
+                break;
+            }
+        }
+        self.wait_for_limit();
         self.graveyard.sweep();
         Ok(())
     }

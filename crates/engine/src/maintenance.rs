@@ -209,6 +209,7 @@ impl Engine {
             let _no_install = lock(&self.manifest);
             self.settle_filters(&self.version());
         }
+        self.wait_for_limit();
         self.account_memtables();
         self.background.wake();
         Ok(())

@@ -108,7 +108,7 @@ impl MemoryShares {
                 && sum(&self.tables) <= self.limit.load(Relaxed) / 2
         };
         // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
-        if !fits() || !self.filters().take(bytes) {
+        if !fits() || !self.filters().admit(bytes) {
             return false;
         }
         let mut pinned = false;
@@ -159,11 +159,6 @@ impl MemoryShares {
         let _one_at_a_time = lock(&self.changing);
         self.blocks.set_capacity(0);
         self.blocks.set_capacity(self.cache_share());
-    }
-
-    /// Most bytes of filters that may be in memory; none where no budget stands against it.
-    pub(crate) fn filter_budget(&self) -> Option<u64> {
-        Some(self.filters().limit()).filter(|limit| *limit != u64::MAX)
     }
 
     /// What filters that are being built take.

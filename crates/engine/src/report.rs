@@ -135,7 +135,7 @@ impl Engine {
         }
         let (levels, prefixes) = (keys.report(), prefixes.report());
         let is_spared = |table: &TableFile| {
-            table.keeping() == Keeping::NotInLastLevel && table.filter_bytes > 0
+            table.keeping() == Keeping::NotInLastLevel && table.built_bytes() > 0
         };
         let spared = || version.tables().filter(|(_, table)| is_spared(table));
         let options = self.options.load();
@@ -148,7 +148,7 @@ impl Engine {
             unused_prefix_filters: unused,
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
             spared_tables: spared().count() as u64,
-            spared_bytes: spared().map(|(_, table)| table.filter_bytes).sum(),
+            spared_bytes: spared().map(|(_, table)| table.built_bytes()).sum(),
             policy: options.user_filters.as_ref().map(UserPolicy::report),
         }
     }

@@ -122,7 +122,8 @@ pub struct MemoryStats {
     /// hold. Counted in the other parts, as far as the tables are current.
     pub held_filters: u64,
     /// Most bytes of filters that may be in memory, where [`Options::filters`](crate::Options::filters)
-    /// is a budget.
+    /// is a budget: never less than is held. One that falls is in force once what is beyond it has left
+    /// the memory, as lookups that were asking it end.
     pub filter_budget: Option<u64>,
     /// Filters in the block cache, and counted there.
     pub cached_filters: u64,
@@ -302,7 +303,7 @@ impl Engine {
                 level.bytes += table.file_bytes + table.sidecar_bytes();
                 level.entries += table.entries;
                 level.deletions += table.deletions;
-                level.filter_bytes += table.filter_bytes;
+                level.filter_bytes += table.built_bytes();
             }
             levels.push(level);
         }
@@ -313,11 +314,11 @@ impl Engine {
         // What is looked at outlives the look: the last reference to a table closes it.
         let (memory, _view, _readers) = self.memory.at_one_moment(|| {
             let view = self.view.load_full();
-            let cache = self.blocks.stats();
+            let (cache, filters) = (self.blocks.stats(), self.memory.filters().seen());
             let mut memory = MemoryStats {
-                cached_filters: cache.filter_bytes,
-                held_filters: self.memory.filters().held(),
-                filter_budget: self.memory.filter_budget(),
+                cached_filters: filters.cached,
+                held_filters: filters.held,
+                filter_budget: Some(filters.limit).filter(|limit| *limit != u64::MAX),
                 pinned_filter_limit: self.memory.pinned_limit(),
                 memtables: view.memtable_bytes() as u64,
                 idle_arenas: self.arenas.idle_bytes() as u64,

@@ -194,9 +194,14 @@ impl Engine {
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
         let path = table_path(&self.dir, file.number);
-        let opened = Arc::clone(&*self.tables.reader(file)?);
+        // What reads for long holds no filters, which may have to go meanwhile.
+        let (opened, maker) = {
+            let reader = self.tables.reader(file)?;
+            let part = reader.filters().own().prefixes_part();
+            (reader.without_filters(), part.map(|part| part.extractor.clone()))
+        };
         // The one that is set may be a closure of the name that the table bears.
-        let maker = opened.filters().own().prefixes_part().map(|part| part.extractor.as_str());
+        let maker = maker.as_deref();
         let set = self.options.load().prefix_extractor.clone();
         let set = set.filter(|prefix| maker == Some(prefix.name()));
         let prefix = set.or_else(|| maker.and_then(Prefix::stored));
@@ -211,10 +216,10 @@ impl Engine {
             return Ok(());
         }
         // What is wrong with the table is told already.
-        let opened = self.tables.reader(file).ok().map(|reader| Arc::clone(&*reader));
+        let opened = self.tables.reader(file).ok().map(|reader| reader.without_filters());
         let set = self.options.load().prefix_extractor.clone();
         let (vfs, dir) = (&*self.vfs, &*self.dir);
-        let verified = table::check_sidecar(vfs, dir, file, opened.as_deref(), set.as_ref())?;
+        let verified = table::check_sidecar(vfs, dir, file, opened.as_ref(), set.as_ref())?;
         report.add_sidecar(verified.as_ref());
         Ok(())
     }

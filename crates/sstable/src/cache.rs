@@ -14,6 +14,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::block::SharedBlock;
+use crate::filter_memory::FilterMemory;
 use crate::filters::Piece;
 
 /// What a cached block costs beside its bytes: the entry, its key, the allocation.
@@ -94,55 +95,6 @@ impl CachedPiece {
     }
 }
 
-/// Bytes of filters in memory, pinned and cached, and the most that there may be of them.
-///
-/// What is to be held is taken first and given back after it was freed, so at no moment is more
-/// held than is counted, and no more is counted than is allowed (but where the limit was lowered
-/// since). Never locks: pieces are given back in the middle of an eviction.
-#[derive(Debug)]
-pub struct FilterMemory {
-    held: AtomicU64,
-    /// Those in the block cache among them.
-    cached: AtomicU64,
-    limit: AtomicU64,
-}
-
-impl Default for FilterMemory {
-    /// Nothing held, and no limit.
-    fn default() -> Self {
-        Self { held: AtomicU64::new(0), cached: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
-    }
-}
-
-impl FilterMemory {
-    /// Whether `bytes` more may be held; if so they count as held from now on.
-    pub fn take(&self, bytes: u64) -> bool {
-        let limit = self.limit.load(Ordering::Relaxed);
-        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// `bytes` that were taken are held no longer.
-    pub fn give_back(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes that are held.
-    pub fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
-    }
-
-    /// Most bytes that may be held; `u64::MAX` where there is no limit.
-    pub fn limit(&self) -> u64 {
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    /// Sets the limit; what is held already stays.
-    pub fn set_limit(&self, bytes: u64) {
-        self.limit.store(bytes, Ordering::Relaxed);
-    }
-}
-
 /// Bytes of a piece that the cache holds, or is about to; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -153,14 +105,15 @@ pub(crate) struct Hold {
 impl Hold {
     /// Has it hold `bytes`, if these may be held.
     pub(crate) fn change_to(&mut self, bytes: u64) -> bool {
-        if bytes > self.bytes && !self.memory.take(bytes - self.bytes) {
+        if bytes > self.bytes && !self.memory.admit(bytes - self.bytes) {
             return false;
         }
-        if bytes < self.bytes {
+        if bytes > self.bytes {
+            self.memory.note_cached(bytes - self.bytes);
+        } else {
+            self.memory.note_uncached(self.bytes - bytes);
             self.memory.give_back(self.bytes - bytes);
         }
-        self.memory.cached.fetch_add(bytes, Ordering::Relaxed);
-        self.memory.cached.fetch_sub(self.bytes, Ordering::Relaxed);
         self.bytes = bytes;
         true
     }
@@ -168,7 +121,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.memory.cached.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.note_uncached(self.bytes);
         self.memory.give_back(self.bytes);
     }
 }
@@ -235,7 +188,7 @@ impl BlockCache {
             used_bytes: self.blocks.weight(),
             capacity_bytes: self.blocks.capacity(),
             blocks: self.blocks.len() as u64,
-            filter_bytes: self.filters.cached.load(Ordering::Relaxed),
+            filter_bytes: self.filters.cached(),
         }
     }
 
@@ -247,8 +200,8 @@ impl BlockCache {
     /// Has `bytes` counted as held of filters, if they may be.
     pub(crate) fn hold(&self, bytes: u64) -> Option<Hold> {
         let memory = Arc::clone(&self.filters);
-        memory.take(bytes).then(|| {
-            memory.cached.fetch_add(bytes, Ordering::Relaxed);
+        memory.admit(bytes).then(|| {
+            memory.note_cached(bytes);
             Hold { memory, bytes }
         })
     }
@@ -293,7 +246,7 @@ impl BlockCache {
     ) -> Arc<CachedPiece> {
         let cached = Arc::new(CachedPiece { piece, hold });
         self.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
-        if self.filters.held() > self.filters.limit() {
+        if !self.filters.is_kept() {
             self.remove(table, offset);
         }
         cached

@@ -21,6 +21,7 @@ mod cache;
 mod compression;
 mod cursor;
 mod error;
+mod filter_memory;
 mod filters;
 pub mod format;
 mod index;
@@ -35,10 +36,11 @@ mod table;
 mod verify;
 
 pub use builder::{TableBuilder, TableOptions, TableSummary};
-pub use cache::{BlockCache, CacheStats, FilterMemory};
+pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
+pub use filter_memory::{FilterBytes, FilterMemory};
 pub use filters::{
     Answers, FILTER_OVERHEAD_BYTES, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan,
     FilterRole, FilterShape, FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder,

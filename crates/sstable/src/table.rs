@@ -156,6 +156,19 @@ impl Table {
         &self.filters
     }
 
+    /// The same table without its filters, for who reads all of it and is to keep none of them in
+    /// memory meanwhile.
+    #[must_use]
+    pub fn without_filters(&self) -> Self {
+        Self {
+            source: Arc::clone(&self.source),
+            index: Arc::clone(&self.index),
+            footer: self.footer,
+            filters: self.filters.left_out(),
+            properties: self.properties.clone(),
+        }
+    }
+
     /// What the table says about itself.
     pub fn properties(&self) -> &Properties {
         &self.properties

@@ -15,11 +15,14 @@
 //! 5. Filters of tables that have left the version are dropped as well: nobody will ask them again but
 //!    walks that are under way, which do without. A walk does not keep a table's filters.
 //!
-//! Invariant: of filters no more is held in memory, pinned and cached, than the budget of the version in
-//! force, whatever is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates).
-//! Where that budget falls, as keys are merged away or options change, it holds as soon as reads that
-//! were asking a dropped filter have ended. What is built may be more only while the rebuild that makes
-//! it fit is queued; `wait_idle` waits for it.
+//! Invariant: of filters no more is held in memory, pinned and cached, than the budget in force, whatever
+//! is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates). Where the budget
+//! falls, as keys are merged away or options change, nothing beyond the new one is admitted from then on,
+//! and it is in force as soon as reads that were asking a dropped filter have ended; `set_options` and
+//! `wait_idle` wait for them. Who reads a table for long, as walks, merges, rebuilds and `verify` do, holds
+//! none of its filters. What is built may be more only while the rebuild that makes it fit is queued;
+//! `wait_idle` waits for it. The filters of a table whose sidecar is of no use are counted as those that
+//! stand in.
 //!
 //! What is too small is not built anew, only because there is room again: it costs reads, now, to save
 //! reads that may never come. Compactions and `rebuild_filters` do so; [`BudgetReport::tables`] lists it,
@@ -40,6 +43,8 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
@@ -53,8 +58,10 @@ pub(crate) use spec::FilterBudget;
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::shape::Shape;
 use crate::engine::Engine;
+use crate::env;
 use crate::output::{Purpose, logical_level};
 use crate::rebuild::queue::Waiting;
+use crate::sync::quiet::AtomicU64;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::version::{Keeping, LEVELS, TableFile, Version};
 
@@ -74,12 +81,18 @@ const MOST_STEPS: i32 = 48;
 /// Bytes of filters after which older ones count half in what is built beyond the plan.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
+/// Longest wait for reads that are asking filters which have to go, and for how long nobody looks.
+const LONGEST_FALL: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+
 /// What a budget has for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
 /// What the budget remembers between jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Tuner {
+    /// How many sidecars had been lost when filters were settled.
+    losses: AtomicU64,
     built: Mutex<Built>,
     menus: Mutex<Menus>,
 }
@@ -263,8 +276,13 @@ impl Engine {
     /// the store is open the manifest's lock must be held, so that the last word is said of the version
     /// in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
+        let losses = self.tables.look_for_damage(version);
+        self.tuner.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
+        // From now on nothing beyond it is admitted: one that falls is in force once the rest has gone.
+        let filters = self.memory.filters();
+        filters.set_limit(limit);
         let budget = options.filters.budget();
         let excess = budget.map(|budget| self.excess(budget, version, limit));
         let Excess { dropped, waiting } = excess.unwrap_or_default();
@@ -283,15 +301,36 @@ impl Engine {
             // Those that left while there was no budget.
             self.tables.retired().iter().for_each(|table| self.forget_filters(table));
         }
-        let filters = self.memory.filters();
-        filters.set_limit(limit);
         // What takes more than its stored bytes (cut filters do) was counted with too little above, and
         // pieces of tables closed since may lie in the cache.
-        self.tables.close_until(|| filters.held() <= limit);
-        if filters.held() > limit {
+        self.tables.close_until(|| filters.is_kept());
+        if !filters.is_kept() {
             self.memory.empty_cache();
         }
         self.queue_to_fit(waiting);
+    }
+
+    /// Waits until no more of filters is held than was set last: until the reads have ended that were
+    /// asking those that were dropped. One that takes longer than [`LONGEST_FALL`] is not waited for,
+    /// lest it wait for the caller; the limit comes into force when it ends.
+    pub(crate) fn wait_for_limit(&self) {
+        let end = env::now() + LONGEST_FALL;
+        while !self.memory.filters().is_kept() && env::now() < end {
+            env::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// Settles anew where filters of tables themselves were found to stand in for sidecars, and take
+    /// other bytes than these; whether they were.
+    pub(crate) fn settle_losses(&self) -> bool {
+        if self.options.load().filters.budget().is_none()
+            || self.tables.look_for_damage(&self.version()) == self.tuner.losses.load(Relaxed)
+        {
+            return false;
+        }
+        let _no_install = lock(&self.manifest);
+        self.settle_filters(&self.version());
+        true
     }
 
     /// Has the filters of these tables built anew, and of no others, for the budget.
@@ -397,7 +436,7 @@ struct Terms {
 /// The filter of `table`, whose reads in vain would cost `weight` without it. The manifest does not say
 /// of what kind it is: how often it errs is taken from its bytes.
 fn held(budget: &FilterBudget, table: &TableFile, weight: f64) -> Held {
-    let bits = table.filter_bytes as f64 * 8.0 / table.keys.max(1) as f64;
+    let bits = table.built_bytes() as f64 * 8.0 / table.keys.max(1) as f64;
     let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);
     let spec = FilterSpec::new(kind, bits.min(64.0));
     let rate = spec.map_or(1.0, |spec| rate(spec, table.keys));

@@ -28,7 +28,8 @@ const SLACK_BYTES: u64 = 128;
 pub struct BudgetReport {
     /// The budget, as [`Options::filters`](crate::Options::filters) has it.
     pub spec: String,
-    /// Bytes that filters may take in memory, for the keys that there are now.
+    /// Bytes that filters may take in memory, for the keys that there are now. One that falls is in
+    /// force once what is beyond it has left the memory, as lookups that were asking it end.
     pub budget_bytes: u64,
     /// Bytes of the filters of all tables, as they are stored, but for those of a last level that is
     /// to have none. More than the budget only while tables are queued for a rebuild, below.
@@ -173,6 +174,11 @@ impl Engine {
         version: &Version,
         facts: &[FilterFacts],
     ) -> Option<BudgetReport> {
+        let filters = self.memory.filters().seen();
+        if filters.limit == u64::MAX && budget.budget().bytes(version.keys()) != u64::MAX {
+            // It was set just now, and is not in force yet.
+            return None;
+        }
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
@@ -182,9 +188,9 @@ impl Engine {
         };
         let mut report = BudgetReport {
             spec: budget.to_string(),
-            budget_bytes: budget.budget().bytes(version.keys()),
+            budget_bytes: filters.limit,
             built_bytes: 0,
-            resident_bytes: self.memory.filters().held(),
+            resident_bytes: filters.held,
             dropped_tables: 0,
             dropped_bytes: 0,
             queued_rebuilds,
@@ -217,13 +223,13 @@ impl BudgetReport {
         weight: f64,
     ) {
         let planned_rate = if table.keys == 0 { 1.0 } else { rate(planned, table.keys) };
-        let is_dropped = table.keeping() == Keeping::NotInBudget && table.filter_bytes > 0;
+        let is_dropped = table.keeping() == Keeping::NotInBudget && table.built_bytes() > 0;
         let built_rate = if facts.is_held { facts.expected } else { 1.0 };
         let drift = TableDrift {
             number: table.number,
             level,
             keys: table.keys,
-            built_bytes: table.filter_bytes,
+            built_bytes: table.built_bytes(),
             planned,
             planned_bytes: bytes(planned, table.keys),
             is_dropped,

@@ -38,7 +38,7 @@ const MOST_TO_COME: u64 = 8;
 
 /// Bytes of memory that the filters of a table take, at most, where they are not cut.
 pub(super) fn held_bytes(table: &TableFile) -> u64 {
-    match table.filter_bytes {
+    match table.built_bytes() {
         0 => 0,
         bytes => bytes + FILTER_OVERHEAD_BYTES,
     }

@@ -1,5 +1,6 @@
 //! What is built comes back to the budget by itself, whatever stands in the way.
 
+mod limit;
 mod optimum;
 
 use std::path::Path;

@@ -189,7 +189,8 @@ impl Engine {
     ) -> std::result::Result<SidecarSummary, Stop> {
         let number = self.new_file_number();
         let path = sidecar_path(&self.dir, number);
-        let reader = Arc::clone(&*self.tables.reader(&job.table)?);
+        // It reads for long: the filters that answer meanwhile may have to go.
+        let reader = self.tables.reader(&job.table)?.without_filters();
         let file = self.tables.with_handles(|| self.vfs.create(&path));
         let file =
             file.map_err(|error| self.judge_write(Error::io(&path, "creating", error), &path))?;
@@ -208,7 +209,7 @@ impl Engine {
             skip => skip,
         })?;
         drop(memory);
-        let before = job.table.filter_bytes;
+        let before = job.table.built_bytes();
         if job.is_of_budget() && summary.filter_bytes > before - before / LEAST_GAIN {
             let now = summary.filter_bytes;
             return Err(Stop::Skip(format!("{now} bytes would be hardly less than {before}")));

@@ -221,7 +221,7 @@ impl Engine {
         let is_dropped = table.keeping() == Keeping::NotInBudget;
         // What it is cannot be seen, but how large: it is as good as what comes close to that.
         if let Some(spec) = planned.filter(|_| is_dropped)
-            && near(table.filter_bytes as f64, trommel_tuning::bytes(spec, table.keys) as f64)
+            && near(table.built_bytes() as f64, trommel_tuning::bytes(spec, table.keys) as f64)
         {
             return Ok(Task::Keep);
         }
@@ -254,7 +254,7 @@ impl Engine {
         spec: FilterSpec,
     ) -> Task {
         let options = self.options.load();
-        if options.filters.budget().is_none() || table.filter_bytes == 0 {
+        if options.filters.budget().is_none() || table.built_bytes() == 0 {
             return Task::Keep;
         }
         let (level, is_last) = logical_level(version, physical);

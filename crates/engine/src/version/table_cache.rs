@@ -258,6 +258,8 @@ pub(crate) struct TableCache {
     ring: Mutex<VecDeque<Weak<TableFile>>>,
     /// Sidecars that are open.
     sidecars: Arc<AtomicUsize>,
+    /// How often one was found to be of no use.
+    losses: AtomicU64,
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
@@ -283,6 +285,7 @@ impl TableCache {
             max_open: max_open.min(handle_share()),
             ring: Mutex::default(),
             sidecars: Arc::default(),
+            losses: AtomicU64::new(0),
             memory,
             unusable_filters: Arc::default(),
             closed: AtomicBool::new(false),
@@ -382,16 +385,16 @@ impl TableCache {
         };
         let mut table = Table::open(handle, &path, expected, &config)?;
         if let Some(number) = file.filter_sidecar.filter(|_| file.keeping() == Keeping::Held) {
-            self.open_sidecar(&mut table, number)?;
+            self.open_sidecar(&mut table, file, number)?;
         }
         Ok(table)
     }
 
-    /// Has `table` asked through sidecar `number`; where that cannot be used, by its own filters.
+    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be used, by its own filters.
     ///
     /// # Errors
     /// Where there is no file handle left.
-    fn open_sidecar(&self, table: &mut Table, number: u64) -> Result<()> {
+    fn open_sidecar(&self, table: &mut Table, file: &TableFile, number: u64) -> Result<()> {
         let path = sidecar_path(&self.dir, number);
         // Filters are read into memory, so nothing is to be mapped.
         let access = match self.access {
@@ -403,14 +406,38 @@ impl TableCache {
         let taken = match opened {
             Err(error) if error.is_out_of_handles() => return Err(error),
             Err(error) => Err(error),
-            Ok(file) => Sidecar::open(file, &path)
+            Ok(opened) => Sidecar::open(opened, &path)
                 .and_then(|sidecar| table.take_sidecar(sidecar))
                 .map_err(Error::from),
         };
-        if let Err(error) = taken {
-            table.miss_sidecar(&error.to_string());
+        match taken {
+            Ok(()) => file.find_sidecar(),
+            Err(error) => {
+                table.miss_sidecar(&error.to_string());
+                self.lose_sidecar(file, table);
+            }
         }
         Ok(())
+    }
+
+    /// Has `file` counted by the filters of the table itself.
+    fn lose_sidecar(&self, file: &TableFile, table: &Table) {
+        if file.lose_sidecar(table.footer().filter_bytes) {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Has those tables of `version` counted by their own filters that were found to answer instead of
+    /// their sidecars. How often a sidecar was lost since the store was opened.
+    pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
+        for (_, file) in version.tables().filter(|(_, file)| file.filter_sidecar.is_some()) {
+            if let Some(open) = file.open_reader()
+                && open.table.filters().have_stand_in()
+            {
+                self.lose_sidecar(file, &open.table);
+            }
+        }
+        self.losses.load(Ordering::Acquire)
     }
 
     /// Closes half of the open tables.

@@ -12,7 +12,7 @@ use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
 use crate::files::{Graveyard, sidecar_path, table_path};
-use crate::sync::{AtomicBool, AtomicUsize, SwapOption};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, SwapOption};
 
 /// What the manifest records of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,9 @@ pub(crate) struct TableFile {
     pub(super) used: AtomicBool,
     /// A [`Keeping`].
     keeping: AtomicUsize,
+    /// Stored bytes of the table's own filters where these stand in for a sidecar that is of no use;
+    /// [`NOTHING_LOST`] else.
+    instead: AtomicU64,
     /// Whether it has left the store, by itself or for another one of the same file.
     is_over: AtomicBool,
     /// The table's file, shared with those that it took the place of, or that took its.
@@ -95,6 +98,9 @@ pub(crate) struct TableFile {
     /// Its sidecar.
     sidecar: Remains,
 }
+
+/// No table's filters take as many bytes.
+const NOTHING_LOST: u64 = u64::MAX;
 
 /// A file that may have to be removed once nobody holds it: where it lies and who removes it, set once
 /// the manifest has durably forgotten it.
@@ -117,6 +123,7 @@ impl TableFile {
             reader: SwapOption::empty(),
             used: AtomicBool::new(false),
             keeping: AtomicUsize::new(Keeping::Held as usize),
+            instead: AtomicU64::new(NOTHING_LOST),
             is_over: AtomicBool::new(false),
             file: Arc::default(),
             sidecar: Remains::default(),
@@ -149,6 +156,26 @@ impl TableFile {
     /// Says whether they are. The table must not be opened meanwhile.
     pub(super) fn set_keeping(&self, keeping: Keeping) {
         self.keeping.store(keeping as usize, Ordering::Release);
+    }
+
+    /// Stored bytes of the filters that are asked: of the table's own, where its sidecar was found to be
+    /// of no use.
+    pub(crate) fn built_bytes(&self) -> u64 {
+        match self.instead.load(Ordering::Acquire) {
+            NOTHING_LOST => self.meta.filter_bytes,
+            own => own,
+        }
+    }
+
+    /// Notes that its sidecar is of no use, and that `own` bytes of the table's own filters stand in;
+    /// whether that is news.
+    pub(super) fn lose_sidecar(&self, own: u64) -> bool {
+        self.instead.swap(own, Ordering::AcqRel) != own
+    }
+
+    /// Notes that its sidecar could be opened.
+    pub(super) fn find_sidecar(&self) {
+        self.instead.store(NOTHING_LOST, Ordering::Release);
     }
 
     /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must have

@@ -17,9 +17,6 @@ use crate::error::Error;
 
 /// Mean seconds between two of them.
 const EVERY: f64 = 0.1;
-/// How often the filters held are compared with a budget that has fallen, and with what pauses.
-const LOOKS: u32 = 1000;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// The thread that does them.
 pub(super) struct Upkeep<'a> {
@@ -103,23 +100,17 @@ impl<'a> Upkeep<'a> {
         self.check_budget()
     }
 
-    /// Where filters have a budget, no more of them stays in memory than that. Where the budget has
-    /// just fallen, reads that are asking a dropped filter may still hold it.
+    /// Where filters have a budget, no more of them is in memory than that, whatever others do.
     fn check_budget(&mut self) -> Checked {
-        let mut last = String::new();
-        for _ in 0..LOOKS {
-            let memory = self.db.stats().memory;
-            match memory.filter_budget {
-                None => return Ok(()),
-                Some(most) if memory.held_filters <= most => {
-                    self.shop.counts.add("budget_checks", 1);
-                    return Ok(());
-                }
-                Some(_) => last = format!("more filters are held than may be: {memory:?}"),
+        let memory = self.db.stats().memory;
+        match memory.filter_budget {
+            None => Ok(()),
+            Some(most) if memory.held_filters <= most => {
+                self.shop.counts.add("budget_checks", 1);
+                Ok(())
             }
-            thread::sleep(BETWEEN_LOOKS);
+            Some(_) => Err(Trouble::Lie(format!("more filters are held than may be: {memory:?}"))),
         }
-        Err(Trouble::Lie(last))
     }
 
     fn pause(&mut self) -> Checked {

@@ -223,6 +223,14 @@ impl Filters {
         self.own = Some(Box::new(own));
     }
 
+    /// None of them: they hold and answer nothing, and know whose policy is here.
+    pub(crate) fn left_out(&self) -> Self {
+        let Keeper { table, index, reader, .. } = &self.keeper;
+        let (table, index) = (Arc::clone(table), Arc::clone(index));
+        let keeper = Keeper::new(Arc::clone(&table), table, index, None, reader.clone());
+        Self::of_parts(keeper, Vec::new(), 0)
+    }
+
     fn of_parts(keeper: Keeper, parts: Vec<Listed>, mut offset: u64) -> Self {
         let mut filters =
             Self { keeper, keys: None, prefixes: None, foreign: Vec::new(), own: None };
@@ -254,6 +262,12 @@ impl Filters {
     /// used. (What is used and says nothing, as it was built without a filter, has none to stand in.)
     fn stand_in(&self) -> Option<&Self> {
         self.own.as_deref().filter(|_| self.keeper.fault().is_some())
+    }
+
+    /// Whether they lie in a sidecar of which something cannot be used, or which is not there: the
+    /// table's own answer then, as far as they were read.
+    pub fn have_stand_in(&self) -> bool {
+        self.stand_in().is_some()
     }
 
     /// Notes that something of them is damaged.

@@ -1,0 +1,207 @@
+//! The limit over filters holds while it falls, whoever is reading and whatever became of files.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{budget, check, check_fits, filled, in_memory, key, names, options};
+use crate::{
+    Db, FilterChoice, FilterContext, FilterReason, RebuildOptions, UserFilter, UserFilterBuilder,
+    UserFilterPolicy,
+};
+
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A place at which one thread stops until it may go on.
+#[derive(Debug)]
+struct Gate {
+    is_shut: AtomicBool,
+    reached: Sender<()>,
+    let_go: Mutex<Receiver<()>>,
+}
+
+impl Gate {
+    /// A gate that stands open, what hears of who arrives, and what lets that one go on.
+    fn new() -> (Arc<Self>, Receiver<()>, Sender<()>) {
+        let (reached, arrivals) = channel();
+        let (opener, let_go) = channel();
+        let is_shut = AtomicBool::new(false);
+        let gate = Self { is_shut, reached, let_go: Mutex::new(let_go) };
+        (Arc::new(gate), arrivals, opener)
+    }
+
+    fn shut(&self) {
+        self.is_shut.store(true, Ordering::Relaxed);
+    }
+
+    fn pass(&self) {
+        if self.is_shut.swap(false, Ordering::Relaxed) {
+            self.reached.send(()).unwrap();
+            self.let_go.lock().unwrap().recv_timeout(LONGEST).unwrap();
+        }
+    }
+}
+
+/// Builds a filter of its own where `builds_for` is the reason, which passes a gate with each key that
+/// it is built of and with each question.
+#[derive(Debug)]
+struct Gated {
+    builds_for: FilterReason,
+    gate: Arc<Gate>,
+}
+
+impl UserFilterPolicy for Gated {
+    fn name(&self) -> &str {
+        "gated"
+    }
+
+    fn choose(&self, context: &FilterContext) -> FilterChoice {
+        match context.reason == self.builds_for {
+            true => FilterChoice::User(Box::new(Slow(Arc::clone(&self.gate)))),
+            false => FilterChoice::Spec(context.configured),
+        }
+    }
+
+    fn open(&self, _: &[u8]) -> Result<Box<dyn UserFilter>, String> {
+        Ok(Box::new(Slow(Arc::clone(&self.gate))))
+    }
+}
+
+#[derive(Debug)]
+struct Slow(Arc<Gate>);
+
+impl UserFilterBuilder for Slow {
+    fn add(&mut self, _: &[u8], _: u64) {
+        self.0.pass();
+    }
+
+    fn finish(self: Box<Self>) -> Vec<u8> {
+        vec![7; 1_000]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        1_000
+    }
+}
+
+impl UserFilter for Slow {
+    fn may_contain(&self, _: &[u8], _: u64) -> bool {
+        self.0.pass();
+        true
+    }
+
+    fn expected_fpr(&self) -> f64 {
+        1.0
+    }
+
+    fn memory_bytes(&self) -> usize {
+        1_000
+    }
+}
+
+/// A store with a thread, whose one table has a filter that is held.
+fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>) {
+    let (gate, arrivals, opener) = Gate::new();
+    let policy = Gated { builds_for, gate: Arc::clone(&gate) };
+    let options = options(&in_memory(), "paired:16").background_threads(1);
+    let db = Db::open("db", options.user_filters(Arc::new(policy))).unwrap();
+    for i in 0..400 {
+        db.put(key(i), "value").unwrap();
+    }
+    db.compact_all().unwrap();
+    assert!(db.get(key(7)).unwrap().is_some());
+    assert!(db.stats().memory.held_filters > 700);
+    (db, gate, arrivals, opener)
+}
+
+/// A rebuild reads its table for as long as it likes: the filter that the table has is not held for it.
+#[test]
+fn a_rebuild_holds_no_filter_that_has_no_room() {
+    let (db, gate, arrivals, opener) = holding(FilterReason::Rebuild);
+    std::thread::scope(|scope| {
+        gate.shut();
+        let rebuild = scope.spawn(|| db.rebuild_filters(&RebuildOptions::default()));
+        arrivals.recv_timeout(LONGEST).unwrap();
+        db.set_filters("budget=100".parse().unwrap()).unwrap();
+        let memory = db.stats().memory;
+        opener.send(()).unwrap();
+        assert_eq!(memory.filter_budget, Some(100));
+        assert!(memory.held_filters <= 100, "{memory:?}");
+        rebuild.join().unwrap().unwrap();
+    });
+    db.wait_idle().unwrap();
+    assert!(db.stats().memory.held_filters <= 100);
+}
+
+/// A lookup that is asking a filter while the budget falls: nobody sees more held than may be, nothing
+/// more comes, and the new budget is in force as the lookup ends.
+#[test]
+fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
+    let (db, gate, arrivals, opener) = holding(FilterReason::Compaction);
+    db.set_filters("budget=5000".parse().unwrap()).unwrap();
+    assert!(db.get(key(8)).unwrap().is_some());
+    let memory = || {
+        let memory = db.stats().memory;
+        (memory.held_filters, memory.filter_budget)
+    };
+    let (held, limit) = memory();
+    assert!(held >= 1_000 && limit == Some(5_000), "{held}, {limit:?}");
+    std::thread::scope(|scope| {
+        gate.shut();
+        let lookup = scope.spawn(|| db.get(key(9)).unwrap().is_some());
+        arrivals.recv_timeout(LONGEST).unwrap();
+        db.set_filters("budget=100".parse().unwrap()).unwrap();
+        for i in 0..400 {
+            assert!(db.get(key(i)).unwrap().is_some());
+            assert_eq!(memory(), (held, limit));
+        }
+        if let Some(budget) = db.filter_report().budget {
+            assert_eq!((budget.resident_bytes, Some(budget.budget_bytes)), (held, limit));
+        }
+        opener.send(()).unwrap();
+        assert!(lookup.join().unwrap());
+    });
+    let (held, limit) = memory();
+    assert!(held <= 100 && limit == Some(100), "{held}, {limit:?}");
+    db.wait_idle().unwrap();
+}
+
+/// Sidecars that are gone or damaged: the tables' own filters, which take more, count in their place,
+/// and are made to fit.
+#[test]
+fn filters_that_stand_in_for_lost_sidecars_are_counted() {
+    let vfs = in_memory();
+    let db = filled(&vfs);
+    let own = db.stats().levels.iter().map(|level| level.filter_bytes).sum::<u64>();
+    db.set_filters("budget=3000".parse().unwrap()).unwrap();
+    db.wait_idle().unwrap();
+    check_fits(&db);
+    let sidecars = names(&vfs, ".flt");
+    assert!(sidecars.len() > 6 && own > 7_000, "{sidecars:?}, {own}");
+    db.close().unwrap();
+    let path = |name: &String| Path::new(super::DIR).join(name);
+    for (nth, name) in sidecars.iter().enumerate() {
+        let mut bytes = vfs.read(&path(name), u64::MAX).unwrap();
+        vfs.remove(&path(name)).unwrap();
+        if nth % 2 == 0 {
+            // What a filter's bits are is seen when it is first asked.
+            bytes[60] ^= 1;
+            vfs.create(&path(name)).unwrap().append(&bytes).unwrap();
+        }
+    }
+    let db = Db::open(super::DIR, options(&vfs, "budget=3000")).unwrap();
+    let before = budget(&db);
+    assert!(before.resident_bytes <= 3_000, "{before}");
+    assert!(before.built_bytes > 5_000, "those that stand in are counted: {before}");
+    check(&db);
+    db.wait_idle().unwrap();
+    let after = budget(&db);
+    assert!(after.built_bytes <= 3_000, "{after}");
+    assert_eq!((after.queued_rebuilds, after.dropped_tables), (0, 0), "{after}");
+    check(&db);
+    db.rebuild_filters(&RebuildOptions::default()).unwrap();
+    db.wait_idle().unwrap();
+    check_fits(&db);
+}

@@ -24,7 +24,7 @@ use std::time::Instant;
 use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterPolicy, Options};
 
-use common::key;
+use common::{key, scatter};
 
 const BATCH: usize = 64;
 const VALUE: [u8; 32] = [b'v'; 32];

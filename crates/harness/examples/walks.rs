@@ -23,7 +23,7 @@ use std::time::Instant;
 use trommel::vfs::MemoryVfs;
 use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice};
 
-use common::key;
+use common::{key, scatter};
 
 const VALUE_BYTES: usize = 256;
 /// Steps after a seek.

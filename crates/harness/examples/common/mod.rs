@@ -1,7 +1,7 @@
 //! The keys of the trees that `lookups` and `walks` measure.
 
 /// A bijection of 64 bits that scatters.
-fn scatter(number: u64) -> u64 {
+pub(crate) fn scatter(number: u64) -> u64 {
     let mixed = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

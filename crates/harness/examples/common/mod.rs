@@ -1,4 +1,4 @@
-//! The keys of the trees that `lookups` and `walks` measure.
+//! The keys that `lookups`, `walks` and `puts` measure with.
 
 /// A bijection of 64 bits that scatters.
 pub(crate) fn scatter(number: u64) -> u64 {

@@ -79,6 +79,39 @@ pub mod quiet {
     }
 }
 
+/// The links of structures without locks that are proven by models alone: at none of their many steps
+/// is a thread switched under shuttle, which would try little else.
+pub mod linked {
+    #[cfg(trommel_loom)]
+    pub use loom::sync::atomic::{AtomicPtr, AtomicUsize};
+    #[cfg(not(trommel_loom))]
+    pub use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+    /// Stands for data that one thread writes and others read without a lock. In models every look
+    /// fails that does not come behind the making, by the memory model; else it is nothing.
+    #[derive(Debug)]
+    pub struct Witness(#[cfg(trommel_loom)] loom::cell::UnsafeCell<()>);
+
+    impl Witness {
+        /// Made by the thread that writes the data.
+        #[inline]
+        #[allow(clippy::new_without_default, reason = "made in one place, by name")]
+        pub fn new() -> Self {
+            Self(
+                #[cfg(trommel_loom)]
+                loom::cell::UnsafeCell::new(()),
+            )
+        }
+
+        /// Called by whoever reads the data.
+        #[inline]
+        pub fn look(&self) {
+            #[cfg(trommel_loom)]
+            self.0.with(|_| ());
+        }
+    }
+}
+
 /// A place at which another thread may come in between: before a step that others can see and that
 /// takes none of the above, such as the swap of a pointer. Nothing unless under shuttle.
 #[inline]

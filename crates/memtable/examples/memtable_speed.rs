@@ -1,4 +1,4 @@
-//! Times inserts, gets and walks of a memtable beside a plain `SkipMap<Vec<u8>, Vec<u8>>`.
+//! Times inserts, gets, walks and the dropping of a memtable.
 //!
 //! ```sh
 //! cargo run --release -p trommel-memtable --example memtable_speed -- [MiB] [key-prefix]
@@ -14,7 +14,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_skiplist::SkipMap;
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_memtable::{ArenaPool, Memtable};
 
@@ -38,7 +37,6 @@ fn main() {
             memtable("Memtable", &keys, &gets, Memtable::new(&pool));
             let told = Memtable::with_common_prefix(&pool, prefix.as_bytes());
             memtable("Memtable, prefix known", &keys, &gets, told);
-            skip_map(&keys, &gets);
         }
     }
 }
@@ -117,34 +115,5 @@ fn memtable(name: &str, keys: &Keys, gets: &Keys, memtable: Memtable) {
     drop(memtable);
     let freed = per_op(start, keys.count());
     let name = format!("{name}, {bytes} B");
-    println!("{name:30} {insert:8.0} {get:8.0} {next:8.0} {freed:8.0}");
-}
-
-fn skip_map(keys: &Keys, gets: &Keys) {
-    let start = Instant::now();
-    let map = SkipMap::new();
-    for key in keys.iter() {
-        map.insert(key.to_vec(), VALUE.to_vec());
-    }
-    let insert = per_op(start, keys.count());
-    let start = Instant::now();
-    for key in gets.iter() {
-        let found = map.get(key).map(|entry| entry.value()[0]);
-        assert!(black_box(found).is_some(), "every key is there");
-    }
-    let get = per_op(start, keys.count());
-    let mut copied = Vec::new();
-    let start = Instant::now();
-    for entry in &map {
-        copied.clear();
-        copied.extend_from_slice(entry.key());
-        copied.extend_from_slice(entry.value());
-        black_box(&copied);
-    }
-    let next = per_op(start, keys.count());
-    let start = Instant::now();
-    drop(map);
-    let freed = per_op(start, keys.count());
-    let name = "SkipMap<Vec<u8>, Vec<u8>>";
     println!("{name:30} {insert:8.0} {get:8.0} {next:8.0} {freed:8.0}");
 }

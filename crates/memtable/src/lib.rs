@@ -5,10 +5,10 @@
 //! is dropped. Its order is that of [`trommel_base::compare_internal`].
 //!
 //! # How it is built
-//! 1. Keys and values lie in an arena (module `arena`), taken from an [`ArenaPool`] and given
-//!    back to it when the memtable is dropped.
-//! 2. The order is a skip list of small nodes (module `list`), on `crossbeam-skiplist`: first 16
-//!    bytes of the key, sequence number, kind, and where the rest lies.
+//! 1. Keys, values and nodes lie in an arena (module `arena`), taken from an [`ArenaPool`] and
+//!    given back to it when the memtable is dropped.
+//! 2. The order is a skip list (module `list`) of small nodes (module `node`): first 16 bytes of
+//!    the key, sequence number, kind, and where the rest lies.
 //! 3. Reads write nothing that other threads read: no lock, no reference count, no epoch.
 //!
 //! # Invariants
@@ -38,8 +38,12 @@
 
 #[expect(unsafe_code, reason = "claims of raw memory by many threads; argued block by block")]
 mod arena;
-#[expect(unsafe_code, reason = "nodes that point into the arena; argued block by block")]
+#[expect(unsafe_code, reason = "links between nodes in the arena; argued block by block")]
 mod list;
+#[cfg(all(test, trommel_loom))]
+mod models;
+#[expect(unsafe_code, reason = "nodes that point into the arena; argued block by block")]
+mod node;
 #[cfg(test)]
 mod tests;
 
@@ -57,8 +61,7 @@ const LONGEST_PREFIX: usize = 256;
 
 /// Sorted entries in memory, written and read by many threads at once.
 ///
-/// Dropping a full memtable frees its nodes one by one, some tens of milliseconds for 64 MiB; the
-/// engine sees to it that the last owner is not a reader in a hurry.
+/// Dropping one gives its memory back chunk by chunk, whatever it holds.
 pub struct Memtable {
     entries: EntryList,
 }
@@ -110,8 +113,8 @@ impl Memtable {
     /// The newest version of `key` that is not newer than `seqno`: a value or a tombstone.
     #[inline]
     pub fn get(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        // So it is in a store that is only read. An entry is counted before it is found.
-        if self.is_empty() {
+        // Empty it is in a store that is only read.
+        if self.entries.is_empty() {
             return None;
         }
         self.entries.first_at(key, seqno).filter(|entry| entry.key == key)
@@ -128,8 +131,8 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Bytes of memory held: the arena's chunks, used or not yet, and the nodes with what the
-    /// allocator adds to them. Right to within a few per cent.
+    /// Bytes of memory held: the arena's chunks, used or not yet, with what the allocator adds to
+    /// them. Right to within a few per cent.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.entries.memory_bytes()
     }

@@ -8,7 +8,8 @@
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
 //!    and never tried again by itself; one that the budget asked for is tried again later, whatever
-//!    the failure, which poisons nothing that writing does not.
+//!    the failure, which poisons nothing that writing does not. A table that could not be read is told
+//!    of to nobody who waits before it is given up.
 //! 4. While compaction is paused, what the store would do by itself rests but for flushes: compactions,
 //!    and rebuilds for the budget, which go on for whoever waits until all is done.
 //!
@@ -27,6 +28,7 @@ use crate::compaction::range::{RangeCompaction, Step};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
+use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
@@ -54,6 +56,8 @@ pub(crate) struct State {
     pub(crate) rebuilds: Vec<Rebuild>,
     /// That of filters that are more than their budget.
     pub(crate) fit_budget: Rebuild,
+    /// What the last one did, so far.
+    pub(crate) last_rebuild: Option<FilterRebuildReport>,
     flushes: Trouble,
     compactions: Trouble,
     fits: Trouble,
@@ -77,9 +81,15 @@ impl Trouble {
     }
 
     fn failed(&mut self, error: Error, now: Instant) -> Duration {
+        self.failures += 1;
+        self.postponed(error, now)
+    }
+
+    /// Notes a failure that waiters are not told of, as it may pass while they wait.
+    fn postponed(&mut self, error: Error, now: Instant) -> Duration {
         let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
         self.retry = Some((now + pause, pause));
-        self.note(error);
+        self.last = Some(error);
         pause
     }
 
@@ -151,8 +161,13 @@ impl State {
         compactions.and(self.flushes.since(0)).and(fits)
     }
 
-    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again.
-    pub(crate) fn fit_ended(&mut self, failure: Option<&Error>) -> Option<Duration> {
+    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again, of
+    /// which waiters are not told where it `may_pass`.
+    pub(crate) fn fit_ended(
+        &mut self,
+        failure: Option<&Error>,
+        may_pass: bool,
+    ) -> Option<Duration> {
         match failure {
             None => {
                 self.fits.succeeded();
@@ -162,6 +177,7 @@ impl State {
                 self.fits.note(error.clone());
                 None
             }
+            Some(error) if may_pass => Some(self.fits.postponed(error.clone(), env::now())),
             Some(error) => Some(self.fits.failed(error.clone(), env::now())),
         }
     }

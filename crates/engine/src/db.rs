@@ -495,6 +495,14 @@ impl Db {
         self.engine().rebuild_filters(options)
     }
 
+    /// What the last rebuild of filters did since the store was opened: one that a caller asked for, or
+    /// the store's own, `fit-budget`, which makes filters fit their budget. Of the latter also while it is
+    /// under way: how often a table could not be read and waits to be tried again, and which were given
+    /// up. None where there was no rebuild.
+    pub fn last_filter_rebuild(&self) -> Option<FilterRebuildReport> {
+        self.engine().last_rebuild()
+    }
+
     /// The options in force.
     pub fn options(&self) -> Options {
         (*self.engine().options.load_full()).clone()

@@ -15,11 +15,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use trommel_base::planted::{Bug, planted};
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
-use super::queue::{Aim, RebuildJob};
+use super::queue::{Aim, RebuildJob, may_pass};
 use super::{FilterRebuildReport, Task, with_filters};
 use crate::budget::LEAST_GAIN;
 use crate::engine::Engine;
@@ -39,6 +40,8 @@ enum Done {
     Dropped,
     Rebuilt(SidecarSummary),
     Skipped(String),
+    /// It goes without filters, for this reason.
+    LeftOut(String),
 }
 
 /// Why a sidecar is not written to its end.
@@ -56,6 +59,11 @@ impl Stop {
             Self::Failed(Error::Closed | Error::Poisoned { .. }) => false,
             Self::Failed(error) => !error.is_shortage(),
         }
+    }
+
+    /// As [`may_pass`].
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Failed(error) if may_pass(error))
     }
 
     fn words(&self) -> String {
@@ -97,29 +105,34 @@ impl Drop for Written<'_> {
 impl Engine {
     /// Gives a table its turn, and tells the request how it ended.
     pub(crate) fn run_rebuild(&self, job: &RebuildJob) {
-        let outcome = self.rebuild_table(job);
-        let mut state = lock(&self.background.state);
-        // Of one that was installed the registry has forgotten it already.
-        state.busy.finish(job.id);
-        if job.is_of_budget() {
-            state.fit_budget.tried(job, outcome.is_err());
-            if let Some(pause) = state.fit_ended(outcome.as_ref().err())
-                && let Err(error) = outcome
-            {
-                crate::events::retrying_rebuild(job.table.number, &error, pause);
-            }
-            return;
-        }
-        let Some(rebuild) = state.rebuilds.iter_mut().find(|rebuild| rebuild.is(job.ticket)) else {
-            return;
-        };
-        let number = job.table.number;
-        let (done, failure) = match outcome {
+        let (done, failure) = match self.rebuild_table(job) {
             Ok(done) => (Some(done), None),
             Err(error) => (None, Some(error)),
         };
-        rebuild
-            .ended(|report| done.into_iter().for_each(|done| count(report, number, done)), failure);
+        let number = job.table.number;
+        let count = |report: &mut FilterRebuildReport| {
+            done.into_iter().for_each(|done| count(report, number, done));
+        };
+        let mut state = lock(&self.background.state);
+        // Of one that was installed the registry has forgotten it already.
+        state.busy.finish(job.id);
+        if !job.is_of_budget() {
+            let mut asked = state.rebuilds.iter_mut();
+            if let Some(rebuild) = asked.find(|rebuild| rebuild.is(job.ticket)) {
+                rebuild.ended(number, count, failure);
+            }
+            return;
+        }
+        state.fit_budget.tried(job, count, failure.as_ref());
+        state.last_rebuild = Some(state.fit_budget.report().clone());
+        let is_patient = failure.as_ref().is_some_and(may_pass)
+            && self.poison.get().is_none()
+            && !job.is_last_try();
+        if let Some(pause) = state.fit_ended(failure.as_ref(), is_patient)
+            && let Some(error) = failure
+        {
+            crate::events::retrying_rebuild(number, &error, pause);
+        }
     }
 
     fn rebuild_table(&self, job: &RebuildJob) -> Result<Done> {
@@ -142,41 +155,45 @@ impl Engine {
                 self.swap_filters(job, with_filters(table.meta(), logical, None, bytes))?;
                 Ok(Done::Dropped)
             }
-            Task::Build(filters, user) => match self
-                .write_or_leave_out(job, logical, &filters, user)
-            {
-                Ok(summary) => {
-                    let time = start.elapsed();
-                    self.stalls.count_rebuild(summary.bytes_read, summary.file_bytes, time);
-                    let number = table.number;
-                    crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
-                    Ok(Done::Rebuilt(summary))
+            Task::Build(filters, user) => {
+                match self.write_or_leave_out(job, logical, &filters, user) {
+                    Ok((summary, left_out)) => {
+                        self.note_rebuilt(job.table.number, &summary, start.elapsed());
+                        Ok(left_out.map_or(Done::Rebuilt(summary), Done::LeftOut))
+                    }
+                    Err(Stop::Skip(why)) => Ok(Done::Skipped(why)),
+                    Err(Stop::Failed(error)) => Err(error),
                 }
-                Err(Stop::Skip(why)) => Ok(Done::Skipped(why)),
-                Err(Stop::Failed(error)) => Err(error),
-            },
+            }
         }
     }
 
+    fn note_rebuilt(&self, number: u64, summary: &SidecarSummary, time: Duration) {
+        self.stalls.count_rebuild(summary.bytes_read, summary.file_bytes, time);
+        crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
+    }
+
     /// Writes a sidecar and puts it in force: for a budget, one without filters where these are of no
-    /// use.
+    /// use, or the table could not be read time and again; why, then.
     fn write_or_leave_out(
         &self,
         job: &RebuildJob,
         level: usize,
         filters: &FilterPlan,
         user: Option<UserFilterBuild>,
-    ) -> std::result::Result<SidecarSummary, Stop> {
-        let number = job.table.number;
-        match self.write_sidecar(job, level, filters, user) {
-            Err(stop)
-                if job.is_of_budget() && self.poison.get().is_none() && stop.is_of_filters() =>
-            {
-                crate::events::filters_left_out(number, &stop.words());
-                self.write_sidecar(job, level, &FilterPlan::default(), None)
-            }
-            outcome => outcome,
+    ) -> std::result::Result<(SidecarSummary, Option<String>), Stop> {
+        let stop = match self.write_sidecar(job, level, filters, user) {
+            Ok(summary) => return Ok((summary, None)),
+            Err(stop) => stop,
+        };
+        let is_given_up = stop.is_of_filters() && (job.is_last_try() || !stop.may_pass());
+        if !job.is_of_budget() || self.poison.get().is_some() || !is_given_up {
+            return Err(stop);
         }
+        let why = stop.words();
+        crate::events::filters_left_out(job.table.number, &why);
+        let summary = self.write_sidecar(job, level, &FilterPlan::default(), None)?;
+        Ok((summary, Some(why)))
     }
 
     /// Writes a sidecar and puts it in force.
@@ -281,5 +298,6 @@ fn count(report: &mut FilterRebuildReport, number: u64, done: Done) {
             report.bytes_written += summary.file_bytes;
         }
         Done::Skipped(why) => report.skipped.push((number, why)),
+        Done::LeftOut(why) => report.given_up.push((number, why)),
     }
 }

@@ -107,7 +107,8 @@ pub struct FilterRebuildPlan {
     pub bytes_written: u64,
 }
 
-/// What [`Db::rebuild_filters`](crate::Db::rebuild_filters) did.
+/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the store's own
+/// `fit-budget`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterRebuildReport {
@@ -126,6 +127,13 @@ pub struct FilterRebuildReport {
     /// Tables that keep what they had, by file number, and why: their filters would take more memory
     /// while they are built than the ceiling allows, or the user's policy failed.
     pub skipped: Vec<(u64, String)>,
+    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table waits
+    /// and has another turn.
+    pub failed: u64,
+    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without filters:
+    /// they could not be read four times in a row, or are damaged, or no smaller filters can be built of
+    /// them. Those of other rebuilds keep what they had.
+    pub given_up: Vec<(u64, String)>,
 }
 
 /// What is to be done for a table.
@@ -285,10 +293,18 @@ impl Engine {
         let mut state = lock(&self.background.state);
         let at = state.rebuilds.iter().position(|it| it.is(ticket));
         let rebuild = at.map(|at| state.rebuilds.swap_remove(at));
+        if let Some(rebuild) = &rebuild {
+            state.last_rebuild = Some(rebuild.report().clone());
+        }
         drop(state);
         self.graveyard.sweep();
         waited?;
         rebuild.map_or_else(|| Err(Error::internal("a rebuild was lost")), Rebuild::outcome)
+    }
+
+    /// What the last rebuild did of which a table had its turn, or that was asked for.
+    pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
+        lock(&self.background.state).last_rebuild.clone()
     }
 
     /// The numbers of the tables that want a rebuild, and of those that cannot be opened: what is wrong

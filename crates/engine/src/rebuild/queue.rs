@@ -5,9 +5,10 @@
 //!
 //! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is there as
 //! long as more filters are built than the budget allows, and its tables are chosen anew with each
-//! version ([`budget`](crate::budget)). A table that fails waits again, as a compaction does.
+//! version ([`budget`](crate::budget)). A table that fails waits again, as a compaction does: a read that
+//! fails may succeed the next time. Only after [`MOST_UNREAD`] failures in a row it is given up.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
@@ -19,6 +20,9 @@ use crate::version::{TableFile, Version};
 
 /// The ticket of the store's own request; callers' come after it.
 const OF_BUDGET: u64 = 0;
+
+/// Failures in a row after which a table that cannot be read is given up.
+const MOST_UNREAD: u32 = 4;
 
 /// What a table's filters are rebuilt for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +50,8 @@ pub(crate) struct Rebuild {
     fillings: u64,
     /// Tables that are being rebuilt.
     running: u64,
+    /// Failures in a row of tables that wait again.
+    unread: HashMap<u64, u32>,
     report: FilterRebuildReport,
     /// The first thing that went wrong.
     failure: Option<Error>,
@@ -62,12 +68,24 @@ pub(crate) struct RebuildJob {
     pub(super) aim: Aim,
     /// The choice of tables that this is one of.
     filling: u64,
+    /// How often in a row the table could not be read.
+    unread: u32,
+}
+
+/// Whether a read failed, of which nobody knows that it would fail again.
+pub(super) fn may_pass(error: &Error) -> bool {
+    matches!(error, Error::Io { .. }) && !error.is_shortage()
 }
 
 impl RebuildJob {
     /// Whether no caller asked for it.
     pub(crate) fn is_of_budget(&self) -> bool {
         self.ticket == OF_BUDGET
+    }
+
+    /// Whether the table is not tried again if it cannot be read now either.
+    pub(super) fn is_last_try(&self) -> bool {
+        self.unread + 1 >= MOST_UNREAD
     }
 }
 
@@ -77,8 +95,11 @@ impl Rebuild {
         Self { ticket, waiting: waiting.collect(), ..Self::default() }
     }
 
-    /// Has these wait, and no others.
+    /// Has these wait, and no others. What was done before is forgotten where all of it was.
     pub(crate) fn refill(&mut self, waiting: Vec<Waiting>) {
+        if self.is_over() {
+            (self.report, self.unread) = Default::default();
+        }
         self.waiting = waiting.into();
         self.fillings += 1;
     }
@@ -98,6 +119,11 @@ impl Rebuild {
         self.waiting.len() as u64 + self.running
     }
 
+    /// What was done so far.
+    pub(super) fn report(&self) -> &FilterRebuildReport {
+        &self.report
+    }
+
     /// What was done, or what went wrong.
     pub(super) fn outcome(self) -> Result<FilterRebuildReport> {
         self.failure.map_or(Ok(self.report), Err)
@@ -107,24 +133,42 @@ impl Rebuild {
     /// they are given up.
     pub(super) fn ended(
         &mut self,
+        table: u64,
         count: impl FnOnce(&mut FilterRebuildReport),
         failure: Option<Error>,
     ) {
         self.running -= 1;
         count(&mut self.report);
         let Some(error) = failure else { return };
+        self.report.failed += 1;
+        self.report.given_up.push((table, error.to_string()));
         if error.is_shortage() || matches!(error, Error::Closed | Error::Poisoned { .. }) {
             self.waiting.clear();
         }
         self.failure.get_or_insert(error);
     }
 
-    /// Notes the end of the turn of a table of the store's own request; one that `failed` waits again,
+    /// Notes the end of the turn of a table of the store's own request; one with a `failure` waits again,
     /// unless tables were chosen anew meanwhile, it among them or not.
-    pub(super) fn tried(&mut self, job: &RebuildJob, failed: bool) {
+    pub(super) fn tried(
+        &mut self,
+        job: &RebuildJob,
+        count: impl FnOnce(&mut FilterRebuildReport),
+        failure: Option<&Error>,
+    ) {
         self.running -= 1;
-        if failed && job.filling == self.fillings {
-            self.waiting.push_back(Waiting { table: job.table.number, aim: job.aim });
+        count(&mut self.report);
+        let number = job.table.number;
+        let Some(error) = failure else {
+            self.unread.remove(&number);
+            return;
+        };
+        self.report.failed += 1;
+        if may_pass(error) {
+            *self.unread.entry(number).or_default() += 1;
+        }
+        if job.filling == self.fillings {
+            self.waiting.push_back(Waiting { table: number, aim: job.aim });
         }
     }
 
@@ -142,7 +186,8 @@ impl Rebuild {
                 self.waiting.remove(at);
                 self.running += 1;
                 let (ticket, filling, table) = (self.ticket, self.fillings, Arc::clone(table));
-                return Some(RebuildJob { ticket, id, table, level, aim, filling });
+                let unread = self.unread.get(&number).copied().unwrap_or(0);
+                return Some(RebuildJob { ticket, id, table, level, aim, filling, unread });
             }
             at += 1;
         }

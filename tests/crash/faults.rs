@@ -18,7 +18,7 @@ use trommel::{Db, Error};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
-use crate::inspect::{Verdict, compare_reads, failed, same, scan};
+use crate::inspect::{Verdict, budget_fits, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
 use crate::settings::{only, only_these};
 use crate::trouble::{CutDown, Trouble};
@@ -169,7 +169,12 @@ impl Program<'_> {
                 Action::WriteIf { key, value } => {
                     self.write(&db, &[(key.clone(), value.clone())], false)?;
                 }
-                Action::Hold | Action::Release | Action::Pause | Action::SetFilters(_) => {}
+                Action::Hold | Action::Release | Action::Pause => {}
+                Action::SetFilters(filters) => {
+                    if let Err(error) = set_filters(&db, filters) {
+                        self.accept(&error)?;
+                    }
+                }
                 Action::Reopen { close } => db = self.reopen(db, *close)?,
                 Action::Die { .. } => db = self.reopen(db, false)?,
                 _ => {
@@ -200,8 +205,9 @@ impl Program<'_> {
         compare_reads(&db, &state)?;
         self.survives(&self.disk.crash(Policy::SYNCED, 0))?;
         self.survives(&self.disk.crash(Policy::RANDOM, self.errors))?;
-        self.reopen(db, true)?;
-        Ok(())
+        let db = self.reopen(db, true)?;
+        db.wait_idle().map_err(failed("waiting on a mended disk"))?;
+        budget_fits(&db)
     }
 
     /// Whether the open store shows what was acknowledged, and nothing else.
@@ -323,6 +329,13 @@ impl Program<'_> {
         db.verify().map_err(failed("verifying after faults and a power cut"))?;
         Ok(())
     }
+}
+
+/// Changes the filters, and waits for what a budget makes of it: some that are built anew without being
+/// asked for.
+fn set_filters(db: &Db, filters: &str) -> trommel::Result<()> {
+    db.set_filters(filters.parse().expect("a filter policy"))?;
+    db.wait_idle()
 }
 
 pub(crate) fn profile(seed: u64, threads: usize) -> Profile {

@@ -72,6 +72,16 @@ fn before(key: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Of a store that rests: its filters fit their budget, if they have one, and no rebuild is queued.
+pub(crate) fn budget_fits(db: &Db) -> Verdict<()> {
+    let Some(report) = db.filter_report().budget else { return Ok(()) };
+    let most = report.built_bytes.max(report.resident_bytes);
+    if most <= report.budget_bytes && report.queued_rebuilds == 0 {
+        return Ok(());
+    }
+    Err(format!("filters of a store that rests are beyond their budget: {report}"))
+}
+
 /// What is done with a store that was opened on an image.
 #[derive(Debug)]
 pub(crate) struct Inspection<'a> {
@@ -171,6 +181,7 @@ fn does_not_grow(
         same(&db, wanted)?;
         // Or a compaction that begins only now makes more tables than it takes.
         db.wait_idle().map_err(failed("waiting"))?;
+        budget_fits(&db)?;
         db.close().map_err(failed("closing"))?;
         let listing = disk.list(Path::new(DIR)).map_err(|error| error.to_string())?;
         files.push(listing.len());

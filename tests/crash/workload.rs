@@ -14,7 +14,7 @@ use trommel::{
     WriteOptions,
 };
 
-use crate::inspect::{Verdict, collect, failed, scan};
+use crate::inspect::{Verdict, budget_fits, collect, failed, scan};
 use crate::oracle::{History, Mark, Operation, digest};
 use crate::process::{Gate, Process};
 
@@ -161,13 +161,18 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
         .max_open_files([16, 1000][rng.usize(..2)])
 }
 
-const FILTERS: [&str; 6] = [
+/// Under a budget tables get new filters, and lose theirs, without being asked: after flushes,
+/// compactions, other policies and opens.
+const FILTERS: [&str; 9] = [
     "paired:16",
     "standard:10",
     "L0=none,L1-=blocked:12",
     "none",
     "ribbon:12",
     "L0=ribbon:9,L1-=paired:20",
+    "budget=6/key",
+    "budget=400",
+    "budget=100,kinds=blocked|standard,misses=1",
 ];
 
 fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
@@ -198,8 +203,8 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
         }
         870..885 => Action::Hold,
         885..895 => Action::Release,
-        895..902 => Action::Pause,
-        902..905 => Action::SetFilters(FILTERS[rng.usize(..FILTERS.len())]),
+        895..900 => Action::Pause,
+        900..905 => Action::SetFilters(FILTERS[rng.usize(..FILTERS.len())]),
         905..922 => Action::Sync,
         922..940 => Action::Flush,
         940..950 => Action::CompactAll,
@@ -329,6 +334,7 @@ impl Run {
             let idle = db.wait_idle();
             if !self.process.is_dead() {
                 idle.map_err(failed("waiting"))?;
+                budget_fits(&db)?;
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ mod lane;
 mod scheduler;
 mod store;
 
+mod budget;
 mod commit;
 mod ends;
 mod flush;

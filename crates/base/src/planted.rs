@@ -146,6 +146,10 @@ bugs! {
     FlushNotAnnounced: "rocksdb PR#14830, fjall#257";
     /// A conditional write looks before it is alone.
     ConditionNotAtomic: "not seen before";
+    /// Filters are held in memory whatever the limit over them.
+    FilterLimitIgnored: "not seen before";
+    /// Who waits until all is done does not wait for filters that are built anew to fit a budget.
+    IdleBeforeFit: "not seen before";
     /// A piece of a cut filter may lack the first keys behind the cut.
     FilterMissesKeyAtCut: "lsm-tree 1bcca8b1, rocksdb 9.5.0";
     /// A filter lacks the first key of its table.

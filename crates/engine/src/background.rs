@@ -493,7 +493,7 @@ impl Engine {
                 state.running == 0
                     && view.frozen.is_empty()
                     && state.rebuilds.iter().all(Rebuild::is_over)
-                    && state.fit_budget.is_over()
+                    && (state.fit_budget.is_over() || planted(Bug::IdleBeforeFit))
                     && (state.pauses > 0
                         || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
             })?;

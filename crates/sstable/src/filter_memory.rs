@@ -19,6 +19,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use trommel_base::planted::{Bug, planted};
 use trommel_base::sync::quiet::{AtomicU64, Mutex, lock};
 
 /// Bits of the word that count bytes: no machine has as many.
@@ -74,6 +75,7 @@ impl FilterMemory {
         loop {
             // Whoever finds the word as the last change left it finds that limit, or a later one.
             let limit = self.limit.load(Acquire).min(HELD);
+            let limit = if planted(Bug::FilterLimitIgnored) { HELD } else { limit };
             if (state & HELD).checked_add(bytes).is_none_or(|sum| sum > limit) {
                 return false;
             }

@@ -9,6 +9,7 @@ use trommel_filter::FilterSpec;
 use trommel_memtable::Memtable;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
+use crate::budget::Choice;
 use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::env;
@@ -92,8 +93,8 @@ pub(crate) struct Outputs<'a> {
     level: usize,
     version: Arc<Version>,
     purpose: Purpose,
-    /// What was chosen by which budget: the same for all tables.
-    chosen: Option<(FilterPolicy, FilterSpec)>,
+    /// What was chosen by which budget for all tables.
+    chosen: Option<(FilterPolicy, Choice)>,
     open: Option<Open>,
     done: Vec<TableMeta>,
     created: Vec<PathBuf>,
@@ -154,21 +155,21 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The filter of whole keys that the next table gets, where the options in force have a budget.
-    fn choose_by_budget(&mut self) -> Option<FilterSpec> {
+    /// The filters of whole keys that the next tables get, where the options in force have a budget.
+    fn choose_by_budget(&mut self) -> Option<Choice> {
         let options = self.engine.options.load();
         let Some(budget) = options.filters.budget() else {
             self.chosen = None;
             return None;
         };
-        if let Some((policy, spec)) = &self.chosen
+        if let Some((policy, choice)) = &self.chosen
             && *policy == options.filters
         {
-            return Some(*spec);
+            return Some(*choice);
         }
-        let spec = self.engine.choose_by_budget(budget, &self.version, self.level, &self.purpose);
-        self.chosen = Some((options.filters.clone(), spec));
-        Some(spec)
+        let choice = self.engine.choose_by_budget(budget, &self.version, self.level, &self.purpose);
+        self.chosen = Some((options.filters.clone(), choice));
+        Some(choice)
     }
 
     /// Ends the open table; it is durable then, but for its directory entry.
@@ -184,8 +185,8 @@ impl<'a> Outputs<'a> {
         if let Some(why) = &built.filter_failure {
             self.engine.tables.note_unbuilt(number, why);
         }
-        if let Some((_, spec)) = &self.chosen {
-            self.engine.tuner.note_built(*spec, built.keys, built.filter_bytes);
+        if let Some((_, choice)) = &self.chosen {
+            self.engine.tuner.note_built(choice.of(number), built.keys, built.filter_bytes);
         }
         let (logical, _) = logical_level(&self.version, self.level);
         self.done.push(TableMeta {
@@ -292,7 +293,7 @@ fn begin_table(
     level: usize,
     version: &Version,
     purpose: &Purpose,
-    by_budget: Option<FilterSpec>,
+    by_budget: Option<Choice>,
 ) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
     let number = engine.new_file_number();
@@ -301,6 +302,7 @@ fn begin_table(
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();
+    let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
     let table = TableOptions {
         block_bytes: options.block_bytes,

@@ -12,7 +12,7 @@ use trommel_filter::FilterSpec;
 
 use crate::error::TuningError;
 use crate::menu::Menu;
-use crate::price::{Item, Price};
+use crate::price::{Item, Offer, Price};
 use crate::rules::Rule;
 use crate::solver::{Problem, Solver, menu_of};
 use crate::tree::Tree;
@@ -68,19 +68,20 @@ impl Solver {
 }
 
 impl Chooser<'_> {
-    /// As [`Solver::price`], of these menus: what they buy at it fits `budget` in real bytes.
+    /// As [`Solver::price`], of these menus: what they buy at it fits `budget` in real bytes. Where one
+    /// table of many that are alike could have more, a share of them is offered it.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
-    pub fn price(
+    pub fn offer(
         &mut self,
         tree: &Tree,
         workload: &Workload,
         budget: u64,
-    ) -> Result<Price, TuningError> {
+    ) -> Result<Offer, TuningError> {
         let make = |rule: &Rule, keys| self.menus.of(rule, keys);
         let problem = Problem::new(self.solver.rules(), tree, workload, near_menu_of, make);
-        Ok(problem.buy(budget)?.price)
+        problem.offer(budget)
     }
 
     /// As [`Solver::choose`], but for a part in 64 of the bytes.
@@ -107,9 +108,10 @@ fn rounded(keys: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::cost::Cost;
-    use crate::curve::bytes;
+    use crate::curve::{bytes, rate};
     use crate::rules::Rules;
-    use crate::tree::Run;
+    use crate::tree::{Run, Table};
+    use trommel_filter::FilterKind;
 
     #[test]
     fn it_chooses_nearly_as_the_solver_does() {
@@ -148,7 +150,7 @@ mod tests {
             let workload = Workload::new(random.f64()).unwrap();
             let budget = tree.keys() * random.u64(4..20) / 8;
             let mut chooser = solver.chooser(&mut menus);
-            let price = chooser.price(&tree, &workload, budget).unwrap();
+            let price = chooser.offer(&tree, &workload, budget).unwrap().price();
             let visits = workload.visits(&tree);
             let tables = tree.tables().zip(&visits);
             let filters: Vec<FilterSpec> = tables
@@ -162,6 +164,61 @@ mod tests {
             let beyond = cost.wasted_cost / best.wasted_cost;
             assert!(beyond < 1.01, "{nth}: {beyond} times the waste of {best:?}");
         }
+    }
+
+    /// Tables that are alike, each a choice of its own: what some are offered a lower price for.
+    #[test]
+    fn alike_tables_spend_what_a_step_of_all_would_not() {
+        let mut random = fastrand::Rng::with_seed(9);
+        // A ribbon's step is a bit for each key, a Bloom filter's a cache line.
+        for (kind, within) in [(FilterKind::Paired, 1.01), (FilterKind::Ribbon, 1.1)] {
+            let solver = Solver::new(Rules::everywhere(Rule::new(&[kind]).unwrap()));
+            let mut menus = Menus::default();
+            let (mut worst, mut unmixed) = (1.0_f64, 1.0_f64);
+            for nth in 0..20 {
+                let (keys, alike) = (random.u64(600..20_000), random.u64(40..200));
+                let group =
+                    |keys, alike| Table { keys, bytes: 0, reach: 1.0 / alike as f64, alike };
+                let runs = [(1, group(keys, 8)), (2, group(keys, alike))];
+                let runs = runs.map(|(level, table)| Run { level, tables: vec![table] });
+                let tree = Tree::new(runs.to_vec()).unwrap();
+                let workload = Workload::new(1.0).unwrap();
+                let budget = tree.keys() * random.u64(6..18) / 8;
+                let mut chooser = solver.chooser(&mut menus);
+                let offer = chooser.offer(&tree, &workload, budget).unwrap();
+                let visits = workload.visits(&tree);
+                let (mut spent, mut wasted, mut flat) = (0, 0.0, 0.0);
+                for ((level, table), visits) in tree.tables().zip(&visits) {
+                    let weight = visits.weight() / table.alike as f64;
+                    // Numbers of files, as they come.
+                    let first = random.u64(..1 << 40);
+                    for number in first..first + table.alike {
+                        let filter = chooser.choose(level, table.keys, weight, offer.of(number));
+                        spent += bytes(filter, table.keys);
+                        wasted += weight * rate(filter, table.keys);
+                        let usual = chooser.choose(level, table.keys, weight, offer.price());
+                        flat += weight * rate(usual, table.keys);
+                    }
+                }
+                let best = solver.solve(&separate(&tree), &workload, budget).unwrap().cost;
+                let beyond = wasted / best.wasted_cost;
+                unmixed = unmixed.max(flat / best.wasted_cost);
+                assert!(spent as f64 <= budget as f64 * 1.0005, "{nth}: {spent} of {budget}");
+                worst = worst.max(beyond);
+            }
+            println!("{kind}: {worst} times the least, at one price {unmixed}");
+            assert!(worst < within && unmixed > 1.03, "{kind}: {worst}, at one price {unmixed}");
+        }
+    }
+
+    /// The same tables, one by one.
+    fn separate(tree: &Tree) -> Tree {
+        let each = |table: &Table| vec![Table { alike: 1, ..*table }; table.alike as usize];
+        let runs = tree.runs().iter().map(|run| Run {
+            level: run.level,
+            tables: run.tables.iter().flat_map(each).collect(),
+        });
+        Tree::new(runs.collect()).unwrap()
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;
 pub use held::{Held, to_drop};
-pub use price::Price;
+pub use price::{Offer, Price};
 pub use rules::{Rule, Rules};
 pub use shape::{MEMTABLE_OVERHEAD, Shape};
 pub use solver::{Plan, Solver};

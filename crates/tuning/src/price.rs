@@ -48,6 +48,72 @@ impl Price {
     }
 }
 
+/// A price for most tables, and a lower one for some.
+///
+/// Like tables grow by the same step at the same price, all or none of them, and may leave much of a
+/// budget: a step takes a cache line for each, and with ribbons a bit for each key. So a share of the
+/// tables is offered the price at which they do. Which ones their numbers decide, spread evenly over
+/// those that follow each other (multiples of the golden ratio: D. Knuth, "The Art of Computer
+/// Programming", volume 3, section 6.4), so that a table is offered the same again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offer {
+    price: Price,
+    lower: Price,
+    /// The part of tables that are offered the lower price.
+    share: f64,
+}
+
+impl Offer {
+    /// A price for all.
+    #[must_use]
+    pub const fn flat(price: Price) -> Self {
+        Self { price, lower: price, share: 0.0 }
+    }
+
+    /// The price for most: what a byte more would save, about.
+    #[must_use]
+    pub const fn price(&self) -> Price {
+        self.price
+    }
+
+    /// The price for some.
+    #[must_use]
+    pub const fn lower(&self) -> Price {
+        self.lower
+    }
+
+    /// The part of tables that are offered the lower price, from 0 to 1.
+    #[must_use]
+    pub const fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Whether the table of this number is offered the lower price.
+    #[must_use]
+    pub fn is_lower_for(&self, number: u64) -> bool {
+        let place = number.wrapping_mul(GOLDEN) as f64 / TWO_TO_64;
+        place < self.share
+    }
+
+    /// The same, with a lower price for a share of the tables.
+    pub(crate) fn with_lower(self, lower: Price, share: f64) -> Self {
+        Self { lower, share, ..self }
+    }
+
+    /// What the table of this number is offered.
+    #[must_use]
+    pub fn of(&self, number: u64) -> Price {
+        if self.is_lower_for(number) { self.lower } else { self.price }
+    }
+}
+
+/// 2 to the 64th by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
+/// By this part a price is off what an edge is worth, so that it is taken, or not, whatever sums were
+/// rounded to.
+const ROUNDING: f64 = 1e-6;
+
 /// Tables that get one filter, each of the same.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item<'a> {
@@ -88,6 +154,24 @@ pub(crate) struct Bought {
 }
 
 impl Bought {
+    /// The item whose next edge is worth most, the price at which it is just taken, and the corners of
+    /// all at that price; none, if no edge is left that is worth anything.
+    pub(crate) fn next(&self, items: &[Item<'_>]) -> Option<(usize, Price, Vec<usize>)> {
+        let worth = items.iter().zip(&self.corners).map(|(item, &corner)| item.worth(corner));
+        let next = worth.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (nth, worth) = next.filter(|(_, worth)| *worth > 0.0)?;
+        let price = Price(self.price.0.min(worth * (1.0 - ROUNDING)));
+        // Others' edges may be worth as much, and the edges behind these.
+        let corners = items.iter().zip(&self.corners);
+        let corners = corners.map(|(item, &corner)| item.corner_at(price).max(corner)).collect();
+        Some((nth, price, corners))
+    }
+
+    /// A price at which no more is bought than this, whatever sums are rounded to.
+    pub(crate) fn just_above(&self) -> Price {
+        Price(self.price.0 * (1.0 + ROUNDING))
+    }
+
     /// The `most` items whose next or last edge is worth nearest to the price, in their order; all,
     /// if they are not more.
     pub(crate) fn nearest(&self, items: &[Item<'_>], most: usize) -> Vec<usize> {

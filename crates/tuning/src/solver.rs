@@ -36,7 +36,7 @@ use crate::curve;
 use crate::error::TuningError;
 use crate::fill::{Slot, fill};
 use crate::menu::Menu;
-use crate::price::{Bought, Item, Price, buy};
+use crate::price::{Bought, Item, Offer, Price, buy};
 use crate::rules::{Rule, Rules};
 use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
@@ -321,6 +321,19 @@ impl<'a> Problem<'a> {
             let beyond = (bytes - budget) as f64;
             target -= beyond.max((budget as f64 - target) / 8.0);
         }
+    }
+
+    /// What `budget` is spent by, table by table.
+    pub(crate) fn offer(&self, budget: u64) -> Result<Offer, TuningError> {
+        let bought = self.buy(budget)?;
+        let flat = Offer::flat(bought.just_above());
+        let Some((nth, lower, corners)) = bought.next(&self.items()) else { return Ok(flat) };
+        let bytes = self.total_bytes(&self.filters(&bought.corners));
+        let more = self.total_bytes(&self.filters(&corners)).saturating_sub(bytes);
+        // Of few tables only so many as fit: half a table cannot be had.
+        let alike = self.tables[nth].1.alike.max(1) as f64;
+        let tables = ((budget - bytes) as f64 / more.max(1) as f64 * alike).floor();
+        Ok(if tables > 0.0 { flat.with_lower(lower, (tables / alike).min(1.0)) } else { flat })
     }
 
     /// Spends what is left on the tables whose next or last edge is nearest to the price, and solves

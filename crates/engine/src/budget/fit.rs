@@ -83,10 +83,13 @@ impl Engine {
         let menus = &mut *self.tuner.menus();
         let mut chooser = terms.solver.chooser(menus);
         for step in 0..MOST_STEPS {
-            let Ok(price) = raised(terms.price, step) else { break };
-            candidates.iter_mut().for_each(|it| aim(it, &mut chooser, price, built_for_planned));
+            let Ok(usual) = raised(terms.offer.price(), step) else { break };
+            for it in &mut candidates {
+                let price = if step > 0 { usual } else { terms.offer.of(it.table.number) };
+                aim(it, &mut chooser, price, built_for_planned);
+            }
             let all: u64 = candidates.iter().map(|it| it.takes).sum();
-            if all <= limit || price.per_byte().is_infinite() {
+            if all <= limit || usual.per_byte().is_infinite() {
                 break;
             }
         }

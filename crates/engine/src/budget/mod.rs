@@ -3,7 +3,8 @@
 //! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its upper
 //!    levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved for it. Each
 //!    of its tables gets the filter that is worth most at that price: so tables written one after the
-//!    other, by whatever job, share the budget as if all had been chosen together.
+//!    other, by whatever job, share the budget as if all had been chosen together. Of tables that are
+//!    alike some get more, as far as the bytes go ([`Offer`]).
 //! 2. Should what is then built be more than the budget, since tables that stay have filters that were
 //!    chosen for another tree, something has to give: the job pays a higher price, or others are not
 //!    held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
@@ -48,7 +49,9 @@ use std::time::Duration;
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
-use trommel_tuning::{Held, Menus, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
+use trommel_tuning::{
+    Held, Menus, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop,
+};
 
 pub(crate) use fit::LEAST_GAIN;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
@@ -199,16 +202,16 @@ impl Engine {
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.tuner.built_for_planned()) as u64;
-        let price =
-            match solver.chooser(&mut self.tuner.menus()).price(shape.tree(), &workload, planned) {
+        let offer =
+            match solver.chooser(&mut self.tuner.menus()).offer(shape.tree(), &workload, planned) {
                 // The least that the floors allow, then.
-                Err(TuningError::BelowFloors { .. }) => Price::new(f64::INFINITY)?,
-                price => price?,
+                Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
+                offer => offer?,
             };
-        Ok(Terms { solver, workload, price, misses })
+        Ok(Terms { solver, workload, offer, misses })
     }
 
-    /// The filter of whole keys of each table that a job writes to physical `level`, where `version`
+    /// The filters of whole keys of the tables that a job writes to physical `level`, where `version`
     /// is the one that they join.
     pub(crate) fn choose_by_budget(
         &self,
@@ -216,8 +219,9 @@ impl Engine {
         version: &Version,
         level: usize,
         purpose: &Purpose,
-    ) -> FilterSpec {
-        self.try_to_choose(budget, version, level, purpose).unwrap_or(FilterSpec::NONE)
+    ) -> Choice {
+        let choice = self.try_to_choose(budget, version, level, purpose);
+        choice.unwrap_or(Choice::same(FilterSpec::NONE))
     }
 
     fn try_to_choose(
@@ -226,12 +230,12 @@ impl Engine {
         version: &Version,
         level: usize,
         purpose: &Purpose,
-    ) -> Result<FilterSpec, TuningError> {
+    ) -> Result<Choice, TuningError> {
         if level == 0 {
             self.tuner.note_run(purpose.keys);
         }
         let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
-        let Terms { solver, workload, price, .. } = self.terms(budget, &shape)?;
+        let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
         let limit = budget.budget().bytes(shape.keys);
         let built_for_planned = self.tuner.built_for_planned();
@@ -241,9 +245,16 @@ impl Engine {
         };
         let menus = &mut *self.tuner.menus();
         let mut chooser = solver.chooser(menus);
-        let first = chooser.choose(level, keys, weight, price);
-        if takes(first) <= limit.saturating_sub(shape.bytes_that_stay) {
-            return Ok(first);
+        let mut at = |price| chooser.choose(level, keys, weight, price);
+        let choice = Choice { offer, usual: at(offer.price()), larger: at(offer.lower()) };
+        let room = limit.saturating_sub(shape.bytes_that_stay);
+        let more = takes(choice.larger).saturating_sub(takes(choice.usual));
+        if takes(choice.usual) + (more as f64 * offer.share()).ceil() as u64 <= room {
+            return Ok(choice);
+        }
+        let first = choice.usual;
+        if takes(first) <= room {
+            return Ok(Choice::same(first));
         }
         let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
         let staying = version.tables().filter(stays).zip(shape.weights(&workload));
@@ -258,17 +269,17 @@ impl Engine {
         };
         let mut best = (wasted(first), first);
         for step in 1..MOST_STEPS {
-            let spec = chooser.choose(level, keys, weight, raised(price, step)?);
+            let spec = chooser.choose(level, keys, weight, raised(offer.price(), step)?);
             let wasted = wasted(spec);
             if wasted < best.0 {
                 best = (wasted, spec);
             }
             // Nothing has to go for it: what is dearer wastes more.
-            if takes(spec) <= limit.saturating_sub(shape.bytes_that_stay) {
+            if takes(spec) <= room {
                 break;
             }
         }
-        Ok(best.1)
+        Ok(Choice::same(best.1))
     }
 
     /// Has the filters of `version` held and asked, or not: as the options say of the last level, and
@@ -404,8 +415,10 @@ impl Engine {
         let weighted = version.tables().zip(shape.weights(&terms.workload));
         let planned = weighted.filter_map(|((physical, table), weight)| {
             let level = logical_level(version, physical).0;
-            wants(level, table.number)
-                .then(|| (table.number, chooser.choose(level, table.keys, weight, terms.price)))
+            wants(level, table.number).then(|| {
+                let price = terms.offer.of(table.number);
+                (table.number, chooser.choose(level, table.keys, weight, price))
+            })
         });
         Some(planned.collect())
     }
@@ -425,11 +438,31 @@ fn raised(price: Price, step: i32) -> Result<Price, TuningError> {
     Price::new(price.per_byte() * (f64::from(step * step) / 64.0).exp2())
 }
 
+/// What the tables of a job get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    offer: Offer,
+    usual: FilterSpec,
+    /// Of those that are offered a lower price.
+    larger: FilterSpec,
+}
+
+impl Choice {
+    fn same(spec: FilterSpec) -> Self {
+        Self { offer: Offer::flat(Price::FREE), usual: spec, larger: spec }
+    }
+
+    /// The filter of the table with this file number.
+    pub(crate) fn of(&self, number: u64) -> FilterSpec {
+        if self.offer.is_lower_for(number) { self.larger } else { self.usual }
+    }
+}
+
 /// What filters are chosen by.
 struct Terms {
     solver: Solver,
     workload: Workload,
-    price: Price,
+    offer: Offer,
     misses: Misses,
 }
 

@@ -195,7 +195,7 @@ impl Engine {
             dropped_bytes: 0,
             queued_rebuilds,
             rebuild_failure,
-            price: terms.price.per_byte(),
+            price: terms.offer.price().per_byte(),
             misses: terms.misses.share,
             misses_seen_in: terms.misses.seen_in,
             expected_wasted_reads: 0.0,
@@ -207,7 +207,8 @@ impl Engine {
         let mut chooser = terms.solver.chooser(menus);
         for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
             let level = logical_level(version, physical).0;
-            let planned = chooser.choose(level, table.keys, weight, terms.price);
+            let price = terms.offer.of(table.number);
+            let planned = chooser.choose(level, table.keys, weight, price);
             report.add(budget, planned, (level, table, *facts), weight);
         }
         Some(report)

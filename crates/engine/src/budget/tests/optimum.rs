@@ -221,8 +221,9 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                     inputs,
                     span: KeyRange::hull(written),
                 };
-                let spec = engine.choose_by_budget(budget, &version, level, &purpose);
+                let choice = engine.choose_by_budget(budget, &version, level, &purpose);
                 for table in &mut version.levels[level][from..to] {
+                    let spec = choice.of(table.number);
                     let filter_bytes = bytes(spec, table.keys);
                     let meta = TableMeta { filter_bytes, ..table.meta().clone() };
                     specs.insert(table.number, spec);
@@ -267,13 +268,15 @@ fn compare(db: &Db, grown: &Grown, filters: &[FilterSpec]) -> Compared {
 }
 
 /// Budgets, and lookups, in turns.
-const BUDGETS: [&str; 6] = [
+const BUDGETS: [&str; 8] = [
     "budget=10/key,misses=1",
     "budget=5/key,misses=0.3",
     "budget=16/key",
     "budget=24/key,misses=0.1",
     "budget=8/key,misses=0.9,kinds=blocked|paired",
     "budget=64KiB,misses=0.7",
+    "budget=10/key,misses=1,kinds=ribbon",
+    "budget=7/key,misses=0.5,kinds=ribbon|paired",
 ];
 
 /// Trees that stores have, and some that are drawn.
@@ -295,7 +298,9 @@ fn trees() -> Vec<Sketch> {
 /// for all tables does. Of smaller ones a cache line more for each is soon more than the reserve, and what
 /// a job writes last pays for it: [`AMONG_SMALL`] is what was seen of tables of 1,300 keys.
 const NOT_SMALL: u64 = 2_000;
-const AMONG_SMALL: f64 = 1.25;
+const AMONG_SMALL: f64 = 1.2;
+/// A step of a ribbon takes a bit for each key of its table, and few tables cannot share one evenly.
+const OF_RIBBONS: f64 = 1.12;
 
 #[test]
 fn what_is_planned_wastes_what_the_best_does() {
@@ -313,8 +318,9 @@ fn what_is_planned_wastes_what_the_best_does() {
             let of_jobs = if is_small { 2 } else { 1 };
             worst[0] = worst[0].max(at_once.excess);
             worst[of_jobs] = worst[of_jobs].max(by_jobs.excess);
-            assert!(at_once.excess <= WITHIN, "{filters}: {at_once:?}, {sketch:?}");
-            let most = if is_small { AMONG_SMALL } else { WITHIN };
+            let of_kind = if filters.contains("ribbon") { OF_RIBBONS } else { WITHIN };
+            assert!(at_once.excess <= of_kind, "{filters}: {at_once:?}, {sketch:?}");
+            let most = if is_small { AMONG_SMALL } else { of_kind };
             assert!(by_jobs.excess <= most, "{filters}, job by job: {by_jobs:?}, {sketch:?}");
             // To the part in so many that rounding takes of small tables.
             assert!(

@@ -70,9 +70,9 @@ cargo run -p trommel-tests --bin lanes -- planted
 
 builds the tests with `--cfg trommel_planted`, runs them with one bug at a time until one fails, runs
 those that failed once more without a bug (all must pass), and writes this page and
-[planted.json](measurements/planted.json). `--bug NAME` plants one, `--some 6` those whose turn it is
-at this commit. The test named is the first that failed, not the only one that would; the seconds are
-those that it ran.
+[planted.json](measurements/planted.json). `--bug NAME` plants one (`--bug NAME --keep` writes its line
+anew), `--some 6` those whose turn it is at this commit. The test named is the first that failed, not the
+only one that would; the seconds are those that it ran.
 
 | bug | what it does | seen before in | planted in | found by | seconds |
 |---|---|---|---|---|---:|

@@ -55,9 +55,13 @@ const WRITTEN_FOR: [(Bug, &str); 10] = [
 /// What `lanes planted` is asked.
 #[derive(Debug, Args)]
 pub(crate) struct PlantedArgs {
-    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down.
+    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down, but with
+    /// `--keep`.
     #[arg(long, value_name = "NAME")]
     bug: Vec<String>,
+    /// Writes down what was found of these bugs, and of the others what is known.
+    #[arg(long, requires = "bug")]
+    keep: bool,
     /// Only so many bugs, chosen by the commit: each commit has others. Nothing is written down.
     #[arg(long, value_name = "COUNT", conflicts_with = "bug")]
     some: Option<usize>,
@@ -131,8 +135,10 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
     let found_one = |test: &&Test| all.iter().flat_map(|(_, c)| c).any(|c| c.test == test.id());
     let control = control(&tests.iter().filter(found_one).cloned().collect::<Vec<_>>(), args)?;
     if whole {
-        record::write(RECORD, &as_json(&all, &control)?)?;
-        page::write_planted(&all)?;
+        write(&all, &control)?;
+    } else if args.keep {
+        let (all, control) = beside_what_is_known(&kept, &all, control);
+        write(&all, &control)?;
     }
     let missed = all.iter().filter(|(_, caught)| caught.is_none()).count();
     eprintln!("{} bugs planted, {missed} not found", all.len());
@@ -245,6 +251,42 @@ fn finders(kept: &Value) -> HashMap<String, String> {
     let text = |bug: &Value, key: &str| Some(bug.get(key)?.as_str()?.to_owned());
     let bugs = kept.get("bugs").and_then(Value::as_array).into_iter().flatten();
     bugs.filter_map(|bug| Some((text(bug, "bug")?, text(bug, "caught_by")?))).collect()
+}
+
+fn write(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<()> {
+    record::write(RECORD, &as_json(all, control)?)?;
+    page::write_planted(all)
+}
+
+/// All bugs and all tests' times: those that were found now, and the others as they were kept.
+fn beside_what_is_known(
+    kept: &Value,
+    found: &[(Bug, Option<Caught>)],
+    control: Vec<(String, f64)>,
+) -> (Vec<(Bug, Option<Caught>)>, Vec<(String, f64)>) {
+    let now = |bug: Bug| found.iter().find(|(other, _)| *other == bug);
+    let all = Bug::ALL.iter().map(|&bug| {
+        let caught = now(bug).map_or_else(|| known(kept, bug), |(_, caught)| caught.clone());
+        (bug, caught)
+    });
+    let mut times = times(kept);
+    times.extend(control);
+    let mut times: Vec<_> = times.into_iter().collect();
+    times.sort_by(|a, b| a.0.cmp(&b.0));
+    (all.collect(), times)
+}
+
+/// Who found this bug, as it was kept.
+fn known(kept: &Value, bug: Bug) -> Option<Caught> {
+    let bugs = kept.get("bugs")?.as_array()?;
+    let line = bugs.iter().find(|line| line["bug"] == bug.name())?;
+    let number = |key: &str| line[key].as_f64().unwrap_or(0.0);
+    Some(Caught {
+        test: line["caught_by"].as_str()?.to_owned(),
+        seconds: number("seconds"),
+        searched: number("seconds_searched"),
+        said: line["said"].as_str().unwrap_or_default().to_owned(),
+    })
 }
 
 fn as_json(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<Value> {

@@ -89,6 +89,11 @@ pub(crate) struct Caught {
     pub(crate) said: String,
 }
 
+/// Bugs, and who found them.
+type Finds = Vec<(Bug, Option<Caught>)>;
+/// Tests, and how many seconds they take without a bug.
+type Times = Vec<(String, f64)>;
+
 /// Prints the lanes' tests and the bugs.
 pub(crate) fn list() -> Outcome<bool> {
     for binary in build(Build::Plain)? {
@@ -262,8 +267,8 @@ fn write(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<()
 fn beside_what_is_known(
     kept: &Value,
     found: &[(Bug, Option<Caught>)],
-    control: Vec<(String, f64)>,
-) -> (Vec<(Bug, Option<Caught>)>, Vec<(String, f64)>) {
+    control: Times,
+) -> (Finds, Times) {
     let now = |bug: Bug| found.iter().find(|(other, _)| *other == bug);
     let all = Bug::ALL.iter().map(|&bug| {
         let caught = now(bug).map_or_else(|| known(kept, bug), |(_, caught)| caught.clone());

@@ -28,6 +28,7 @@ use crate::compaction::range::{RangeCompaction, Step};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
@@ -525,9 +526,9 @@ impl Engine {
         outcome
     }
 
-    /// Whether compactions are kept from starting.
-    pub(crate) fn compaction_rests(&self) -> bool {
-        self.background.paused.load(Ordering::Relaxed) || !self.options.load().auto_compaction
+    /// Whether compactions are kept from starting, by these options, which are the current ones.
+    pub(crate) fn compaction_rests(&self, options: &Options) -> bool {
+        self.background.paused.load(Ordering::Relaxed) || !options.auto_compaction
     }
 
     /// Lets no compaction start until as many resumes follow, nor filters be made to fit their budget

@@ -91,10 +91,15 @@ impl Engine {
 
     /// Why a write would be refused, if it would.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_writable_with(&self.options.load())
+    }
+
+    /// The same by these options, which are the current ones.
+    pub(crate) fn check_writable_with(&self, options: &Options) -> Result<()> {
         if let Some(first) = self.poisoned() {
             return Err(Error::Poisoned { first });
         }
-        if self.options.load().read_only {
+        if options.read_only {
             return Err(Error::ReadOnly);
         }
         self.check_open()

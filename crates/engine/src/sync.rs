@@ -16,6 +16,8 @@ pub(crate) use trommel_base::sync::{
 
 use crate::env;
 
+/// Such a value, for as long as it is looked at.
+pub(crate) use arc_swap::Guard;
 /// A value that is replaced as a whole, and read without a lock.
 #[cfg(not(shuttle))]
 pub(crate) use arc_swap::{ArcSwap as Swap, ArcSwapOption as SwapOption};

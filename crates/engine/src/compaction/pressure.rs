@@ -51,6 +51,9 @@ pub(crate) enum Pressure {
 
 /// The pressure that `backlog` calls for.
 pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressure {
+    if is_idle(backlog, options) {
+        return Pressure::None;
+    }
     let slow_memtables = options.max_frozen_memtables.saturating_sub(1) as f64;
     let memtables = backlog.frozen_memtables as f64 + backlog.active_fill.clamp(0.0, 1.0);
     let marks = [
@@ -83,6 +86,16 @@ pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressu
     let slowest = (options.slowest_rate.max(1) as f64).min(fastest);
     let rate = fastest * (slowest / fastest).powf(mark);
     Pressure::Delay { rate: (rate as u64).max(1), cause }
+}
+
+/// Whether no mark is above 0, whatever the fill of the active memtable: so it is for most writes,
+/// each of which asks.
+fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
+    backlog.frozen_memtables + 2 <= options.max_frozen_memtables
+        && backlog.l0_runs <= options.slow_runs
+        && backlog.l0_runs < options.stop_runs
+        && backlog.debt <= options.slow_debt_bytes
+        && backlog.debt < options.stop_debt_bytes
 }
 
 /// Where `amount` lies between `slow` (0) and `stop` (1).

@@ -6,13 +6,13 @@ use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::Memtable;
 
-use super::queue::{Group, Member, Turn, fail, hand_out};
+use super::queue::{Group, Member, Place, Turn, Wanted, fail, hand_out};
 use super::stall::Pace;
 use crate::batch::SealedBatch;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
-use crate::options::{Durability, WriteOptions};
+use crate::options::{Durability, Options, WriteOptions};
 use crate::sync::{lock, panicking, wait};
 
 /// What only the leader of the write queue touches.
@@ -46,7 +46,11 @@ impl Leader {
 impl Engine {
     /// Writes a batch: all of it or nothing.
     pub(crate) fn write(&self, batch: SealedBatch, options: WriteOptions) -> Result<()> {
-        self.check_writable()?;
+        let sync = {
+            let now = self.options.load();
+            self.check_writable_with(&now)?;
+            Self::wants_sync(&now, options)
+        };
         if batch.count() == 0 {
             return Ok(());
         }
@@ -55,12 +59,15 @@ impl Engine {
                 self.write(SealedBatch::single(op.kind, op.key, op.value)?, options)
             });
         }
-        let sync = self.wants_sync(options);
-        let member = self.queue.join(Some(batch), sync);
-        match member.wait() {
-            Turn::Insert(group, first_seqno) => self.insert(&group, &member, first_seqno)?,
-            Turn::Failed(error) => return Err(error),
-            Turn::Lead | Turn::Wait => self.lead(&member)?,
+        match self.queue.join(Wanted { batch: Some(batch), sync }) {
+            Place::First(own) => self.lead(&own)?,
+            Place::Behind(member) => match member.wait() {
+                Turn::Insert(group, first_seqno) => {
+                    self.insert(&group, &member.wanted, first_seqno)?;
+                }
+                Turn::Failed(error) => return Err(error),
+                Turn::Lead | Turn::Wait => self.lead(&member.wanted)?,
+            },
         }
         if sync && planted(Bug::PublishedBeforeSync) {
             self.sync_logs(&mut lock(&self.leader))?;
@@ -77,57 +84,56 @@ impl Engine {
         self.flush().map_err(|error| self.poison(error))
     }
 
-    fn wants_sync(&self, options: WriteOptions) -> bool {
-        let durability = options.durability.unwrap_or(self.options.load().durability);
-        durability == Durability::Sync
+    fn wants_sync(now: &Options, options: WriteOptions) -> bool {
+        options.durability.unwrap_or(now.durability) == Durability::Sync
     }
 
     /// Leads the group that begins with the caller's `own` batch.
-    fn lead(&self, own: &Member) -> Result<()> {
+    fn lead(&self, own: &Wanted) -> Result<()> {
         let mut turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
-        let early = planted(Bug::RotationLosesWrite).then(|| self.view.load_full());
-        self.make_room(&mut leader)?;
-        turnstile.members = self.queue.group();
-        let members = &turnstile.members;
+        let early = planted(Bug::RotationLosesWrite).then(|| self.view.load());
+        let room = self.make_room(&mut leader, || self.queue.group_bytes(own))?;
+        turnstile.followers = self.queue.followers(own);
+        let followers = &turnstile.followers;
         let first_seqno = leader.last_seqno + 1;
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
-            .log_group(&mut leader, members)
+            .log_group(&mut leader, own, followers)
             .and_then(|()| self.wait_published(first_seqno - 1))
             .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) });
         if let Err(error) = logged {
-            fail(members, &error);
+            fail(followers, &error);
             turnstile.is_told = true;
             return Err(error);
         }
-        let memtable = match early {
-            Some(view) => Arc::clone(&view.active.memtable),
-            None => Arc::clone(&self.view.load().active.memtable),
-        };
+        let memtable = &early.as_ref().unwrap_or(&room).active.memtable;
         let last_seqno = leader.last_seqno;
-        let group =
-            (members.len() > 1).then(|| Group::new(memtable.clone(), members.len(), last_seqno));
+        let group = (!followers.is_empty())
+            .then(|| Group::new(Arc::clone(memtable), followers.len() + 1, last_seqno));
         if let Some(group) = &group {
-            hand_out(group, members, first_seqno);
+            hand_out(group, followers, first_seqno + own.operations());
         }
         turnstile.is_told = true;
         drop(leader);
         drop(turnstile);
         match group {
             Some(group) => self.insert(&group, own, first_seqno),
-            None => self.insert_alone(&memtable, own, first_seqno, last_seqno),
+            None => self.insert_alone(memtable, own, first_seqno, last_seqno),
         }
     }
 
     /// Numbers the group's operations and appends its batches to the log, durably if a member
     /// asked for that.
-    fn log_group(&self, leader: &mut Leader, members: &[Arc<Member>]) -> Result<()> {
-        let operations = |member: &Arc<Member>| {
-            member.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
-        };
+    fn log_group(
+        &self,
+        leader: &mut Leader,
+        own: &Wanted,
+        followers: &[Arc<Member>],
+    ) -> Result<()> {
+        let wanted = || std::iter::once(own).chain(followers.iter().map(|member| &member.wanted));
         let mut seqno = leader.last_seqno + 1;
-        let last_seqno = leader.last_seqno + members.iter().map(operations).sum::<u64>();
+        let last_seqno = leader.last_seqno + wanted().map(Wanted::operations).sum::<u64>();
         if last_seqno > MAX_SEQNO {
             return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
         }
@@ -136,11 +142,11 @@ impl Engine {
                 log.set_previous_durable();
             }
             let before = log.bytes();
-            for member in members {
-                if let Some(batch) = &member.batch {
+            for one in wanted() {
+                if let Some(batch) = &one.batch {
                     log.push(seqno, &[batch.encoded()]).map_err(|error| self.poison(error))?;
                 }
-                seqno += operations(member);
+                seqno += one.operations();
             }
             log.commit().map_err(|error| match error {
                 error if planted(Bug::WritesGoOnAfterLogError) => error,
@@ -150,9 +156,9 @@ impl Engine {
             self.counters.with(|shard| shard.log_bytes.add(bytes));
         }
         leader.last_seqno = last_seqno;
-        let told = if planted(Bug::FollowerAckedBeforeSync) { &members[..1] } else { members };
+        let told = if planted(Bug::FollowerAckedBeforeSync) { 1 } else { usize::MAX };
         let syncs = !planted(Bug::AckedBeforeSync) && !planted(Bug::PublishedBeforeSync);
-        if told.iter().any(|member| member.sync) && syncs {
+        if wanted().take(told).any(|one| one.sync) && syncs {
             self.sync_logs(leader)?;
         }
         self.counters.with(|shard| shard.commits.add(1));
@@ -160,9 +166,9 @@ impl Engine {
     }
 
     /// Inserts a member's batch; the last of the group makes all of it visible.
-    fn insert(&self, group: &Group, member: &Member, first_seqno: SeqNo) -> Result<()> {
+    fn insert(&self, group: &Group, own: &Wanted, first_seqno: SeqNo) -> Result<()> {
         let _unwinding = PoisonOnUnwind(self);
-        self.insert_batch(&group.memtable, member, first_seqno);
+        self.insert_batch(&group.memtable, own, first_seqno);
         if group.inserted() {
             self.publish(group.last_seqno);
             return Ok(());
@@ -174,18 +180,18 @@ impl Engine {
     fn insert_alone(
         &self,
         memtable: &Memtable,
-        member: &Member,
+        own: &Wanted,
         first_seqno: SeqNo,
         last_seqno: SeqNo,
     ) -> Result<()> {
         let _unwinding = PoisonOnUnwind(self);
-        self.insert_batch(memtable, member, first_seqno);
+        self.insert_batch(memtable, own, first_seqno);
         self.publish(last_seqno);
         Ok(())
     }
 
-    fn insert_batch(&self, memtable: &Memtable, member: &Member, first_seqno: SeqNo) {
-        let Some(batch) = &member.batch else { return };
+    fn insert_batch(&self, memtable: &Memtable, own: &Wanted, first_seqno: SeqNo) {
+        let Some(batch) = &own.batch else { return };
         let mut user_bytes = 0;
         for (seqno, op) in (first_seqno..).zip(batch.operations().flatten()) {
             memtable.insert(op.key, seqno, op.kind, op.value);
@@ -238,9 +244,10 @@ impl Engine {
         &self,
         action: impl FnOnce(&mut Leader) -> Result<T>,
     ) -> Result<T> {
-        let member = self.queue.join(None, false);
-        // A member without a batch is never part of another's group, so its turn is to lead.
-        member.wait();
+        // One without a batch is never part of another's group, so its turn is to lead.
+        if let Place::Behind(member) = self.queue.join(Wanted { batch: None, sync: false }) {
+            member.wait();
+        }
         let _turnstile = Turnstile::new(self);
         self.check_open()?;
         let mut leader = lock(&self.leader);
@@ -256,18 +263,17 @@ impl Engine {
         decide: impl FnOnce() -> Result<Option<SealedBatch>>,
     ) -> Result<bool> {
         self.check_writable()?;
-        let sync = self.wants_sync(options);
+        let sync = Self::wants_sync(&self.options.load(), options);
         let mut decide = Some(decide);
         let mut look = || decide.take().map_or(Ok(None), |decide| decide());
         let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));
         let written = self.exclusively(|leader| {
             let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
-            self.make_room(leader)?;
+            let room = self.make_room(leader, || 0)?;
             let first_seqno = leader.last_seqno + 1;
-            let member = Member::alone(batch, sync);
-            self.log_group(leader, std::slice::from_ref(&member))?;
-            let memtable = Arc::clone(&self.view.load().active.memtable);
-            self.insert_alone(&memtable, &member, first_seqno, leader.last_seqno)?;
+            let own = Wanted { batch: Some(batch), sync };
+            self.log_group(leader, &own, &[])?;
+            self.insert_alone(&room.active.memtable, &own, first_seqno, leader.last_seqno)?;
             Ok(true)
         })?;
         if written && sync {
@@ -278,18 +284,18 @@ impl Engine {
 }
 
 /// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
-/// panics poisons the store first, for nobody knows how far it got, and tells its members.
+/// panics poisons the store first, for nobody knows how far it got, and tells its followers.
 struct Turnstile<'a> {
     engine: &'a Engine,
-    /// Who leaves with the leader, itself first; empty while that is the leader alone.
-    members: Vec<Arc<Member>>,
-    /// Whether the members know what has become of their batches.
+    /// Who leaves with the leader.
+    followers: Vec<Arc<Member>>,
+    /// Whether they know what has become of their batches.
     is_told: bool,
 }
 
 impl<'a> Turnstile<'a> {
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, members: Vec::new(), is_told: false }
+        Self { engine, followers: Vec::new(), is_told: false }
     }
 }
 
@@ -297,11 +303,11 @@ impl Drop for Turnstile<'_> {
     fn drop(&mut self) {
         if panicking() {
             let error = self.engine.poison(panicked());
-            if !self.is_told && !self.members.is_empty() {
-                fail(&self.members, &error);
+            if !self.is_told {
+                fail(&self.followers, &error);
             }
         }
-        self.engine.queue.leave(self.members.len().max(1));
+        self.engine.queue.leave(self.followers.len());
     }
 }
 

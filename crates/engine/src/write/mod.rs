@@ -18,5 +18,5 @@ mod stall;
 pub(crate) use commit::Leader;
 pub(crate) use queue::Queue;
 #[cfg(all(test, trommel_loom))]
-pub(crate) use queue::{Group, Turn};
+pub(crate) use queue::{Group, Place, Turn, Wanted};
 pub(crate) use rotate::RotatedLogs;

@@ -1,4 +1,7 @@
 //! The queue of writers: who leads, who waits, who inserts.
+//!
+//! A writer that finds nobody before it leads at once, and nothing is made for others to know it by:
+//! a lone writer takes no memory here, and no lock but the queue's.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,27 +30,44 @@ pub(crate) enum Turn {
     Failed(Error),
 }
 
-/// A writer in the queue.
+/// What a writer wants written.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct Wanted {
     /// Its batch; none for one that wants to be alone.
     pub(crate) batch: Option<SealedBatch>,
     /// Whether the log must be durable before it returns.
     pub(crate) sync: bool,
+}
+
+impl Wanted {
+    /// Operations in the batch.
+    pub(crate) fn operations(&self) -> u64 {
+        self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch.as_ref().map_or(0, |batch| batch.encoded().len())
+    }
+}
+
+/// Where a writer stands that has joined the queue.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// At the head: it leads.
+    First(Wanted),
+    /// Behind others, until it is its turn.
+    Behind(Arc<Member>),
+}
+
+/// A writer that had to wait.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) wanted: Wanted,
     turn: Mutex<Turn>,
     changed: Condvar,
 }
 
 impl Member {
-    /// A member that stands in no queue.
-    pub(crate) fn alone(batch: SealedBatch, sync: bool) -> Arc<Self> {
-        Self::new(Some(batch), sync, Turn::Lead)
-    }
-
-    fn new(batch: Option<SealedBatch>, sync: bool, turn: Turn) -> Arc<Self> {
-        Arc::new(Self { batch, sync, turn: Mutex::new(turn), changed: Condvar::new() })
-    }
-
     fn tell(&self, turn: Turn) {
         *lock(&self.turn) = turn;
         self.changed.notify_one();
@@ -83,67 +103,80 @@ impl Group {
     }
 }
 
-/// Writers in the order in which they came. The one at the head leads.
+/// Writers in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    members: Mutex<VecDeque<Arc<Member>>>,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Whether one leads. It stands before those that wait.
+    is_led: bool,
+    waiting: VecDeque<Arc<Member>>,
 }
 
 impl Queue {
     /// Joins the queue.
-    pub(crate) fn join(&self, batch: Option<SealedBatch>, sync: bool) -> Arc<Member> {
-        let mut members = lock(&self.members);
-        let turn = if members.is_empty() { Turn::Lead } else { Turn::Wait };
-        let member = Member::new(batch, sync, turn);
-        members.push_back(Arc::clone(&member));
-        member
+    pub(crate) fn join(&self, wanted: Wanted) -> Place {
+        let mut line = lock(&self.line);
+        if !line.is_led {
+            line.is_led = true;
+            return Place::First(wanted);
+        }
+        let (turn, changed) = (Mutex::new(Turn::Wait), Condvar::new());
+        let member = Arc::new(Member { wanted, turn, changed });
+        line.waiting.push_back(Arc::clone(&member));
+        Place::Behind(member)
     }
 
-    /// The leader and those behind it whose batches can be logged with its own.
-    pub(crate) fn group(&self) -> Vec<Arc<Member>> {
-        let members = lock(&self.members);
-        let mut bytes = 0;
-        let fits = |member: &&Arc<Member>| {
-            let Some(batch) = &member.batch else { return false };
-            let first = bytes == 0;
-            bytes += batch.encoded().len();
-            first || bytes <= GROUP_BYTES
-        };
-        members.iter().take_while(fits).cloned().collect()
+    /// Those behind the leader whose batches can be logged with its `own`.
+    pub(crate) fn followers(&self, own: &Wanted) -> Vec<Arc<Member>> {
+        let line = lock(&self.line);
+        line.following(own).cloned().collect()
     }
 
-    /// Bytes of the batches that the next group would hold.
-    pub(crate) fn group_bytes(&self) -> u64 {
-        let batches = self.group();
-        let bytes = |member: &Arc<Member>| member.batch.as_ref().map_or(0, |b| b.encoded().len());
-        batches.iter().map(bytes).sum::<usize>() as u64
+    /// Bytes of the batches that the group of this leader would hold.
+    pub(crate) fn group_bytes(&self, own: &Wanted) -> u64 {
+        let line = lock(&self.line);
+        let followers = line.following(own).map(|member| member.wanted.bytes()).sum::<usize>();
+        (own.bytes() + followers) as u64
     }
 
-    /// Takes the first `count` members, the leader among them, off the queue, and lets the next
-    /// one lead.
-    pub(crate) fn leave(&self, count: usize) {
-        let mut members = lock(&self.members);
-        members.drain(..count);
-        if let Some(next) = members.front() {
-            next.tell(Turn::Lead);
+    /// Takes the leader and as many `followers` off the queue, and lets the next one lead.
+    pub(crate) fn leave(&self, followers: usize) {
+        let mut line = lock(&self.line);
+        line.waiting.drain(..followers);
+        match line.waiting.pop_front() {
+            Some(next) => next.tell(Turn::Lead),
+            None => line.is_led = false,
         }
     }
 }
 
-/// Tells the members behind the leader to insert, in the order of their numbers.
-pub(crate) fn hand_out(group: &Arc<Group>, members: &[Arc<Member>], first_seqno: SeqNo) {
+impl Line {
+    fn following(&self, own: &Wanted) -> impl Iterator<Item = &Arc<Member>> {
+        let mut bytes = own.bytes();
+        let leads_alone = own.batch.is_none();
+        self.waiting.iter().take_while(move |member| {
+            bytes += member.wanted.bytes();
+            !leads_alone && member.wanted.batch.is_some() && bytes <= GROUP_BYTES
+        })
+    }
+}
+
+/// Tells the `followers` to insert, in the order of their numbers, the first of which is given.
+pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
-    for (i, member) in members.iter().enumerate() {
-        if i > 0 {
-            member.tell(Turn::Insert(Arc::clone(group), seqno));
-        }
-        seqno += member.batch.as_ref().map_or(0, |batch| u64::from(batch.count()));
+    for member in followers {
+        member.tell(Turn::Insert(Arc::clone(group), seqno));
+        seqno += member.wanted.operations();
     }
 }
 
-/// Tells the members behind the leader that nothing was written.
-pub(crate) fn fail(members: &[Arc<Member>], error: &Error) {
-    for member in &members[1..] {
+/// Tells the `followers` that nothing was written.
+pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
+    for member in followers {
         member.tell(Turn::Failed(error.clone()));
     }
 }

@@ -1,6 +1,7 @@
 //! Making room for a write: freezing a full memtable, and slowing or stopping writers while
 //! flushes and compactions lag behind.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
 use crate::options::Options;
+use crate::sync::Guard;
 use crate::view::View;
 
 /// Shortest sleep that slows a writer; smaller debts of time add up first.
@@ -36,11 +38,16 @@ impl Pace {
 }
 
 impl Engine {
-    /// Returns once the active memtable can take a group.
-    pub(super) fn make_room(&self, leader: &mut Leader) -> Result<()> {
+    /// Returns once the active memtable can take a group of so many bytes: the view with that
+    /// memtable, which stays the active one while the caller leads.
+    pub(super) fn make_room(
+        &self,
+        leader: &mut Leader,
+        group_bytes: impl Fn() -> u64,
+    ) -> Result<Guard<Arc<View>>> {
         loop {
-            self.check_writable()?;
             let options = self.options.load();
+            self.check_writable_with(&options)?;
             let view = self.view.load();
             let active = &view.active.memtable;
             // An empty memtable is never full: freezing it would make no room.
@@ -54,13 +61,16 @@ impl Engine {
                 }
                 // As slow as it gets, rather than fast up to the moment at which all stands still.
                 Pressure::Stop(cause) => {
-                    self.slow_down(leader, options.compaction().slowest_rate, cause);
+                    let rate = options.compaction().slowest_rate;
+                    self.slow_down(leader, &group_bytes, rate, cause);
                 }
-                Pressure::Delay { rate, cause } => self.slow_down(leader, rate, cause),
+                Pressure::Delay { rate, cause } => {
+                    self.slow_down(leader, &group_bytes, rate, cause);
+                }
                 Pressure::None => {}
             }
             if !full {
-                return Ok(());
+                return Ok(view);
             }
             self.rotate(leader)?;
             self.work_inline()?;
@@ -70,7 +80,7 @@ impl Engine {
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.compaction();
         // While compactions rest by request, waiting for them would last for ever.
-        let rests = self.compaction_rests();
+        let rests = self.compaction_rests(options);
         let backlog = Backlog {
             l0_runs: if rests { 0 } else { view.version.levels[0].len() },
             debt: if rests { 0 } else { self.debt.load(Ordering::Relaxed) },
@@ -86,9 +96,14 @@ impl Engine {
         matches!(self.pressure(view, &self.options.load()), Pressure::Stop(_))
     }
 
-    fn slow_down(&self, leader: &mut Leader, rate: u64, cause: Cause) {
-        let bytes = self.queue.group_bytes();
-        let Some(delay) = leader.pace.charge(bytes, rate, env::now()) else { return };
+    fn slow_down(
+        &self,
+        leader: &mut Leader,
+        group_bytes: &impl Fn() -> u64,
+        rate: u64,
+        cause: Cause,
+    ) {
+        let Some(delay) = leader.pace.charge(group_bytes(), rate, env::now()) else { return };
         let slept: Result<()> = self.stall(cause, || {
             env::sleep(delay);
             Ok(())

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts the instructions of lookups and of walks with valgrind's callgrind, and holds them to what
-# limits.txt and walks.txt say; and those of keys that are there with paired filters to 2% more than with
+# Counts the instructions of lookups, of walks and of puts with valgrind's callgrind, and holds them to what
+# limits.txt, walks.txt and puts.txt say; and those of keys that are there with paired filters to 2% more than with
 # blocked ones. Instructions do not depend on what else the machine does, so that a lookup or a step that
 # grew dearer is seen where times would show nothing.
 #
@@ -18,6 +18,8 @@ limits=benches/steps/limits.txt
 WALK_KEYS=20000
 SEEKS=500
 walk_limits=benches/steps/walks.txt
+PUTS=10000
+put_limits=benches/steps/puts.txt
 
 if ! command -v valgrind >/dev/null; then
   echo "no valgrind here: nothing is counted" >&2
@@ -28,7 +30,7 @@ if ! grep -qw avx2 /proc/cpuinfo; then
   exit 0
 fi
 
-cargo build --quiet --release -p trommel-harness --example lookups --example walks
+cargo build --quiet --release -p trommel-harness --example lookups --example walks --example puts
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -71,6 +73,15 @@ walks() {
   done
 }
 
+# puts MODE: its instructions a key.
+puts() {
+  local out="$scratch/puts-$1"
+  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
+    --toggle-collect='*_puts' --dump-after='*_puts' "$examples/puts" "$PUTS" 1 "$1" >"$out.rows"
+  # It ends twice; the first time fills.
+  awk -v mode="$1" '/^totals:/ { printf "%s %.0f\n", mode, $2 / '"$PUTS"' }' "$out.2"
+}
+
 {
   tree 1 deep
   tree 4 runs
@@ -84,6 +95,8 @@ walks() {
   walks 4 runs cached
 } >"$scratch/walk-counts"
 
+for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
+
 if [ "${1:-}" = --write ]; then
   {
     sed -n '/^#/p' "$limits"
@@ -95,6 +108,11 @@ if [ "${1:-}" = --write ]; then
     awk '{ printf "%-3s %s %.0f\n", $1, $2, $3 * 1.1 }' "$scratch/walk-counts"
   } >"$scratch/walk-limits"
   cp "$scratch/walk-limits" "$walk_limits"
+  {
+    sed -n '/^#/p' "$put_limits"
+    awk '{ printf "%s %.0f\n", $1, $2 * 1.1 }' "$scratch/put-counts"
+  } >"$scratch/put-limits"
+  cp "$scratch/put-limits" "$put_limits"
 fi
 
 failed=0
@@ -148,6 +166,20 @@ paste -d ' ' "$scratch/walk-counts" <(sed '/^#/d' "$walk_limits") | awk '
   END { exit failed > 0 || NR == 0 }
 ' || {
   echo "a walk takes more instructions than $walk_limits allows: find out why, or raise the limit" >&2
+  failed=1
+}
+
+printf '\n%-10s %10s %8s\n' put count limit
+paste -d ' ' "$scratch/put-counts" <(sed '/^#/d' "$put_limits") | awk '
+  {
+    printf "%-10s %10d %8d", $1, $2, $4
+    over = ($1 != $3 || !$2 || $2 > $4)
+    print over ? "  over" : ""
+    failed += over
+  }
+  END { exit failed > 0 || NR == 0 }
+' || {
+  echo "a put takes more instructions than $put_limits allows: find out why, or raise the limit" >&2
   failed=1
 }
 exit $failed

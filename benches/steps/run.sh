@@ -97,6 +97,30 @@ puts() {
 
 for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
 
+# held WORDS COUNTS LIMITS WHAT: prints counts beside limits, both behind a name of so many words. One that
+# is missing, of another name, or above its limit is a failure.
+held() {
+  printf '%-35s %10s %8s\n' "$4" count limit
+  paste -d ' ' "$2" <(sed '/^#/d' "$3") | awk -v words="$1" '
+    {
+      name = other = ""
+      for (i = 1; i <= words; i++) {
+        name = name $i " "
+        other = other $(words + 1 + i) " "
+      }
+      count = $(words + 1)
+      limit = $(2 * words + 2)
+      over = (name != other || !count || count > limit)
+      printf "%-35s %10d %8d%s\n", name, count, limit, over ? "  over" : ""
+      failed += over
+    }
+    END { exit failed > 0 || NR == 0 }
+  ' || {
+    echo "$4 takes more instructions than $3 allows: find out why, or raise the limit" >&2
+    failed=1
+  }
+}
+
 if [ "${1:-}" = --write ]; then
   {
     sed -n '/^#/p' "$limits"
@@ -155,31 +179,8 @@ awk '
   failed=1
 }
 
-printf '\n%-4s %-30s %10s %8s\n' runs walk count limit
-paste -d ' ' "$scratch/walk-counts" <(sed '/^#/d' "$walk_limits") | awk '
-  {
-    printf "%-4s %-30s %10d %8d", $1, $2, $3, $6
-    over = ($1 != $4 || $2 != $5 || !$3 || $3 > $6)
-    print over ? "  over" : ""
-    failed += over
-  }
-  END { exit failed > 0 || NR == 0 }
-' || {
-  echo "a walk takes more instructions than $walk_limits allows: find out why, or raise the limit" >&2
-  failed=1
-}
-
-printf '\n%-10s %10s %8s\n' put count limit
-paste -d ' ' "$scratch/put-counts" <(sed '/^#/d' "$put_limits") | awk '
-  {
-    printf "%-10s %10d %8d", $1, $2, $4
-    over = ($1 != $3 || !$2 || $2 > $4)
-    print over ? "  over" : ""
-    failed += over
-  }
-  END { exit failed > 0 || NR == 0 }
-' || {
-  echo "a put takes more instructions than $put_limits allows: find out why, or raise the limit" >&2
-  failed=1
-}
+printf '\n'
+held 2 "$scratch/walk-counts" "$walk_limits" 'a walk'
+printf '\n'
+held 1 "$scratch/put-counts" "$put_limits" 'a put'
 exit $failed

@@ -390,7 +390,8 @@ impl TableCache {
         Ok(table)
     }
 
-    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be used, by its own filters.
+    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be used, by its
+    /// own filters.
     ///
     /// # Errors
     /// Where there is no file handle left.

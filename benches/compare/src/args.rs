@@ -7,6 +7,7 @@ use trommel_harness::units::parse_count;
 
 use crate::rows::Row;
 use crate::stores::{ALL, Contender};
+use crate::studies::{Sizes, Study};
 
 /// Measures Trommel beside RocksDB, fjall, redb and LMDB on equal terms.
 ///
@@ -33,11 +34,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse_stores)]
     pub(crate) stores: Vec<Stores>,
 
-    /// What to measure besides filling
-    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
-    pub(crate) rows: Vec<Row>,
+    /// What to measure besides filling, or `all`; all if nothing is said
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',', value_parser = parse_rows)]
+    pub(crate) rows: Vec<Rows>,
 
-    /// A look at all of it in less than a minute: 100,000 keys, 50,000 reads, a small tree. Its
+    /// Studies to do, each on stores of its own, or `all`; without `--rows` nothing else is done
+    /// then
+    #[arg(long, value_name = "STUDY,...", value_delimiter = ',', value_parser = parse_studies)]
+    pub(crate) studies: Vec<Studies>,
+
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
+
+    /// A look at all of it in a minute or two: 100,000 keys, 50,000 reads, a small tree. Its
     /// figures say nothing about stores of a useful size
     #[arg(long, conflicts_with_all = ["num", "reads"])]
     pub(crate) quick: bool,
@@ -90,12 +99,33 @@ fn parse_stores(text: &str) -> Result<Stores, String> {
     Ok(Stores(found))
 }
 
+/// What one word of `--rows` stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows(Vec<Row>);
+
+fn parse_rows(text: &str) -> Result<Rows, String> {
+    Ok(Rows(if text == EVERY { Row::ALL.to_vec() } else { vec![text.parse()?] }))
+}
+
+/// What one word of `--studies` stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Studies(Vec<Study>);
+
+fn parse_studies(text: &str) -> Result<Studies, String> {
+    Ok(Studies(if text == EVERY { Study::ALL.to_vec() } else { vec![text.parse()?] }))
+}
+
+/// The word for all rows, or all studies.
+const EVERY: &str = "all";
+
 fn after_help() -> String {
     let width = ALL.iter().map(|contender| contender.name.len()).max().unwrap_or(0);
     let line =
         |contender: &Contender| format!("  {:width$}  {}\n", contender.name, contender.about);
     let stores: String = ALL.iter().map(line).collect();
-    format!("Stores:\n{stores}\nRows: {}", Row::ALL.map(Row::name).join(", "))
+    let rows = Row::ALL.map(Row::name).join(", ");
+    let studies = Study::ALL.map(Study::name).join(", ");
+    format!("Stores:\n{stores}\nRows: {rows}\n\nStudies: {studies}")
 }
 
 impl Args {
@@ -109,9 +139,38 @@ impl Args {
         ALL.iter().filter(is_wanted).collect()
     }
 
-    /// The rows asked for, or all.
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        if self.rows.is_empty() { Row::ALL.to_vec() } else { self.rows.clone() }
+    /// The contenders that take part in a study: those asked for, or all of its.
+    pub(crate) fn contenders_of(&self, study: Study) -> Vec<&'static Contender> {
+        let asked: Vec<_> =
+            self.stores.iter().flat_map(|stores| &stores.0).map(|one| one.name).collect();
+        let is_wanted = |contender: &&Contender| {
+            study.sheet().stores.contains(&contender.name)
+                && (asked.is_empty() || asked.contains(&contender.name))
+        };
+        ALL.iter().filter(is_wanted).collect()
+    }
+
+    /// The rows asked for, or all; none if only studies are.
+    pub(crate) fn rows(&self) -> Option<Vec<Row>> {
+        match (self.rows.is_empty(), self.studies.is_empty()) {
+            (true, false) => None,
+            (true, true) => Some(Row::ALL.to_vec()),
+            (false, _) => Some(self.rows.iter().flat_map(|rows| &rows.0).copied().collect()),
+        }
+    }
+
+    /// The studies asked for; all in a look at everything.
+    pub(crate) fn studies(&self) -> Vec<Study> {
+        if self.quick && self.rows.is_empty() && self.studies.is_empty() {
+            return Study::ALL.to_vec();
+        }
+        let asked: Vec<_> = self.studies.iter().flat_map(|studies| &studies.0).collect();
+        Study::ALL.into_iter().filter(|study| asked.contains(&study)).collect()
+    }
+
+    /// How much the studies do.
+    pub(crate) fn sizes(&self) -> Sizes {
+        if self.quick { Sizes::quick() } else { self.sizes }
     }
 }
 
@@ -131,6 +190,25 @@ mod tests {
         assert_eq!(names(&[]).len(), ALL.iter().filter(|contender| contender.usual).count());
         let error = Args::try_parse_from(["trommel-compare", "--stores", "sled"]).unwrap_err();
         assert!(error.to_string().contains("there are trommel, rocksdb-best"), "{error}");
+    }
+
+    #[test]
+    fn rows_and_studies_are_chosen_apart() {
+        let chosen = |line: &[&str]| {
+            let args = Args::try_parse_from([&["trommel-compare"], line].concat()).unwrap();
+            (args.rows().map(|rows| rows.len()), args.studies().len())
+        };
+        assert_eq!(chosen(&[]), (Some(Row::ALL.len()), 0));
+        assert_eq!(chosen(&["--quick"]), (Some(Row::ALL.len()), Study::ALL.len()));
+        assert_eq!(chosen(&["--rows", "read,scan"]), (Some(2), 0));
+        assert_eq!(chosen(&["--studies", "sync"]), (None, 1));
+        assert_eq!(chosen(&["--studies", "sync", "--rows", "all"]), (Some(Row::ALL.len()), 1));
+        assert_eq!(chosen(&["--studies", "all"]), (None, Study::ALL.len()));
+        assert!(Args::try_parse_from(["trommel-compare", "--studies", "none"]).is_err());
+        let args = ["trommel-compare", "--studies", "sync", "--stores", "lmdb*"];
+        let args = Args::try_parse_from(args).unwrap();
+        let names = args.contenders_of(Study::Sync).into_iter().map(|contender| contender.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["lmdb"]);
     }
 
     #[test]

@@ -64,6 +64,34 @@ fn push_stamped(values: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     values[end - STAMP_BYTES..].copy_from_slice(&stamp);
 }
 
+/// Calls `write` with `operations` whose values are stamped.
+fn with_stamped(
+    operations: &[Operation<'_>],
+    write: impl FnOnce(&[Operation<'_>]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    VALUES.with_borrow_mut(|stamped| {
+        stamped.clear();
+        for operation in operations {
+            if let Operation::Put { key, value } = *operation {
+                push_stamped(stamped, key, value);
+            }
+        }
+        let mut rest = stamped.as_slice();
+        let mut checked = Vec::with_capacity(operations.len());
+        for operation in operations {
+            checked.push(match *operation {
+                Operation::Put { key, value } => {
+                    let (value, behind) = rest.split_at(value.len());
+                    rest = behind;
+                    Operation::Put { key, value }
+                }
+                delete => delete,
+            });
+        }
+        write(&checked)
+    })
+}
+
 fn wrong(key: &[u8]) -> StoreError {
     format!("wrong answer: key {key:02x?} has a value that was not written for it").into()
 }
@@ -78,27 +106,11 @@ impl Store for Checked {
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        VALUES.with_borrow_mut(|stamped| {
-            stamped.clear();
-            for operation in operations {
-                if let Operation::Put { key, value } = *operation {
-                    push_stamped(stamped, key, value);
-                }
-            }
-            let mut rest = stamped.as_slice();
-            let mut checked = Vec::with_capacity(operations.len());
-            for operation in operations {
-                checked.push(match *operation {
-                    Operation::Put { key, value } => {
-                        let (value, behind) = rest.split_at(value.len());
-                        rest = behind;
-                        Operation::Put { key, value }
-                    }
-                    delete => delete,
-                });
-            }
-            self.store.write(&checked)
-        })
+        with_stamped(operations, |stamped| self.store.write(stamped))
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        with_stamped(operations, |stamped| self.store.write_durably(stamped))
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {

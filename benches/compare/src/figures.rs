@@ -4,9 +4,11 @@
 //! 2. A [`Figure`] is a number that a group may have.
 //! 3. Over the rounds a figure is its median, least and greatest value.
 
+use serde_json::Value;
 use trommel_harness::record::Record;
 
 use crate::rows::Row;
+use crate::studies::{STUDY, Study};
 use crate::trial::{DISK, FAILED, OPEN, OWN, SETTLE, WHY};
 
 /// Name of the contender whose only figure is the floor of the machine.
@@ -20,7 +22,7 @@ const FILL: &str = "fillrandom";
 pub(crate) struct Figure {
     /// Heading of its column.
     pub(crate) title: &'static str,
-    of: fn(&Group<'_>) -> Option<f64>,
+    pub(crate) of: fn(&Group<'_>) -> Option<f64>,
 }
 
 /// Times of operations, in microseconds; less is better.
@@ -53,17 +55,17 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 /// The records of a contender with so many keys in a round.
-struct Group<'a> {
+pub(crate) struct Group<'a> {
     records: Vec<&'a Record>,
 }
 
 impl Group<'_> {
-    fn find(&self, workload: &str) -> Option<&Record> {
+    pub(crate) fn find(&self, workload: &str) -> Option<&Record> {
         self.records.iter().find(|record| record.workload == workload).copied()
     }
 
     /// Time on the wall for an operation, all threads' operations counted.
-    fn per_operation(&self, workload: &str) -> Option<f64> {
+    pub(crate) fn per_operation(&self, workload: &str) -> Option<f64> {
         let record = self.find(workload)?;
         Some(record.wall_seconds * 1e6 / record.operations.max(1) as f64)
     }
@@ -131,6 +133,31 @@ pub(crate) struct Results {
 impl Results {
     pub(crate) fn new(records: Vec<Record>) -> Self {
         Self { records }
+    }
+
+    /// The records of no study, and those of each study that there are any of.
+    pub(crate) fn split(records: Vec<Record>) -> (Self, Vec<(Study, Self)>) {
+        let (main, mut rest): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|record| !record.settings.contains_key(STUDY));
+        let mut studies = Vec::new();
+        for study in Study::ALL {
+            let is_its = |record: &Record| {
+                record.settings.get(STUDY).and_then(Value::as_str) == Some(study.name())
+            };
+            let (its, others) = rest.into_iter().partition(is_its);
+            rest = others;
+            let its = Self::new(its);
+            if !its.records.is_empty() {
+                studies.push((study, its));
+            }
+        }
+        (Self::new(main), studies)
+    }
+
+    /// Those of the contenders whose names are wanted.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let records = self.records.iter().filter(|record| is_wanted(&record.store.name));
+        Self { records: records.cloned().collect() }
     }
 
     pub(crate) fn records(&self) -> &[Record] {
@@ -275,6 +302,17 @@ mod tests {
         let idle = results.figure(1000, "rocksdb", &TIMES[1]).unwrap();
         assert!((idle.median - 6.0).abs() < 1e-9 && idle.rounds == 1, "{idle:?}");
         assert_eq!(results.figure(1000, "trommel", &TIMES[2]), None);
+    }
+
+    #[test]
+    fn records_of_a_study_are_its_own() {
+        let mut of_study = record("trommel", 1, "fillsync", 1.0);
+        of_study.settings.insert(STUDY.into(), "sync".into());
+        let main = record("trommel", 1, "fillrandom", 1.0);
+        let (main, studies) = Results::split(vec![of_study, main]);
+        assert_eq!((main.records.len(), studies.len()), (1, 1));
+        assert_eq!(studies[0].0, Study::Sync);
+        assert_eq!(studies[0].1.records[0].workload, "fillsync");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! 2. `run` measures them one after the other, each by a `trial` in a process of its own, which
 //!    prints records.
 //! 3. `figures` reduces records to numbers, `report` and `page` show these.
+//! 4. `studies` do the same with questions that need stores of their own, `sheets` show them, and
+//!    each `verdict` sets a figure beside its target.
 //!
 //! Invariants: every store gets the same seeded streams of the harness and the same limits from
 //! `settings`; every value read is `checked`; nothing of Trommel but its public interface is used.
@@ -18,8 +20,11 @@ mod report;
 mod rows;
 mod run;
 mod settings;
+mod sheets;
 mod stores;
+mod studies;
 mod trial;
+mod verdict;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -53,17 +58,23 @@ fn main() -> ExitCode {
 fn compare(args: &Args) -> Result<ExitCode, StoreError> {
     let stop = Stop::new();
     let records = if args.from.is_empty() { measured(args, &stop)? } else { read(args)? };
-    let results = Results::new(records);
+    let (results, studies) = Results::split(records);
     let mut text = String::new();
     for num in results.nums() {
         text += &(report::text(&results, num) + "\n");
     }
-    text += &report::fairness_text(&results);
+    for (study, results) in &studies {
+        text += &(sheets::text(*study, results) + "\n");
+    }
+    text += &report::fairness_text(&results, &studies);
     if let Some(dir) = &args.out {
         fs::create_dir_all(dir).map_err(|error| words(dir, &error))?;
         let mut files = vec![("tables.txt".to_owned(), text.clone())];
         for num in results.nums() {
             files.push((format!("report-{num}.html"), report::html(&results, num)));
+        }
+        for (study, results) in &studies {
+            files.push((format!("report-{study}.html"), sheets::html(*study, results)));
         }
         for (name, content) in files {
             let file = dir.join(name);
@@ -71,14 +82,17 @@ fn compare(args: &Args) -> Result<ExitCode, StoreError> {
         }
     }
     if let Some(file) = &args.page {
-        fs::write(file, page::page(&results)).map_err(|error| words(file, &error))?;
+        fs::write(file, page::page(&results, &studies)).map_err(|error| words(file, &error))?;
     }
     if let Err(error) = io::stdout().write_all(text.as_bytes())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         return Err(error.into());
     }
-    let troubled = results.nums().iter().any(|num| !report::troubles(&results, *num).is_empty());
+    let all = studies.iter().map(|(_, results)| results).chain([&results]);
+    let troubled = all.into_iter().any(|results| {
+        results.nums().iter().any(|num| !report::troubles(results, *num).is_empty())
+    });
     Ok(match (stop.is_set(), troubled) {
         (true, _) => ExitCode::from(INTERRUPTED),
         (false, true) => ExitCode::FAILURE,
@@ -90,16 +104,19 @@ fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
     let setter = stop.clone();
     // The trial is in the same group of processes and ends by itself; what it left is removed.
     ctrlc::set_handler(move || setter.set())?;
-    let settings = if args.quick {
-        vec![Settings::new(QUICK.0, QUICK.1).with_small_tree()]
-    } else {
-        args.num.iter().map(|num| Settings::new(*num, args.reads)).collect()
+    let settings = match (args.rows(), args.quick) {
+        (None, _) => Vec::new(),
+        (_, true) => vec![Settings::new(QUICK.0, QUICK.1).with_small_tree()],
+        (_, false) => args.num.iter().map(|num| Settings::new(*num, args.reads)).collect(),
     };
+    let studies = args.studies().into_iter().map(|study| (study, args.contenders_of(study)));
     let plan = Plan {
         settings,
         rounds: args.rounds,
         contenders: args.contenders(),
-        rows: args.rows(),
+        rows: args.rows().unwrap_or_default(),
+        studies: studies.collect(),
+        sizes: args.sizes(),
         parent: args.dir.clone(),
         limit: args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
         patience: Duration::from_secs(args.patience),

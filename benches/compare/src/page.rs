@@ -4,63 +4,127 @@ use serde_json::Value;
 use trommel_harness::machine::Environment;
 use trommel_harness::units;
 
+use trommel_harness::record::Record;
+
 use crate::figures::Results;
-use crate::report::{UNEQUAL, fairness, floor, ratios, reading, sizes, times, troubles, versions};
+use crate::report::{
+    Shown, UNEQUAL, fairness, floor, ratios, reading, sizes, times, troubles, versions,
+};
+use crate::sheets;
+use crate::studies::Study;
+use crate::verdict::shortfalls_first;
 
 /// The page.
-pub(crate) fn page(results: &Results) -> String {
-    let mut page = String::from(INTRODUCTION);
-    page += &format!("```sh\n{}\n```\n\n", command(results));
-    page += &about(results);
+pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
+    let all = studies.iter().flat_map(|(_, results)| results.records());
+    let all: Vec<_> = results.records().iter().chain(all).collect();
+    let mut page = String::from(HEAD);
+    if !results.records().is_empty() {
+        page += INTRODUCTION;
+    }
+    page += UNITS;
+    page += &format!("```sh\n{}\n```\n\n", command(results, studies));
+    page += &about(&all);
+    page += &targets(studies);
     for num in results.nums() {
         page += &measured(results, num);
     }
+    for (study, results) in studies {
+        page += &sheets::markdown(*study, results);
+    }
     page += "\n## Fairness\n\nOne line for each value of a setting, and who has it.\n\n";
+    let mut shown = Shown::new();
     if let Some(num) = results.nums().first() {
-        page += &fairness(results, *num).markdown();
+        page += &fairness(results, *num, &mut shown).markdown();
+    }
+    for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
+        page += &format!("\n### {}: {heading}\n\n{}", study.sheet().title, grid.markdown());
     }
     page += "\n### What is not equal\n\n";
-    for line in UNEQUAL {
+    for line in UNEQUAL.iter().chain(sheets::unequal(studies)) {
         page += &format!("* {line}\n");
     }
     page
 }
 
-const INTRODUCTION: &str = "\
+/// What falls short in any study, before anything else.
+fn targets(studies: &[(Study, Results)]) -> String {
+    let verdicts = studies.iter().flat_map(|(study, results)| sheets::verdicts(*study, results));
+    let verdicts = shortfalls_first(verdicts.collect());
+    let short = verdicts.iter().filter(|verdict| !verdict.is_met).count();
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        format!("\n## Targets of the studies not met: {short} of {}\n\n", verdicts.len());
+    for verdict in &verdicts[..short] {
+        text += &format!("* {}\n", verdict.line());
+    }
+    text
+}
+
+const HEAD: &str = "\
 # Trommel beside other stores
 
 This page is written by the command below; no figure in it is typed. Each store runs in a process
-of its own: it is filled at random keys drawn with replacement, settles, writes out what it holds in
+of its own. Every value found is checked against its key.
+
+";
+
+const INTRODUCTION: &str = "\
+In the main measurement a store is filled at random keys drawn with replacement, settles, writes out what it holds in
 memory and is closed; its files are synced, dropped from the page cache and read in again; it is
 opened, read at random without a clock (half as many reads as are measured, and one for every three
-keys at least), and then measured.
-Every value found is checked against its key.
+keys at least), and then measured. A missing key lies inside the range of keys and is never asked
+for twice. A scan counts one operation an entry, a seek reads ten entries, a multi-get looks up a
+hundred keys and counts each.
 
+";
+
+const UNITS: &str = "\
 Times are microseconds an operation on one machine in one hour: the ratios between stores are worth
-more than the figures. A missing key lies inside the range of keys and is never asked for twice. A
-scan counts one operation an entry, a seek reads ten entries, a multi-get looks up a hundred keys
-and counts each.
+more than the figures.
 
 ";
 
 /// The command that measures this again.
-fn command(results: &Results) -> String {
+fn command(results: &Results, studies: &[(Study, Results)]) -> String {
+    let mut words = String::from(COMMAND);
     let nums: Vec<_> = results.nums().iter().map(u64::to_string).collect();
     let setting = |name: &str| {
         let values = results.records().iter().filter_map(|record| record.settings.get(name));
         values.filter_map(Value::as_u64).max().unwrap_or_default()
     };
-    format!(
-        "cargo run --release --manifest-path benches/compare/Cargo.toml -- \\\n    --num {} --reads \
-         {} --rounds {} --page docs/measurements/baseline.md",
-        nums.join(","),
-        setting("reads"),
-        results.records().iter().map(|record| record.repeat).max().unwrap_or(1),
-    )
+    if !nums.is_empty() {
+        words += &format!(" --num {} --reads {}", nums.join(","), setting("reads"));
+        words += if studies.is_empty() { "" } else { " --rows all" };
+    }
+    words += &studied(studies);
+    let all = studies.iter().map(|(_, results)| results).chain([results]);
+    let rounds = all.flat_map(|results| results.records().iter().map(|record| record.repeat)).max();
+    words + &format!(" \\\n    --rounds {} --page FILE", rounds.unwrap_or(1))
 }
 
-fn about(results: &Results) -> String {
-    let Some(first) = results.records().first() else { return String::new() };
+/// The studies on a command line.
+fn studied(studies: &[(Study, Results)]) -> String {
+    let mut words = String::new();
+    let names: Vec<_> = studies.iter().map(|(study, _)| study.name()).collect();
+    if !names.is_empty() {
+        words += &format!(" --studies {}", names.join(","));
+    }
+    for (study, results) in studies {
+        for name in study.sheet().sizes {
+            let value = results.records().iter().find_map(|record| record.settings.get(*name));
+            words += &value.map_or_else(String::new, |value| format!(" --{name} {value}"));
+        }
+    }
+    words
+}
+
+const COMMAND: &str = "cargo run --release --manifest-path benches/compare/Cargo.toml -- \\\n   ";
+
+fn about(records: &[&Record]) -> String {
+    let Some(first) = records.first() else { return String::new() };
     let Environment {
         cpu, cores, memory_bytes, kernel, file_system, rustc, program, commit, ..
     } = &first.environment;
@@ -68,7 +132,7 @@ fn about(results: &Results) -> String {
         ("Measured", first.start.clone()),
         ("Program", format!("trommel {program}")),
         ("Compiler", rustc.clone()),
-        ("Stores", versions(results).join("; ")),
+        ("Stores", versions(records).join("; ")),
         ("Processor", format!("{}, {cores} threads", cpu.as_deref().unwrap_or("not known"))),
     ];
     if let Some(commit) = commit {

@@ -81,13 +81,26 @@ fn allocated(data: &fs::Metadata) -> u64 {
 pub(crate) fn warm_page_cache(dir: &Path) -> io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     for (path, _) in files(dir)? {
-        #[expect(clippy::disallowed_methods, reason = "these are files of other stores too")]
-        let mut file = File::open(&path)?;
-        file.sync_data()?;
-        fadvise(&file, 0, None, Advice::DontNeed)?;
+        let mut file = dropped(&path)?;
         while file.read(&mut buffer)? > 0 {}
     }
     Ok(())
+}
+
+/// Brings the files of a closed store to the device and drops them from the page cache.
+pub(crate) fn drop_page_cache(dir: &Path) -> io::Result<()> {
+    for (path, _) in files(dir)? {
+        dropped(&path)?;
+    }
+    Ok(())
+}
+
+fn dropped(path: &Path) -> io::Result<File> {
+    #[expect(clippy::disallowed_methods, reason = "these are files of other stores too")]
+    let file = File::open(path)?;
+    file.sync_data()?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    Ok(file)
 }
 
 /// The least that a log can cost here: the time of one append of 300 bytes to a file, unsynced.
@@ -123,6 +136,7 @@ mod tests {
         fs::write(scratch.path().join("folder/a"), [1; 10_000]).unwrap();
         fs::write(scratch.path().join("b"), [1; 5000]).unwrap();
         warm_page_cache(scratch.path()).unwrap();
+        drop_page_cache(scratch.path()).unwrap();
         let found = files(scratch.path()).unwrap();
         assert_eq!(found.len(), 2);
         assert!(found.iter().map(|(_, bytes)| bytes).sum::<u64>() >= 15_000);

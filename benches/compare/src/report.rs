@@ -9,6 +9,8 @@ use trommel_harness::units;
 
 use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
 use crate::grid::Grid;
+use crate::sheets;
+use crate::studies::{STUDY, Study};
 use crate::trial::{DISK, FAILED, OPEN};
 
 /// Ratios stand to this set-up.
@@ -72,7 +74,7 @@ fn spread(spread: Spread) -> String {
 }
 
 /// A line for each contender, a column for each figure that any of them has.
-fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
+pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
     let names = results.names(num);
     let known: Vec<_> = figures
         .iter()
@@ -166,13 +168,21 @@ pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
 /// The values of a setting, and who has which.
 type Values = Vec<(String, Vec<String>)>;
 
-/// Every setting, its values, and who has which.
-pub(crate) fn fairness(results: &Results, num: u64) -> Grid {
+/// What was shown already: by contender and setting, the value.
+pub(crate) type Shown = BTreeMap<(String, String), String>;
+
+/// Every setting, its values, and who has which; what `shown` has already is left out, the rest is
+/// added to it.
+pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     let mut settings: Vec<(String, Values)> = Vec::new();
     for name in results.names(num) {
         let Some(record) = one_record(results, num, name) else { continue };
         for (setting, value) in record.settings.iter().filter(|(name, _)| is_shown(name)) {
-            let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
+            let value: String = value.as_str().map_or_else(|| value.to_string(), Into::into);
+            let key = (name.to_owned(), setting.clone());
+            if shown.insert(key, value.clone()).is_some_and(|before| before == value) {
+                continue;
+            }
             let at = settings.iter().position(|(other, _)| other == setting);
             let at = at.unwrap_or_else(|| {
                 settings.push((setting.clone(), Vec::new()));
@@ -198,7 +208,7 @@ pub(crate) fn fairness(results: &Results, num: u64) -> Grid {
 }
 
 fn is_shown(setting: &str) -> bool {
-    !["num", "error"].contains(&setting)
+    !["num", "error", STUDY].contains(&setting)
 }
 
 /// A record of a contender, to read its settings from.
@@ -252,19 +262,24 @@ pub(crate) fn html(results: &Results, num: u64) -> String {
 }
 
 /// The fairness block, for a terminal.
-pub(crate) fn fairness_text(results: &Results) -> String {
-    let num = results.nums().first().copied().unwrap_or_default();
-    let mut text = format!("Fairness\n{}\n", fairness(results, num).text());
-    text += "What is not equal\n";
-    for line in UNEQUAL {
+pub(crate) fn fairness_text(results: &Results, studies: &[(Study, Results)]) -> String {
+    let (mut text, mut shown) = (String::from("Fairness\n"), Shown::new());
+    if let Some(num) = results.nums().first() {
+        text += &fairness(results, *num, &mut shown).text();
+    }
+    for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
+        text += &format!("\n{}: {heading}\n{}", study.sheet().title, grid.text());
+    }
+    text += "\nWhat is not equal\n";
+    for line in UNEQUAL.iter().chain(sheets::unequal(studies)) {
         text += &format!("- {line}\n");
     }
     text
 }
 
 /// Versions of the stores' products.
-pub(crate) fn versions(results: &Results) -> Vec<String> {
-    let records = results.records().iter().filter(|record| !record.store.version.is_empty());
+pub(crate) fn versions(records: &[&Record]) -> Vec<String> {
+    let records = records.iter().filter(|record| !record.store.version.is_empty());
     let versions: BTreeMap<_, ()> = records.map(|record| (&record.store.version, ())).collect();
     versions.into_keys().cloned().collect()
 }

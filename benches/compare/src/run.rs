@@ -26,6 +26,7 @@ use crate::process;
 use crate::rows::Row;
 use crate::settings::Settings;
 use crate::stores::Contender;
+use crate::studies::{Sizes, Study, tails};
 use crate::trial::{FAILED, Spec, WHY, failure, run_of};
 
 /// Room on the disk for a store, per byte of keys and values.
@@ -41,6 +42,9 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) contenders: Vec<&'static Contender>,
     pub(crate) rows: Vec<Row>,
+    /// Each with who takes part.
+    pub(crate) studies: Vec<(Study, Vec<&'static Contender>)>,
+    pub(crate) sizes: Sizes,
     /// Where the scratch directory is made.
     pub(crate) parent: PathBuf,
     /// Time for all of it.
@@ -68,10 +72,15 @@ pub(crate) fn run(
     let scratch = ScratchDir::new(&plan.parent)?;
     let id = Run::new(Product::default(), [].into_iter().collect(), Environment::default()).id;
     let mut session =
-        Session { id, plan, stop, begun: Instant::now(), took: Vec::new(), sink, say };
+        Session { id, plan, stop, begun: Instant::now(), rate: None, took: Vec::new(), sink, say };
     for settings in &plan.settings {
         for round in 1..=plan.rounds {
             session.round(&scratch, settings, round)?;
+        }
+    }
+    for (study, contenders) in &plan.studies {
+        for round in 1..=plan.rounds {
+            session.study(&scratch, *study, contenders, round)?;
         }
     }
     Ok(scratch.remove()?)
@@ -83,8 +92,10 @@ struct Session<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
     begun: Instant,
-    /// How long trials took, by contender and keys.
-    took: Vec<(&'static str, u64, Duration)>,
+    /// Writes a second that those are paced at who are, once that is known.
+    rate: Option<f64>,
+    /// How long trials took, by contender, study and keys.
+    took: Vec<(&'static str, Option<Study>, u64, Duration)>,
     sink: Sink<'a>,
     say: Say<'a>,
 }
@@ -126,10 +137,54 @@ impl Session<'_> {
                 dir: dir.clone(),
                 fill,
                 rows: self.plan.rows.iter().map(|row| row.name().to_owned()).collect(),
+                study: None,
+                is_killed: false,
+                sizes: self.plan.sizes,
                 seconds: 0,
             };
             let is_done = self.contender(contender, spec, scratch.free_bytes(), &head)?;
             filled = if fill { Some(contender.name) } else { filled }.filter(|_| is_done);
+        }
+        remove(&dir)
+    }
+
+    /// Does a study with each contender, another one first each round.
+    fn study(
+        &mut self,
+        scratch: &ScratchDir,
+        study: Study,
+        contenders: &[&'static Contender],
+        round: u32,
+    ) -> Result<(), StoreError> {
+        let sizes = self.plan.sizes;
+        let settings = study.settings(&sizes);
+        let mut order = contenders.to_vec();
+        order.rotate_left((round as usize - 1) % contenders.len().max(1));
+        if study == Study::Tails && sizes.tails_rate.or(self.rate).is_none() {
+            order.sort_by_key(|contender| contender.name != tails::CALIBRATES);
+        }
+        let dir = scratch.path().join("store");
+        for (nth, contender) in order.iter().copied().enumerate() {
+            if self.stop.is_set() {
+                break;
+            }
+            remove(&dir)?;
+            let (name, of) = (contender.name, order.len());
+            let head = format!("[{}/{of}] {name}, {study}, round {round}", nth + 1);
+            let spec = Spec {
+                id: self.id.clone(),
+                contender: name.into(),
+                settings,
+                round,
+                dir: dir.clone(),
+                fill: true,
+                rows: Vec::new(),
+                study: Some(study),
+                is_killed: false,
+                sizes: Sizes { tails_rate: sizes.tails_rate.or(self.rate), ..sizes },
+                seconds: 0,
+            };
+            self.contender(contender, spec, scratch.free_bytes(), &head)?;
         }
         remove(&dir)
     }
@@ -143,8 +198,9 @@ impl Session<'_> {
         head: &str,
     ) -> Result<bool, StoreError> {
         let settings = spec.settings;
-        let run = run_of(&self.id, contender, &settings);
-        let limit = match self.time_for(contender, &settings) {
+        let study = spec.study.map(|study| (study, &self.plan.sizes));
+        let run = run_of(&self.id, contender, &settings, study);
+        let limit = match self.time_for(contender, spec.study, &settings) {
             Ok(limit) => limit,
             Err(why) => return self.give_up(&run, spec.round, head, why),
         };
@@ -157,7 +213,7 @@ impl Session<'_> {
         let start = Instant::now();
         let failed = self.trial(&spec, &run)?;
         let time = start.elapsed();
-        self.took.push((contender.name, settings.num, time));
+        self.took.push((contender.name, spec.study, settings.num, time));
         let how = failed.as_deref().unwrap_or("done");
         (self.say)(&format!("{head}: {how} after {:.1} s", time.as_secs_f64()));
         Ok(failed.is_none())
@@ -176,11 +232,17 @@ impl Session<'_> {
     }
 
     /// How long a trial may take, or why it is not begun.
-    fn time_for(&self, contender: &Contender, settings: &Settings) -> Result<Duration, String> {
+    fn time_for(
+        &self,
+        contender: &Contender,
+        study: Option<Study>,
+        settings: &Settings,
+    ) -> Result<Duration, String> {
         let Some(limit) = self.plan.limit else { return Ok(self.plan.patience) };
         let left = limit.saturating_sub(self.begun.elapsed());
-        let before = self.took.iter().rev().find(|(name, ..)| *name == contender.name);
-        let expected = before.map_or(Duration::ZERO, |(_, num, time)| {
+        let same = |(name, of, ..): &&(_, _, _, _)| (*name, *of) == (contender.name, study);
+        let before = self.took.iter().rev().find(same);
+        let expected = before.map_or(Duration::ZERO, |(_, _, num, time)| {
             let ratio = (settings.num as f64 / *num as f64).max(1.0);
             time.mul_f64(ratio * if ratio > 1.0 { CAUTION } else { 1.0 })
         });
@@ -206,7 +268,13 @@ impl Session<'_> {
         let (stop, is_over) = (self.stop, AtomicBool::new(false));
         let said = thread::scope(|scope| {
             scope.spawn(|| hold(stdin, &text, || stop.is_set() || is_over.load(Relaxed)));
-            let said = stdout.map_or(Ok(Said::default()), |stdout| pass_on(stdout, self.sink));
+            let mut sink = |record: Record| {
+                if (&*record.store.name, &*record.workload) == (tails::CALIBRATES, tails::PEAK) {
+                    self.rate.get_or_insert(record.operations_per_second() * tails::PART);
+                }
+                (self.sink)(record)
+            };
+            let said = stdout.map_or(Ok(Said::default()), |stdout| pass_on(stdout, &mut sink));
             is_over.store(true, Relaxed);
             said
         });
@@ -298,7 +366,8 @@ fn floor(id: &str, dir: &Path, settings: &Settings, round: u32) -> Result<Record
     Ok(Record::new(&run, APPEND, round, 1, start, &measured))
 }
 
-fn remove(dir: &Path) -> Result<(), StoreError> {
+/// Removes a directory and all in it, if it is there.
+pub(crate) fn remove(dir: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(format!("{} could not be removed: {error}", dir.display()).into())

@@ -26,6 +26,10 @@ pub(crate) struct Settings {
     pub(crate) level_ratio: u32,
     pub(crate) table_bytes: u64,
     pub(crate) background_threads: usize,
+    /// Every commit is to be on the device when it returns.
+    pub(crate) durable: bool,
+    /// Stores count what they do, also those that do so only if asked, since it costs them time.
+    pub(crate) counted: bool,
 }
 
 impl Settings {
@@ -51,6 +55,8 @@ impl Settings {
             level_ratio: 10,
             table_bytes: 64 << 20,
             background_threads: 2,
+            durable: false,
+            counted: false,
         }
     }
 

@@ -30,6 +30,7 @@ use crate::process::{self, Memory, warm_page_cache};
 use crate::rows::{Row, SEEK_NEXTS};
 use crate::settings::Settings;
 use crate::stores::{Contender, FACTS};
+use crate::studies::{STUDY, Sizes, Study};
 
 /// Names of what a trial does besides the harness's workloads.
 pub(crate) const SETTLE: &str = "waitforcompaction";
@@ -65,6 +66,11 @@ pub(crate) struct Spec {
     /// Whether to fill a new store; else the one in `dir` is read.
     pub(crate) fill: bool,
     pub(crate) rows: Vec<String>,
+    /// What to do instead of all that.
+    pub(crate) study: Option<Study>,
+    pub(crate) sizes: Sizes,
+    /// Whether it is the process that a study of recovery kills.
+    pub(crate) is_killed: bool,
     /// Seconds after which it ends, done or not.
     pub(crate) seconds: u64,
 }
@@ -113,7 +119,12 @@ pub(crate) fn failure(run: &Run, round: u32, why: String) -> Record {
 }
 
 /// What all records of a contender share, in the run of this id.
-pub(crate) fn run_of(id: &str, contender: &Contender, settings: &Settings) -> Run {
+pub(crate) fn run_of(
+    id: &str,
+    contender: &Contender,
+    settings: &Settings,
+    study: Option<(Study, &Sizes)>,
+) -> Run {
     let facts = contender.facts(settings);
     let version = facts.get("version").cloned().unwrap_or_default();
     let store = Product { name: contender.name.into(), version };
@@ -129,6 +140,12 @@ pub(crate) fn run_of(id: &str, contender: &Contender, settings: &Settings) -> Ru
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
     .collect();
+    if let Some((study, sizes)) = study {
+        run.settings.insert(STUDY.into(), study.name().into());
+        let its = |(name, _): &(&str, Value)| study.sheet().sizes.contains(name);
+        let sizes = sizes.named().into_iter().filter(its);
+        run.settings.extend(sizes.map(|(name, value)| (name.to_owned(), value)));
+    }
     for name in FACTS {
         if let Some(value) = facts.get(name) {
             run.settings.insert(name.to_owned(), Value::from(value.as_str()));
@@ -137,15 +154,17 @@ pub(crate) fn run_of(id: &str, contender: &Contender, settings: &Settings) -> Ru
     run
 }
 
-fn write(record: &Record) -> Result<(), StoreError> {
+/// Prints a record, which the run waits for.
+pub(crate) fn write(record: &Record) -> Result<(), StoreError> {
     let mut out = io::stdout().lock();
     record::write_line(record, &mut out)?;
     Ok(out.flush()?)
 }
 
-struct Trial<'a> {
-    spec: &'a Spec,
-    contender: &'a Contender,
+/// One contender at work.
+pub(crate) struct Trial<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) contender: &'a Contender,
     stop: Stop,
     run: Run,
     keys: KeySpace,
@@ -155,7 +174,8 @@ struct Trial<'a> {
 impl<'a> Trial<'a> {
     fn new(spec: &'a Spec, contender: &'a Contender, stop: Stop) -> Result<Self, StoreError> {
         let settings = &spec.settings;
-        let mut run = run_of(&spec.id, contender, settings);
+        let mut run =
+            run_of(&spec.id, contender, settings, spec.study.map(|study| (study, &spec.sizes)));
         // Which directory it was is nobody's business later; its file system is.
         run.environment = Environment { directory: None, ..Environment::of(spec.dir.parent()) };
         Ok(Self {
@@ -169,6 +189,9 @@ impl<'a> Trial<'a> {
     }
 
     fn run(&self) -> Result<(), StoreError> {
+        if let Some(study) = self.spec.study {
+            return study.run(self);
+        }
         if self.spec.fill {
             self.fill()?;
         }
@@ -179,7 +202,8 @@ impl<'a> Trial<'a> {
         self.read()
     }
 
-    fn open(&self, fresh: bool) -> Result<Arc<Checked>, StoreError> {
+    /// Opens the store; with `fresh`, a new one.
+    pub(crate) fn open(&self, fresh: bool) -> Result<Arc<Checked>, StoreError> {
         let settings = &self.spec.settings;
         let store = self.contender.open(&self.spec.dir, settings, fresh)?;
         Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
@@ -215,6 +239,23 @@ impl<'a> Trial<'a> {
         write(&self.record(DISK, SystemTime::now(), 0, &disk))
     }
 
+    /// Fills a new store with every key once, in random order; settles, writes out what is in
+    /// memory, settles again, and closes it. Its levels are in the record of this name.
+    pub(crate) fn fill_distinct(&self, title: &str) -> Result<(), StoreError> {
+        let settings = &self.spec.settings;
+        let store = self.open(true)?;
+        let batch = if self.contender.batches { settings.batch } else { 1 };
+        let load = Load { operations: settings.num, batch, ..self.load(0) };
+        let start = SystemTime::now();
+        let filled = self.measure(&*store, Workload::FillUniqueRandom, &load)?;
+        store.settle()?;
+        store.flush()?;
+        store.settle()?;
+        let state = State { levels: self.state(&*store, None).levels, ..State::default() };
+        write(&Record { state, ..self.record(title, start, 1, &filled) })?;
+        store.close()
+    }
+
     fn read(&self) -> Result<(), StoreError> {
         let (start, clock) = (SystemTime::now(), Instant::now());
         let store = self.open(false)?;
@@ -245,7 +286,8 @@ impl<'a> Trial<'a> {
         write(&Record { state: memory_state(), ..record })
     }
 
-    fn load(&self, stream: u64) -> Load<'_> {
+    /// One thread's work, with draws of its own for each `stream`.
+    pub(crate) fn load(&self, stream: u64) -> Load<'_> {
         Load {
             seed: self.spec.settings.seed,
             stream,
@@ -255,7 +297,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn measure(
+    /// Does `workload`; an error if there was no time for it.
+    pub(crate) fn measure(
         &self,
         store: &dyn Store,
         workload: Workload,
@@ -270,7 +313,14 @@ impl<'a> Trial<'a> {
         Ok(measured)
     }
 
-    fn record(&self, name: &str, start: SystemTime, threads: usize, measured: &Measured) -> Record {
+    /// The record of what was measured under this name.
+    pub(crate) fn record(
+        &self,
+        name: &str,
+        start: SystemTime,
+        threads: usize,
+        measured: &Measured,
+    ) -> Record {
         Record::new(&self.run, name, self.spec.round, threads, start, measured)
     }
 

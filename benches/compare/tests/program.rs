@@ -62,6 +62,66 @@ fn every_store_has_its_figures_and_nothing_is_left() {
 }
 
 #[test]
+fn studies_have_their_figures_verdicts_and_fairness() {
+    let (scratch, stores) = (
+        ScratchDir::new(&std::env::temp_dir()).unwrap(),
+        ScratchDir::new(&std::env::temp_dir()).unwrap(),
+    );
+    let out = scratch.path().display().to_string();
+    let page = format!("{out}/page.md");
+    let arguments = ["--quick", "--studies", "all", "--out", &out, "--page", &page];
+    let output = run(&arguments, stores.path());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    assert_eq!(fs::read_dir(stores.path()).unwrap().count(), 0);
+    let records = read_lines(&fs::read_to_string(format!("{out}/results.jsonl")).unwrap()).unwrap();
+    let has = |name: &str, workload: &str| {
+        let same = |record: &&trommel_harness::record::Record| {
+            (&*record.store.name, &*record.workload) == (name, workload)
+        };
+        records.iter().any(|record| same(&record))
+    };
+    for workload in [
+        "fillsync",
+        "fillsync (64 threads)",
+        "first get (cold)",
+        "recovery",
+        "multi-get (cold)",
+        "ycsbf",
+        "reads, paced",
+    ] {
+        for name in ["trommel", "rocksdb-best"] {
+            assert!(has(name, workload), "{name}: {workload}\n{stdout}");
+        }
+    }
+    assert!(has("trommel-direct", "get, missing") && has("rocksdb-direct", "get, missing"));
+
+    let page_text = fs::read_to_string(&page).unwrap();
+    for words in [
+        "## Targets of the studies not met: ",
+        "## Synced writes\n",
+        "synced writes, 16 threads, syncs per write: ",
+        "entries lost",
+        "multi-get of 64, trommel, cold",
+        "YCSB E, us an operation",
+        "p99.9 of reads during a fill",
+        "distance from the expected wasted reads",
+        "on, synced at each write",
+        "fjall, LMDB and redb commit one write at a time",
+    ] {
+        assert!(page_text.contains(words), "{words} is missing in\n{page_text}");
+    }
+    let lost = records.iter().filter(|record| record.workload == "recovery");
+    assert!(lost.clone().count() >= 6 && lost.clone().all(|record| record.found == record.asked));
+
+    let results = format!("{out}/results.jsonl");
+    let again = format!("{out}/again.md");
+    let output = run(&["--from", &results, "--page", &again], stores.path());
+    assert_eq!(text(&output.stdout), stdout);
+    assert_eq!(fs::read_to_string(again).unwrap(), page_text);
+}
+
+#[test]
 fn a_store_that_comes_to_no_end_is_reported_and_the_rest_goes_on() {
     let stores = ScratchDir::new(&std::env::temp_dir()).unwrap();
     let arguments = ["--num", "20M", "--patience", "1", "--rows", "read"];

@@ -17,13 +17,16 @@ use crate::Error;
 /// What is written, in the order of the keys.
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Opens a store, or makes it first.
+type Open = fn(&Path, bool) -> Result<Box<dyn Store>, Error>;
+
 /// A store in one set-up.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     /// The package whose version is shown.
     pub(crate) package: &'static str,
-    open: fn(&Path, bool) -> Result<Box<dyn Store>, Error>,
+    open: Open,
 }
 
 /// A store as far as this needs it.

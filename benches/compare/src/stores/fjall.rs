@@ -55,6 +55,21 @@ impl FjallStore {
         Ok(Self { db, keys })
     }
 
+    fn commit(
+        &self,
+        operations: &[Operation<'_>],
+        durability: Option<PersistMode>,
+    ) -> Result<(), StoreError> {
+        let mut batch = self.db.batch().durability(durability);
+        for operation in operations {
+            match *operation {
+                Operation::Put { key, value } => batch.insert(&self.keys, key, value),
+                Operation::Delete { key } => batch.remove(&self.keys, key),
+            }
+        }
+        Ok(batch.commit()?)
+    }
+
     fn is_busy(&self) -> bool {
         self.db.outstanding_flushes() > 0
             || self.db.active_compactions() > 0
@@ -102,7 +117,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     facts.extend([
         ("version", format!("fjall {}", stores::locked("fjall"))),
         ("writes", stores::SINGLE.into()),
-        ("log", stores::LOG_OS.into()),
+        ("log", stores::log(settings, true).into()),
         ("filter", filter),
         ("cache", stores::size(settings.cache_bytes)),
         ("tables are read by", "pread".into()),
@@ -121,14 +136,11 @@ impl Store for FjallStore {
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        let mut batch = self.db.batch();
-        for operation in operations {
-            match *operation {
-                Operation::Put { key, value } => batch.insert(&self.keys, key, value),
-                Operation::Delete { key } => batch.remove(&self.keys, key),
-            }
-        }
-        Ok(batch.commit()?)
+        self.commit(operations, None)
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        self.commit(operations, Some(PersistMode::SyncData))
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {

@@ -25,6 +25,8 @@ pub(crate) struct Variant {
     pub(crate) write_map: bool,
 }
 
+const SYNCED: &str = "none; every commit is synced";
+const UNSYNCED: &str = "none; commits are with the system, not synced (MDB_NOSYNC)";
 /// Room for data in the map per byte that is written, and at least.
 const MAP_PER_BYTE: u64 = 4;
 const MAP_BYTES_MIN: u64 = 1 << 30;
@@ -44,6 +46,7 @@ pub(crate) struct LmdbStore {
     env: Env<WithoutTls>,
     entries: Database<'static, Bytes, Bytes>,
     variant: Variant,
+    durable: bool,
     number: u64,
     commits: AtomicU64,
 }
@@ -58,10 +61,11 @@ impl LmdbStore {
         let map_bytes = map_bytes.next_multiple_of(1 << 20) as usize;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes);
-        let mut flags = EnvFlags::NO_SYNC;
+        let mut flags = EnvFlags::empty();
+        flags.set(EnvFlags::NO_SYNC, !settings.durable);
         flags.set(EnvFlags::WRITE_MAP, variant.write_map);
         // SAFETY: the directory is this run's own and nothing else opens or changes the file.
-        // Without syncs the file may be lost with the machine's power, not with this process; a
+        // Without syncs (unless all commits are to be durable) the file may be lost with the machine's power, not with this process; a
         // run ends with either.
         #[expect(unsafe_code, reason = "LMDB is a map, and a map is only as good as its file")]
         let env = unsafe { options.flags(flags).open(dir)? };
@@ -74,7 +78,8 @@ impl LmdbStore {
             .commit()
             .ok_or("LMDB did not open its unnamed database")?;
         let number = stores::next_number();
-        Ok(Self { env, entries, variant, number, commits: AtomicU64::new(0) })
+        let durable = settings.durable;
+        Ok(Self { env, entries, variant, durable, number, commits: AtomicU64::new(0) })
     }
 
     /// Calls `read` with a transaction that sees what is stored now.
@@ -115,7 +120,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     facts.extend([
         ("version", version()),
         ("writes", stores::batches(settings)),
-        ("log", "none; commits are with the system, not synced (MDB_NOSYNC)".into()),
+        ("log", if settings.durable { SYNCED } else { UNSYNCED }.into()),
         ("filter", "none (a B+ tree)".into()),
         ("cache", "none; the system's page cache".into()),
         ("block or page", "4 KiB".into()),
@@ -146,6 +151,13 @@ impl Store for LmdbStore {
         transaction.commit()?;
         self.commits.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        if !self.durable {
+            return Err("this environment was opened with MDB_NOSYNC".into());
+        }
+        self.write(operations)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {

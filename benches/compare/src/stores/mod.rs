@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ::trommel::ReadMode;
 use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
 
 use crate::settings::Settings;
@@ -51,8 +52,12 @@ pub(crate) const FACTS: [&str; 19] = [
 
 /// The log of a store whose writes survive the process.
 const LOG_OS: &str = "on, with the system at each write, not synced";
+/// The same where every commit is synced.
+const LOG_SYNCED: &str = "on, synced at each write";
 /// When a store with a cache looks at the checksum of a block.
 const VERIFIED_ONCE: &str = "verified when it is not in the cache";
+/// How tables are read past the page cache.
+const DIRECT: &str = "pread, O_DIRECT";
 /// How writes reach a store that is made for single ones.
 const SINGLE: &str = "one at a time";
 
@@ -85,7 +90,9 @@ enum Build {
     Redb(redb::Variant),
 }
 
-const TROMMEL: trommel::Variant = trommel::Variant { mapped: false, own_filters: false, log: true };
+const TROMMEL: trommel::Variant =
+    trommel::Variant { reads: ReadMode::Cached, own_filters: false, log: true };
+const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
 
 const fn contender(name: &'static str, about: &'static str, build: Build) -> Contender {
@@ -105,7 +112,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. One that
 /// reads another's files comes right behind it.
-pub(crate) static ALL: [Contender; 15] = [
+pub(crate) static ALL: [Contender; 18] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -123,7 +130,7 @@ pub(crate) static ALL: [Contender; 15] = [
     contender(
         "trommel-mapped",
         "Trommel, mapped reads, equal filter bits",
-        Build::Trommel(trommel::Variant { mapped: true, ..TROMMEL }),
+        Build::Trommel(trommel::Variant { reads: ReadMode::Mapped, ..TROMMEL }),
     ),
     contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),
     contender("fjall", "fjall, equal limits", Build::Fjall(fjall::Variant { best: false })),
@@ -187,6 +194,26 @@ pub(crate) static ALL: [Contender; 15] = [
         "Trommel, cached reads, the filters it has by default",
         Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL }),
     ),
+    Contender {
+        usual: false,
+        ..contender("trommel-direct", "Trommel, direct reads", Build::Trommel(TROMMEL_DIRECT))
+    },
+    Contender {
+        usual: false,
+        ..contender(
+            "trommel-direct-own",
+            "Trommel, direct reads, the filters it has by default",
+            Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL_DIRECT }),
+        )
+    },
+    Contender {
+        usual: false,
+        ..contender(
+            "rocksdb-direct",
+            "RocksDB as its documentation advises, direct reads",
+            Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Direct, ..ROCKS }),
+        )
+    },
 ];
 
 impl Contender {
@@ -254,11 +281,23 @@ fn tree_facts(settings: &Settings) -> Facts {
     ])
 }
 
+/// What the log of a tree does.
+fn log(settings: &Settings, is_on: bool) -> &'static str {
+    match (is_on, settings.durable) {
+        (false, _) => "off",
+        (true, false) => LOG_OS,
+        (true, true) => LOG_SYNCED,
+    }
+}
+
 fn size(bytes: u64) -> String {
     units::bytes(bytes)
 }
 
 fn batches(settings: &Settings) -> String {
+    if settings.durable {
+        return "one in a transaction".into();
+    }
     format!("{} in a transaction", settings.batch)
 }
 

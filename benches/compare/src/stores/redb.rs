@@ -22,6 +22,8 @@ pub(crate) struct Variant {
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("entries");
+const DURABLE: &str = "none; every commit is synced";
+const UNSYNCED: &str = "none; commits without durability, lost if the process dies";
 const FILE: &str = "data.redb";
 
 /// A table as one read transaction sees it, which it keeps alive.
@@ -108,7 +110,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     facts.extend([
         ("version", format!("redb {}", stores::locked("redb"))),
         ("writes", stores::batches(settings)),
-        ("log", "none; commits without durability, lost if the process dies".into()),
+        ("log", if settings.durable { DURABLE } else { UNSYNCED }.into()),
         ("filter", "none (a B+ tree)".into()),
         ("cache", stores::size(settings.cache_bytes)),
         ("block or page", "4 KiB".into()),
@@ -127,6 +129,10 @@ impl Store for RedbStore {
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
         self.commit(operations, Durability::None)
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        self.commit(operations, Durability::Immediate)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {

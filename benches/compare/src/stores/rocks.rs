@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
     CompactOptions, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
-    WaitForCompactOptions, WriteBatch, WriteOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions, statistics::Ticker,
 };
+use trommel_harness::record::{Io, State};
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 
 use crate::settings::Settings;
@@ -28,6 +29,8 @@ pub(crate) enum SetUp {
     Equal,
     /// As its documentation advises for point lookups through its cache.
     Cached,
+    /// The same, past the page cache.
+    Direct,
     /// The same tables, mapped: a mapped block that is not compressed does not go to the cache.
     Mapped,
 }
@@ -38,7 +41,10 @@ const HASH_RATIO: f64 = 0.75;
 pub(crate) struct RocksStore {
     db: DB,
     write: WriteOptions,
+    synced: WriteOptions,
     read: ReadOptions,
+    /// Asked for what it counts, if it does.
+    counts: Option<Options>,
 }
 
 impl RocksStore {
@@ -53,10 +59,13 @@ impl RocksStore {
         let db = DB::open_cf_descriptors(&options, dir, [family])?;
         let mut write = WriteOptions::default();
         write.disable_wal(!variant.log);
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
         let mut read = ReadOptions::default();
         // A mapped block is used in place, and would be checked again at each read.
         read.set_verify_checksums(variant.set_up != SetUp::Mapped);
-        Ok(Self { db, write, read })
+        let counts = settings.counted.then_some(options);
+        Ok(Self { db, write, synced, read, counts })
     }
 
     fn family(&self) -> Result<&ColumnFamily, StoreError> {
@@ -82,6 +91,10 @@ fn options(settings: &Settings, variant: Variant) -> Options {
     options.set_level_compaction_dynamic_level_bytes(true);
     options.set_block_based_table_factory(&table_options(settings, variant));
     options.set_allow_mmap_reads(variant.set_up == SetUp::Mapped);
+    options.set_use_direct_reads(variant.set_up == SetUp::Direct);
+    if settings.counted {
+        options.enable_statistics();
+    }
     if variant.set_up != SetUp::Equal {
         options.set_enable_pipelined_write(true);
         options.set_bytes_per_sync(1 << 20);
@@ -120,20 +133,20 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
     let (cache, tuned) = match variant.set_up {
         SetUp::Equal => ("LRUCache", "nothing"),
-        SetUp::Cached | SetUp::Mapped => (
+        SetUp::Cached | SetUp::Direct | SetUp::Mapped => (
             "HyperClockCache",
             "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB",
         ),
     };
     let (read_by, checksums) = match variant.set_up {
         SetUp::Mapped => ("mmap, not through the cache", "not looked at in reads"),
-        _ => ("pread", stores::VERIFIED_ONCE),
+        SetUp::Direct => (stores::DIRECT, stores::VERIFIED_ONCE),
+        SetUp::Equal | SetUp::Cached => ("pread", stores::VERIFIED_ONCE),
     };
-    let log = if variant.log { stores::LOG_OS } else { "off" };
     facts.extend([
         ("version", version()),
         ("writes", stores::SINGLE.into()),
-        ("log", log.into()),
+        ("log", stores::log(settings, variant.log).into()),
         ("filter", format!("full Bloom, {} bits a key", settings.filter_bits)),
         ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
         ("tables are read by", read_by.into()),
@@ -143,20 +156,28 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     facts
 }
 
+fn batch_of(operations: &[Operation<'_>]) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    for operation in operations {
+        match *operation {
+            Operation::Put { key, value } => batch.put(key, value),
+            Operation::Delete { key } => batch.delete(key),
+        }
+    }
+    batch
+}
+
 impl Store for RocksStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         Ok(self.db.put_opt(key, value, &self.write)?)
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
-        for operation in operations {
-            match *operation {
-                Operation::Put { key, value } => batch.put(key, value),
-                Operation::Delete { key } => batch.delete(key),
-            }
-        }
-        Ok(self.db.write_opt(batch, &self.write)?)
+        Ok(self.db.write_opt(batch_of(operations), &self.write)?)
+    }
+
+    fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        Ok(self.db.write_opt(batch_of(operations), &self.synced)?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
@@ -230,6 +251,17 @@ impl Store for RocksStore {
     fn close(self: Arc<Self>) -> Result<(), StoreError> {
         drop(self);
         Ok(())
+    }
+
+    fn state(&self) -> State {
+        let count = |ticker| self.counts.as_ref().map(|counts| counts.get_ticker_count(ticker));
+        let io = Io {
+            block_reads: count(Ticker::BlockCacheDataMiss),
+            cache_hits: count(Ticker::BlockCacheDataHit),
+            log_syncs: count(Ticker::WalFileSynced),
+            ..Io::default()
+        };
+        State { io: Some(io), ..State::default() }
     }
 
     fn levels(&self) -> Vec<Level> {

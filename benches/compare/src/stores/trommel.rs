@@ -12,8 +12,7 @@ use crate::stores::{self, Facts};
 /// How Trommel is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
-    /// Tables are read through maps instead of the block cache.
-    pub(crate) mapped: bool,
+    pub(crate) reads: ReadMode,
     /// The filters it has if nobody says otherwise, instead of as many bits as the others get.
     pub(crate) own_filters: bool,
     /// Whether writes go to its log.
@@ -42,7 +41,7 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
     Ok(Options::default()
         .log(variant.log)
         .filters(filters(settings, variant)?)
-        .read_mode(if variant.mapped { ReadMode::Mapped } else { ReadMode::Cached })
+        .read_mode(variant.reads)
         .compression(Compression::None)
         .cache_bytes(settings.cache_bytes)
         .block_bytes(settings.block_bytes as usize)
@@ -62,15 +61,18 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
     let filters = filters(settings, variant);
     let filters = filters.map_or_else(|error| error.to_string(), |filters| filters.to_string());
-    let (cache, reads, checksum) = if variant.mapped {
-        ("none for data blocks".into(), "mmap", "verified each time it is used")
-    } else {
-        (stores::size(settings.cache_bytes), "pread", stores::VERIFIED_ONCE)
+    let cache = stores::size(settings.cache_bytes);
+    let (cache, reads, checksum) = match variant.reads {
+        ReadMode::Mapped => {
+            ("none for data blocks".into(), "mmap", "verified each time it is used")
+        }
+        ReadMode::Direct => (cache, stores::DIRECT, stores::VERIFIED_ONCE),
+        ReadMode::Cached => (cache, "pread", stores::VERIFIED_ONCE),
     };
     facts.extend([
         ("version", format!("trommel {}", stores::locked("trommel"))),
         ("writes", stores::SINGLE.into()),
-        ("log", if variant.log { stores::LOG_OS } else { "off" }.into()),
+        ("log", stores::log(settings, variant.log).into()),
         ("filter", filters),
         ("cache", cache),
         ("tables are read by", reads.into()),

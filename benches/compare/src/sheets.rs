@@ -1,0 +1,132 @@
+//! What is shown of the studies.
+
+use trommel_harness::record::Record;
+use trommel_harness::report::{Source, page};
+
+use crate::figures::Results;
+use crate::grid::Grid;
+use crate::report::{self, Shown, figures, troubles};
+use crate::studies::Study;
+use crate::trial::FAILED;
+use crate::verdict::{Verdict, shortfalls_first};
+
+/// What was to be reached in a study, and what was; shortfalls first.
+pub(crate) fn verdicts(study: Study, results: &Results) -> Vec<Verdict> {
+    let nums = results.nums();
+    shortfalls_first(nums.iter().flat_map(|num| (study.sheet().verdicts)(results, *num)).collect())
+}
+
+/// Headings and tables of a study; a table that no store has a figure for is left out.
+fn tables(study: Study, results: &Results) -> Vec<(&'static str, Grid)> {
+    let mut tables = Vec::new();
+    for num in results.nums() {
+        let grids = study.sheet().tables.iter();
+        tables.extend(grids.map(|(heading, columns)| (*heading, figures(results, num, columns))));
+    }
+    tables.retain(|(_, grid)| grid.head.len() > 1);
+    tables
+}
+
+fn troubles_of(results: &Results) -> Vec<String> {
+    results.nums().iter().flat_map(|num| troubles(results, *num)).collect()
+}
+
+/// A study for a terminal.
+pub(crate) fn text(study: Study, results: &Results) -> String {
+    let mut text = format!("{}\n", study.sheet().title);
+    for (heading, grid) in tables(study, results) {
+        text += &format!("\n{heading}\n{}", grid.text());
+    }
+    text += "\nTargets\n";
+    for verdict in verdicts(study, results) {
+        text += &format!("- {}\n", verdict.line().replace("**", ""));
+    }
+    for line in troubles_of(results) {
+        text += &format!("! {line}\n");
+    }
+    text
+}
+
+/// A study for a page in Markdown.
+pub(crate) fn markdown(study: Study, results: &Results) -> String {
+    let sheet = study.sheet();
+    let mut text = format!("\n## {}\n\n", sheet.title);
+    for line in troubles_of(results) {
+        text += &format!("* **{line}**\n");
+    }
+    text += &format!("{}\n", wrapped(sheet.about));
+    for (heading, grid) in tables(study, results) {
+        text += &format!("\n{heading}:\n\n{}", grid.markdown());
+    }
+    text += "\n### Targets\n\n";
+    for verdict in verdicts(study, results) {
+        text += &format!("* {}\n", verdict.line());
+    }
+    text
+}
+
+/// Words in lines as long as a page in Markdown has them.
+fn wrapped(words: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = vec![String::new()];
+    for word in words.split_whitespace() {
+        let line = lines.last().map_or(0, String::len);
+        if line > 0 && line + 1 + word.len() > WIDTH {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+/// All workloads of a study as a page for a browser.
+pub(crate) fn html(study: Study, results: &Results) -> String {
+    let is_shown = |record: &&Record| record.workload != FAILED;
+    let records = results.records().iter().filter(is_shown).cloned().collect();
+    let title = format!("Trommel beside other stores: {}", study.sheet().title);
+    page(&title, &[Source { name: String::new(), records }])
+}
+
+/// For each study the settings that differ from those in `shown`, which is what a contender had where
+/// it came first.
+pub(crate) fn fairness(
+    studies: &[(Study, Results)],
+    shown: &mut Shown,
+) -> Vec<(Study, &'static str, Grid)> {
+    let mut grids = Vec::new();
+    for (study, results) in studies {
+        let heading = if shown.is_empty() { "all settings" } else { "settings that differ" };
+        // What one study changes is unchanged in the next.
+        let mut shown_here = shown.clone();
+        for num in results.nums() {
+            grids.push((*study, heading, report::fairness(results, num, &mut shown_here)));
+        }
+        for (key, value) in shown_here {
+            shown.entry(key).or_insert(value);
+        }
+    }
+    grids
+}
+
+/// What is not equal in any of the studies.
+pub(crate) fn unequal(studies: &[(Study, Results)]) -> impl Iterator<Item = &'static &'static str> {
+    studies.iter().flat_map(|(study, _)| study.sheet().unequal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_in_lines_of_a_page() {
+        let text = wrapped(&"word ".repeat(50));
+        assert!(text.lines().all(|line| line.len() <= 100 && !line.ends_with(' ')), "{text}");
+        assert_eq!(text.lines().count(), 3);
+        assert_eq!(wrapped("one   two"), "one two");
+    }
+}

@@ -1,0 +1,246 @@
+//! How long the slowest reads and writes take while a store is filled at a steady rate.
+//!
+//! 1. Fill a store, settle.
+//! 2. One thread writes as fast as it can, another reads at its own steady rate: the peak.
+//! 3. Settle. The same, but the writer begins at a steady rate: 80% of the peak of
+//!    [`CALIBRATES`], which the run hands to all that come after it. Times count from when an
+//!    operation was due, not from when it could begin.
+//! 4. Before both, the same loops with nothing to do: what the machine itself adds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use trommel_harness::record::Record;
+use trommel_harness::{Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload};
+
+use super::{Sheet, Sizes};
+use crate::figures::{Figure, Group, Results};
+use crate::settings::Settings;
+use crate::trial::{Trial, write};
+use crate::verdict::{Verdict, beside};
+
+/// The contender whose peak the others are paced by.
+pub(crate) const CALIBRATES: &str = "rocksdb-best";
+/// The record of the peak.
+pub(crate) const PEAK: &str = "writes at peak";
+/// Part of the peak at which all write.
+pub(crate) const PART: f64 = 0.8;
+
+const WRITES: &str = "writes, paced";
+const READS: &str = "reads, paced";
+const IDLE_WRITES: &str = "nothing, paced as writes";
+const IDLE_READS: &str = "nothing, paced as reads";
+/// A paced part ends after this many times its time, done or not.
+const LATE: u32 = 2;
+/// Reads a second of the reader.
+const READS_PER_SECOND: f64 = 2000.0;
+/// Time with nothing to do, and of the peak, as parts of the measured one.
+const IDLE_PART: f64 = 0.2;
+const PEAK_PART: f64 = 0.5;
+
+pub(super) static SHEET: Sheet = Sheet {
+    name: "tails",
+    title: "The slowest reads and writes of a steady fill",
+    about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady rate, \
+            80% of what rocksdb-best reached on such a store as fast as it could, while another \
+            thread reads 2,000 keys a second; both for `--tails-seconds`. Times count from when an \
+            operation was due. \"Nothing\" is the control: the same two threads at the same rates, \
+            spinning for the next turn in the same way, with no store behind them, just before; \
+            what it shows is the machine's own.",
+    stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],
+    sizes: &["tails-keys", "tails-seconds", "tails-rate"],
+    tables: &[
+        ("Rates", &RATES),
+        ("Reads during the fill, microseconds", &READ_TIMES),
+        ("Writes under compaction, microseconds", &WRITE_TIMES),
+        ("The control: nothing done at the same rates, microseconds", &IDLE_TIMES),
+    ],
+    verdicts,
+    unequal: &[
+        "Tails: writer, reader and two background threads share the cores of the machine; where \
+         there are two, a thread may wait for a core as long as for the store.",
+        "Tails: LMDB and redb, whose single commits do not reach the rate, take no part.",
+    ],
+};
+
+const RATES: [Figure; 3] = [
+    Figure { title: "peak, writes/s", of: |group| rate(group, PEAK) },
+    Figure { title: "paced, writes/s", of: |group| rate(group, WRITES) },
+    Figure { title: "of those due, done in time, %", of: |group| held(group) },
+];
+
+const READ_TIMES: [Figure; 4] = [
+    Figure { title: "p50", of: |group| times(group, READS, 0) },
+    Figure { title: "p99", of: |group| times(group, READS, 1) },
+    Figure { title: "p99.9", of: |group| times(group, READS, 2) },
+    Figure { title: "max", of: |group| times(group, READS, 3) },
+];
+
+const WRITE_TIMES: [Figure; 4] = [
+    Figure { title: "p50", of: |group| times(group, WRITES, 0) },
+    Figure { title: "p99", of: |group| times(group, WRITES, 1) },
+    Figure { title: "p99.9", of: |group| times(group, WRITES, 2) },
+    Figure { title: "max", of: |group| times(group, WRITES, 3) },
+];
+
+const IDLE_TIMES: [Figure; 6] = [
+    Figure { title: "reads p99", of: |group| times(group, IDLE_READS, 1) },
+    Figure { title: "reads p99.9", of: |group| times(group, IDLE_READS, 2) },
+    Figure { title: "reads max", of: |group| times(group, IDLE_READS, 3) },
+    Figure { title: "writes p99", of: |group| times(group, IDLE_WRITES, 1) },
+    Figure { title: "writes p99.9", of: |group| times(group, IDLE_WRITES, 2) },
+    Figure { title: "writes max", of: |group| times(group, IDLE_WRITES, 3) },
+];
+
+fn rate(group: &Group<'_>, workload: &str) -> Option<f64> {
+    Some(group.find(workload)?.operations_per_second())
+}
+
+/// How many of the writes that were due were done when the time was over, in percent.
+fn held(group: &Group<'_>) -> Option<f64> {
+    let record = group.find(WRITES)?;
+    let due = record.settings.get("tails-rate")?.as_f64()?;
+    Some((record.operations_per_second() / due * 100.0).min(100.0))
+}
+
+/// The median, 99%, 99.9% and longest, in microseconds.
+fn times(group: &Group<'_>, workload: &str, which: usize) -> Option<f64> {
+    let times = group.find(workload)?.latency_ns.as_ref()?;
+    let nanos = [times.p50, times.p99, times.p999, times.max];
+    Some(*nanos.get(which)? as f64 / 1e3)
+}
+
+pub(super) fn settings(sizes: &Sizes) -> Settings {
+    Settings::new(sizes.tails_keys, 0)
+}
+
+pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+    let sizes = &trial.spec.sizes;
+    let store = trial.open(true)?;
+    let fill = Load { operations: trial.spec.settings.num, ..trial.load(0) };
+    trial.measure(&*store, Workload::FillUniqueRandom, &fill)?;
+    store.settle()?;
+    let (start, seconds) = (SystemTime::now(), sizes.tails_seconds);
+    let (peak, _) = both(trial, &*store, None, seconds * PEAK_PART, 1)?;
+    write(&trial.record(PEAK, start, 1, &unfound(peak.clone())))?;
+    store.settle()?;
+    let rate = sizes.tails_rate.unwrap_or(peak.operations_per_second() * PART);
+    let (start, idle) = (SystemTime::now(), Arc::new(Nothing));
+    let (writes, reads) = both(trial, &*idle, Some(rate), seconds * IDLE_PART, 3)?;
+    let write_as = |title: &str, start, measured: Measured| {
+        let mut record: Record = trial.record(title, start, 1, &unfound(measured));
+        record.settings.insert("tails-rate".into(), rate.into());
+        write(&record)
+    };
+    write_as(IDLE_WRITES, start, writes)?;
+    write_as(IDLE_READS, start, reads)?;
+    let start = SystemTime::now();
+    let (writes, reads) = both(trial, &*store, Some(rate), seconds, 5)?;
+    write_as(WRITES, start, writes)?;
+    write_as(READS, start, reads)?;
+    store.close()
+}
+
+/// How many keys are found depends on how many reads there was time for.
+fn unfound(measured: Measured) -> Measured {
+    Measured { found: None, ..measured }
+}
+
+/// A thread that writes, at this rate or as fast as it can, and one that reads: what each did.
+fn both(
+    trial: &Trial<'_>,
+    store: &dyn Store,
+    rate: Option<f64>,
+    seconds: f64,
+    stream: u64,
+) -> Result<(Measured, Measured), StoreError> {
+    let time = Duration::from_secs_f64(seconds);
+    let paced = |rate: Option<f64>, stream| Load {
+        operations: rate.map_or(u64::MAX, |rate| (rate * seconds).ceil() as u64),
+        duration: Some(rate.map_or(time, |_| time * LATE)),
+        rate,
+        latencies: true,
+        ..trial.load(stream)
+    };
+    let (writes, reads) = (paced(rate, stream), paced(Some(READS_PER_SECOND), stream + 1));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            trial.measure(store, Workload::ReadRandom, &reads).map_err(|error| error.to_string())
+        });
+        let written = trial.measure(store, Workload::Overwrite, &writes)?;
+        let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((written, read))
+    })
+}
+
+/// A store that does nothing.
+struct Nothing;
+
+impl Store for Nothing {
+    fn put(&self, _key: &[u8], _value: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn write(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn delete(&self, _key: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn get(&self, _key: &[u8], _found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn multi_get(
+        &self,
+        _keys: &[&[u8]],
+        _found: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn scan(&self, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn verify(&self) -> Result<String, StoreError> {
+        Ok(String::new())
+    }
+
+    fn checkpoint(&self, _dir: &Path) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn close(self: Arc<Self>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
+    let read =
+        beside(results, num, "p99.9 of reads during a fill, us", &READ_TIMES[2], &["rocksdb"], 1.0);
+    let written = beside(
+        results,
+        num,
+        "p99.9 of writes under compaction, us",
+        &WRITE_TIMES[2],
+        &["rocksdb"],
+        1.0,
+    );
+    read.into_iter().chain(written).collect()
+}

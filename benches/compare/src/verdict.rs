@@ -1,0 +1,85 @@
+//! What was to be reached, beside what was.
+
+use crate::figures::{Figure, Results};
+use crate::report::number;
+
+/// The set-ups of Trommel begin so.
+pub(crate) const OURS: &str = "trommel";
+
+/// A target, and whether it was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// What was measured, and the target.
+    pub(crate) text: String,
+    pub(crate) is_met: bool,
+}
+
+impl Verdict {
+    /// `measured` is to be at most `limit`.
+    pub(crate) fn at_most(what: &str, measured: f64, limit: f64) -> Self {
+        let text = format!("{what}: {}, target at most {}", number(measured), number(limit));
+        Self { text, is_met: measured <= limit }
+    }
+
+    /// `measured` is to be at least `limit`.
+    pub(crate) fn at_least(what: &str, measured: f64, limit: f64) -> Self {
+        let text = format!("{what}: {}, target at least {}", number(measured), number(limit));
+        Self { text, is_met: measured >= limit }
+    }
+
+    /// As a line of a list, for a page.
+    pub(crate) fn line(&self) -> String {
+        let end = if self.is_met { "met" } else { "**not met**" };
+        format!("{}: {end}", self.text)
+    }
+}
+
+/// The best set-up of Trommel beside the best of the rivals whose names begin with one of `rivals`;
+/// it is to need at most their time divided by `times`. None where either was not measured.
+pub(crate) fn beside(
+    results: &Results,
+    num: u64,
+    what: &str,
+    figure: &Figure,
+    rivals: &[&str],
+    times: f64,
+) -> Option<Verdict> {
+    let best = |starts: &[&str]| {
+        let names = results.names(num).into_iter();
+        names
+            .filter(|name| starts.iter().any(|start| name.starts_with(start)))
+            .filter_map(|name| Some((name, results.figure(num, name, figure)?.median)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let ((name, ours), (rival, theirs)) = (best(&[OURS])?, best(rivals)?);
+    let ratio = theirs / ours.max(f64::MIN_POSITIVE);
+    let (ours, theirs) = (number(ours), number(theirs));
+    let text = format!(
+        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}",
+        number(ratio),
+        number(times)
+    );
+    Some(Verdict { text, is_met: ratio >= times })
+}
+
+/// All `verdicts`, those that fall short first.
+pub(crate) fn shortfalls_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
+    verdicts.sort_by_key(|verdict| verdict.is_met);
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_met_at_its_limit_and_shortfalls_come_first() {
+        let met = Verdict::at_most("syncs", 0.5, 0.5);
+        let short = Verdict::at_least("keys", 3.9, 4.0);
+        assert!(met.is_met && !short.is_met);
+        assert_eq!(met.line(), "syncs: 0.500, target at most 0.500: met");
+        let sorted = shortfalls_first(vec![met.clone(), short.clone()]);
+        assert_eq!(sorted, [short.clone(), met]);
+        assert!(short.line().ends_with("target at least 4.00: **not met**"));
+    }
+}

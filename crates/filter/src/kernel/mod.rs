@@ -272,11 +272,11 @@ pub(crate) fn prefetch(block: &Block) {
     prefetch_at(std::ptr::from_ref(block).addr());
 }
 
-/// Asks for the cache line at `address`, where there may be anything or nothing, without waiting for
-/// it. Elsewhere than on x86-64 it does nothing.
+/// Asks the processor for the cache line at `address`, where there may be anything or nothing, without
+/// waiting for it. Elsewhere than on x86-64 it does nothing.
 #[inline(always)]
 #[allow(unsafe_code, reason = "the intrinsic takes a pointer")]
-pub(crate) fn prefetch_at(address: usize) {
+pub fn prefetch_at(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -11,6 +11,7 @@
 //!
 //! The key is put together in a place that is reused; the value is not copied.
 
+mod coming;
 mod reading;
 
 use std::cmp::Ordering;
@@ -159,6 +160,7 @@ impl TableCursor {
     /// Stands on entry `i` of the current block.
     #[inline]
     fn stand(&mut self, i: usize) -> Result<(), Error> {
+        self.reading.step();
         const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
         let moved = match &self.block {
             Some(block) => self.stand.move_to(&block.view(), i),

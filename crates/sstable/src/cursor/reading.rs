@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::ScanOptions;
+use super::coming::Coming;
 use crate::Error;
 use crate::block::SharedBlock;
 use crate::compression::zeroed;
@@ -16,6 +17,8 @@ use crate::source::{ReadStats, Source};
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
 /// So many neighbouring blocks come through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
+/// Of neighbouring blocks, the first whose next one is asked for: a short walk does not get that far.
+const BLOCKS_BEFORE_COMING: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -31,12 +34,24 @@ pub(super) struct Wanted<'a> {
     pub(super) handle: Handle,
 }
 
+impl Wanted<'_> {
+    /// The block behind it in this direction, if the same leaf has it.
+    #[inline]
+    fn next(&self, direction: Direction) -> Option<Handle> {
+        match direction {
+            Direction::Forward => self.leaf.handle(self.slot + 1),
+            Direction::Backward => self.leaf.handle(self.slot.checked_sub(1)?),
+        }
+    }
+}
+
 /// What a walk reads, and has read.
 #[derive(Debug)]
 pub(super) struct Reading {
     options: ScanOptions,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
+    coming: Coming,
     /// Neighbouring blocks entered in a row.
     run: u32,
 }
@@ -91,8 +106,8 @@ impl ReadAhead {
 
 impl Reading {
     pub(super) fn new(options: ScanOptions) -> Self {
-        let (stats, ahead) = (ReadStats::default(), ReadAhead::default());
-        let mut reading = Self { options, stats, ahead, run: 0 };
+        let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
+        let mut reading = Self { options, stats, ahead, coming, run: 0 };
         reading.restart();
         reading
     }
@@ -107,11 +122,19 @@ impl Reading {
     #[inline]
     pub(super) fn restart(&mut self) {
         self.run = 0;
+        self.coming.forget();
         let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
         self.ahead.window = first.min(self.options.read_ahead_bytes);
     }
 
-    /// The block that is wanted, verified.
+    /// A step within a block: asks for some more of the next one.
+    #[inline]
+    pub(super) fn step(&mut self) {
+        self.coming.ask();
+    }
+
+    /// The block that is wanted, verified; a walk that goes on in this direction has the next one
+    /// asked for.
     pub(super) fn load(
         &mut self,
         source: &Source,
@@ -119,7 +142,43 @@ impl Reading {
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         self.run = self.run.saturating_add(1);
+        let block = self.fetch(source, wanted, direction)?;
+        if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
+            self.look_ahead(source, wanted, direction, block.count());
+        }
+        Ok(block)
+    }
+
+    /// Has the block behind `wanted` asked for, which will be entered after so many steps. What is wrong
+    /// with it is found when it is entered.
+    fn look_ahead(
+        &mut self,
+        source: &Source,
+        wanted: Wanted<'_>,
+        direction: Direction,
+        steps: usize,
+    ) {
+        let next = wanted.next(direction);
+        let Some(next) = next.filter(|next| self.ahead.position(*next).is_none()) else { return };
+        let is_copied = self.ahead.position(wanted.handle).is_some();
+        if is_copied && let Some(map) = source.map() {
+            self.coming.lies_in(source.in_map(map, next).unwrap_or_default(), steps);
+        } else if let Some(block) = source.cache.get(source.number, next.offset) {
+            self.coming.found(next, block, steps);
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        source: &Source,
+        wanted: Wanted<'_>,
+        direction: Direction,
+    ) -> Result<SharedBlock, Error> {
         let handle = wanted.handle;
+        if let Some(block) = self.coming.take(handle) {
+            self.stats.cache_hits += 1;
+            return Ok(block);
+        }
         if self.ahead.position(handle).is_none() {
             if self.options.fill_cache {
                 if let Some(stored) = source.raw_in_map(handle)? {

@@ -147,6 +147,37 @@ fn long_scans_read_ahead_and_leave_the_cache_alone() {
 }
 
 #[test]
+fn a_walk_over_cached_blocks_finds_each_once() {
+    let entries = numbered(5000);
+    let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+    let opened =
+        open(&table.vfs, &table.path, Access::Buffered, &BlockCache::new(1 << 30)).unwrap();
+    let mut stats = ReadStats::default();
+    assert!(entries.iter().all(|entry| get(&opened, entry, &mut stats).is_some()));
+    let blocks = table.summary.blocks;
+    assert_eq!(stats.block_reads, blocks);
+    // There and back again, to the start from every fifth of the way.
+    for fifths in 1..=5 {
+        let mut cursor = opened.cursor(ScanOptions::default());
+        cursor.seek_to_first().unwrap();
+        let last = entries.len() / 5 * fifths - 1;
+        for entry in &entries[..last] {
+            assert_eq!(cursor.entry().unwrap().key, entry.key);
+            cursor.next().unwrap();
+        }
+        let there = cursor.stats().cache_hits;
+        assert!(there.abs_diff(blocks * fifths as u64 / 5) <= 1, "{there} of {blocks}");
+        for entry in entries[..=last].iter().rev() {
+            assert_eq!(cursor.entry().unwrap().key, entry.key);
+            cursor.prev().unwrap();
+        }
+        assert!(cursor.entry().is_none());
+        assert_eq!(cursor.stats().cache_hits, 2 * there - 1);
+        assert_eq!(cursor.stats().block_reads, 0);
+    }
+}
+
+#[test]
 fn index_leaves_are_loaded_at_first_use() {
     let entries = numbered(5000);
     let mut options = options(256, Compression::None, "none");

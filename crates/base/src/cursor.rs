@@ -1,6 +1,6 @@
 //! The one way to walk over entries: memtables, blocks, tables, levels and merges of them.
 
-use crate::{EntryRef, InternalKey, SeqNo, Slice};
+use crate::{EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 
 /// An ordered walk over entries in the order of [`compare_internal`](crate::compare_internal).
 ///
@@ -31,6 +31,20 @@ pub trait Cursor {
     /// Moves one entry backward.
     fn prev(&mut self) -> Result<(), Self::Error>;
 
+    /// Moves one entry forward and returns where it stands then, if the next entry is at hand: nothing
+    /// has to be read or decided for it, and nothing can fail. `None` if it has not moved, which says
+    /// nothing about whether there is a next entry.
+    #[inline]
+    fn next_at_hand(&mut self) -> Option<KeyHead> {
+        None
+    }
+
+    /// As [`next_at_hand`](Self::next_at_hand), backward.
+    #[inline]
+    fn prev_at_hand(&mut self) -> Option<KeyHead> {
+        None
+    }
+
     /// The entry the cursor stands on.
     fn entry(&self) -> Option<EntryRef<'_>>;
 
@@ -38,6 +52,12 @@ pub trait Cursor {
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
         self.entry().map(|entry| entry.internal_key())
+    }
+
+    /// The head of the entry the cursor stands on.
+    #[inline]
+    fn head(&self) -> Option<KeyHead> {
+        self.internal_key().map(|internal| internal.head())
     }
 
     /// Whether it is known without a movement that the entry before this one has another key, or

@@ -79,6 +79,29 @@ pub struct InternalKey<'a> {
     pub kind: EntryKind,
 }
 
+/// As much of an internal key as fits a few registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyHead {
+    /// The key's [`first_words`].
+    pub words: u128,
+    /// Length of the key, in bytes.
+    pub len: u32,
+    /// Whether it sets or deletes.
+    pub kind: EntryKind,
+    /// When it was written.
+    pub seqno: SeqNo,
+}
+
+impl InternalKey<'_> {
+    /// Its head.
+    #[inline]
+    pub fn head(&self) -> KeyHead {
+        // A key has at most 64 KiB.
+        let (words, len) = (first_words(self.key), self.key.len() as u32);
+        KeyHead { words, len, kind: self.kind, seqno: self.seqno }
+    }
+}
+
 /// A borrowed view of one version of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRef<'a> {

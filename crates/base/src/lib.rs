@@ -31,7 +31,8 @@ pub use checksum::Checksum;
 pub use codec::Decoder;
 pub use cursor::Cursor;
 pub use entry::{
-    EntryKind, EntryRef, InternalKey, MAX_SEQNO, SeqNo, compare_internal, first_word, first_words,
+    EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, first_word,
+    first_words,
 };
 pub use slice::Slice;
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -270,6 +270,16 @@ impl Cursor for LevelCursor {
     }
 
     #[inline]
+    fn next_at_hand(&mut self) -> Option<KeyHead> {
+        self.cursor.as_mut()?.next_at_hand()
+    }
+
+    #[inline]
+    fn prev_at_hand(&mut self) -> Option<KeyHead> {
+        self.cursor.as_mut()?.prev_at_hand()
+    }
+
+    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.cursor.as_ref()?.entry()
     }
@@ -277,6 +287,11 @@ impl Cursor for LevelCursor {
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
         self.cursor.as_ref()?.internal_key()
+    }
+
+    #[inline]
+    fn head(&self) -> Option<KeyHead> {
+        self.cursor.as_ref()?.head()
     }
 
     #[inline]

@@ -22,7 +22,7 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, SeqNo, Slice, first_words};
+use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, first_words};
 
 /// The entries of all its sources, in order.
 #[derive(Debug)]
@@ -57,6 +57,29 @@ pub(crate) struct Head {
     live: bool,
 }
 
+impl Head {
+    /// What is remembered of an entry in this direction.
+    #[inline]
+    fn new(head: KeyHead, direction: Direction) -> Self {
+        let KeyHead { words, len, kind, seqno } = head;
+        let rank = if direction == Direction::Forward { words } else { !words };
+        Self { rank, seqno, len, kind, live: true }
+    }
+
+    /// The first bytes of the key, as a number, of what was remembered in this direction.
+    #[inline]
+    fn words(&self, direction: Direction) -> u128 {
+        if direction == Direction::Forward { self.rank } else { !self.rank }
+    }
+
+    /// The entry that was remembered in this direction.
+    #[inline]
+    fn entry(&self, direction: Direction) -> KeyHead {
+        let Self { len, kind, seqno, .. } = *self;
+        KeyHead { words: self.words(direction), len, kind, seqno }
+    }
+}
+
 /// Of a source that is off the end.
 const NO_HEAD: Head =
     Head { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
@@ -79,6 +102,12 @@ impl Mark {
     pub(crate) fn of(key: &[u8]) -> Self {
         // A key has at most 64 KiB.
         Self { words: first_words(key), len: key.len() as u32 }
+    }
+
+    /// The mark of the key with this head.
+    #[inline]
+    pub(crate) fn of_head(head: &KeyHead) -> Self {
+        Self { words: head.words, len: head.len }
     }
 
     /// Whether it is all of the key.
@@ -126,8 +155,7 @@ where
     /// The mark of the key of `head`, which is of one of the sources.
     #[inline]
     pub(crate) fn mark(&self, head: &Head) -> Mark {
-        let words = if self.direction == Direction::Forward { head.rank } else { !head.rank };
-        Mark { words, len: head.len }
+        Mark { words: head.words(self.direction), len: head.len }
     }
 
     /// Whether it is known without a movement that the entry before the current one has another key.
@@ -170,14 +198,9 @@ where
     /// Remembers where source `i` stands.
     #[inline]
     fn remember(&mut self, i: usize) {
-        let flip = if self.direction == Direction::Forward { 0 } else { u128::MAX };
-        self.heads[i] = match self.sources[i].internal_key() {
-            Some(InternalKey { key, seqno, kind }) => {
-                let (rank, len) = (first_words(key) ^ flip, key.len() as u32);
-                Head { rank, seqno, len, kind, live: true }
-            }
-            None => NO_HEAD,
-        };
+        let direction = self.direction;
+        let head = self.sources[i].head();
+        self.heads[i] = head.map_or(NO_HEAD, |head| Head::new(head, direction));
     }
 
     /// Moves source `i` and remembers where it stands then.
@@ -295,7 +318,6 @@ where
     }
 
     /// Moves one entry in `direction`, by `movement` of a source.
-    #[inline]
     fn step(
         &mut self,
         direction: Direction,
@@ -314,6 +336,44 @@ where
             self.replay(current);
         }
         Ok(())
+    }
+
+    /// Moves one entry in `direction` by `movement` of the current source, if that has the next entry at
+    /// hand, and the current key is whole in its mark. Returns that, and the entry reached; `None` if
+    /// nothing has moved.
+    #[inline]
+    fn step_at_hand(
+        &mut self,
+        direction: Direction,
+        movement: impl Fn(&mut C) -> Option<KeyHead>,
+    ) -> Option<(Mark, KeyHead)> {
+        let current = self.top;
+        let (source, head) = self.sources.get_mut(current).zip(self.heads.get_mut(current))?;
+        if self.direction != direction || head.len > SHOWN_BYTES {
+            return None;
+        }
+        let next = movement(source)?;
+        let left = std::mem::replace(head, Head::new(next, direction));
+        let mark = Mark { words: left.words(direction), len: left.len };
+        if head.rank < self.challenge {
+            return Some((mark, next));
+        }
+        self.replay(current);
+        let reached = self.head().map(|head| head.entry(direction));
+        Some((mark, reached.unwrap_or(next)))
+    }
+
+    /// As [`next`](Cursor::next), if the next entry is at hand: the mark of the key left, which is all of
+    /// it, and the head of the entry reached. `None` if nothing has moved.
+    #[inline]
+    pub(crate) fn pass_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
+        self.step_at_hand(Direction::Forward, C::next_at_hand)
+    }
+
+    /// As [`prev`](Cursor::prev), in the same way.
+    #[inline]
+    pub(crate) fn pass_back_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
+        self.step_at_hand(Direction::Backward, C::prev_at_hand)
     }
 
     /// Off the end nothing moves, and an error stays.

@@ -269,12 +269,14 @@ impl std::fmt::Debug for Range {
 pub struct DbCursor {
     cursor: VisibleCursor,
     bounds: Bounds,
+    is_bounded: bool,
 }
 
 impl DbCursor {
     /// A cursor within `bounds`, outside which `cursor` may not have all entries.
     pub(crate) fn new(cursor: VisibleCursor, bounds: Bounds) -> Self {
-        Self { cursor, bounds }
+        let is_bounded = !bounds.are_all();
+        Self { cursor, bounds, is_bounded }
     }
 
     /// Moves to the first entry.
@@ -323,7 +325,7 @@ impl DbCursor {
 
     #[inline]
     fn stay_within(&mut self) -> Result<()> {
-        if !self.bounds.are_all() && self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
+        if self.is_bounded && self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
             self.cursor.leave();
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -56,6 +56,16 @@ impl Cursor for Source {
     }
 
     #[inline]
+    fn next_at_hand(&mut self) -> Option<KeyHead> {
+        each!(self, cursor => cursor.next_at_hand())
+    }
+
+    #[inline]
+    fn prev_at_hand(&mut self) -> Option<KeyHead> {
+        each!(self, cursor => cursor.prev_at_hand())
+    }
+
+    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         each!(self, cursor => cursor.entry())
     }
@@ -63,6 +73,11 @@ impl Cursor for Source {
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
         each!(self, cursor => cursor.internal_key())
+    }
+
+    #[inline]
+    fn head(&self) -> Option<KeyHead> {
+        each!(self, cursor => cursor.head())
     }
 
     #[inline]

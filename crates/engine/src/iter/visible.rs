@@ -135,6 +135,22 @@ impl VisibleCursor {
     /// Moves to the next visible key; off the end it does nothing.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
+        if self.stand == Stand::On
+            && let Some((left, reached)) = self.merge.pass_at_hand()
+        {
+            let is_new = reached.seqno <= self.seqno && Mark::of_head(&reached) != left;
+            if is_new && reached.kind == EntryKind::Put {
+                return Ok(());
+            }
+            self.stand = Stand::Nowhere;
+            return self.settle_forward(Some(left));
+        }
+        self.next_by_merge()
+    }
+
+    /// As `next`, where the next entry is not at hand.
+    #[inline(never)]
+    fn next_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
             Stand::Nowhere => Ok(()),
             Stand::On => {
@@ -162,19 +178,43 @@ impl VisibleCursor {
     /// Moves to the previous visible key; off the end it does nothing.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
+        if self.stand == Stand::On
+            && let Some((left, reached)) = self.merge.pass_back_at_hand()
+        {
+            if Mark::of_head(&reached) != left
+                && self.sees(reached.seqno)
+                && reached.kind == EntryKind::Put
+                && self.merge.begins_key()
+            {
+                return Ok(());
+            }
+            self.stand = Stand::Nowhere;
+            return self.leave_backward(Some(left));
+        }
+        self.prev_by_merge()
+    }
+
+    /// As `prev`, where the entry before is not at hand.
+    #[inline(never)]
+    fn prev_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
             Stand::Nowhere => Ok(()),
             Stand::On => {
                 // Newer versions of the current key stand before it.
                 let current = self.remember_current_key();
                 self.merge.prev()?;
-                while self.is_of(current) {
-                    self.merge.prev()?;
-                }
-                self.settle_backward()
+                self.leave_backward(current)
             }
             Stand::Before => self.settle_backward(),
         }
+    }
+
+    /// As `settle_backward`, behind what is left of the versions of the key that was remembered.
+    fn leave_backward(&mut self, remembered: Option<Mark>) -> Result<()> {
+        while self.is_of(remembered) {
+            self.merge.prev()?;
+        }
+        self.settle_backward()
     }
 
     /// The mark of the key that the merge stands on; in `self.key` is the key, if that is longer.
@@ -205,7 +245,6 @@ impl VisibleCursor {
 
     /// From where the merge stands, forward to the newest visible version of a key, passing
     /// tombstones with all they hide, and the versions of the key that was remembered as `passed`.
-    #[inline]
     fn settle_forward(&mut self, mut passed: Option<Mark>) -> Result<()> {
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
@@ -232,7 +271,6 @@ impl VisibleCursor {
 
     /// From where the merge stands, backward over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone.
-    #[inline]
     fn settle_backward(&mut self) -> Result<()> {
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);

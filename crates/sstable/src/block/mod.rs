@@ -26,7 +26,7 @@ mod builder;
 mod stand;
 
 pub(crate) use builder::BlockBuilder;
-pub(crate) use stand::Stand;
+pub(crate) use stand::{Stand, Way};
 
 use std::cmp::Ordering;
 use std::ops::Range;

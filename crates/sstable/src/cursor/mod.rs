@@ -17,9 +17,9 @@ mod reading;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, SeqNo, Slice, compare_internal};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, compare_internal};
 
-use crate::block::{SharedBlock, Stand};
+use crate::block::{SharedBlock, Stand, Way};
 use crate::format::{Fault, Handle};
 use crate::index::{At, Index, IndexTree};
 use crate::source::{ReadStats, Source};
@@ -159,11 +159,11 @@ impl TableCursor {
 
     /// Stands on entry `i` of the current block.
     #[inline]
-    fn stand(&mut self, i: usize) -> Result<(), Error> {
+    fn stand(&mut self, i: usize, way: Way) -> Result<(), Error> {
         self.reading.step();
         const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
         let moved = match &self.block {
-            Some(block) => self.stand.move_to(&block.view(), i),
+            Some(block) => self.stand.move_to(&block.view(), i, way),
             None => Err(NOWHERE),
         };
         match moved {
@@ -192,7 +192,7 @@ impl TableCursor {
         self.valid = false;
         match self.enter(Direction::Forward, Blocks::next)? {
             false => Ok(()),
-            true => self.stand(0),
+            true => self.stand(0, Way::Onward),
         }
     }
 
@@ -201,7 +201,7 @@ impl TableCursor {
         self.valid = false;
         match self.enter(Direction::Backward, Blocks::previous)? {
             false => Ok(()),
-            true => self.stand(self.count().saturating_sub(1)),
+            true => self.stand(self.count().saturating_sub(1), Way::Back),
         }
     }
 
@@ -227,9 +227,9 @@ impl TableCursor {
     fn next_in_order(&mut self) -> Result<(), Error> {
         self.previous.clear();
         self.previous.extend_from_slice(self.stand.key());
-        let seqno = self.stand.seqno;
+        let seqno = self.stand.seqno();
         self.step()?;
-        let order = compare_internal(&self.previous, seqno, self.stand.key(), self.stand.seqno);
+        let order = compare_internal(&self.previous, seqno, self.stand.key(), self.stand.seqno());
         if self.valid && order != Ordering::Less {
             return Err(self.fail(Fault::Damaged("entries are out of order")));
         }
@@ -239,7 +239,7 @@ impl TableCursor {
     #[inline]
     fn step(&mut self) -> Result<(), Error> {
         let next = self.stand.i + 1;
-        if next < self.count() { self.stand(next) } else { self.next_block() }
+        if next < self.count() { self.stand(next, Way::Onward) } else { self.next_block() }
     }
 }
 
@@ -250,7 +250,7 @@ impl Cursor for TableCursor {
         self.restart();
         match self.enter(Direction::Forward, Blocks::first)? {
             false => Ok(()),
-            true => self.stand(0),
+            true => self.stand(0, Way::Onward),
         }
     }
 
@@ -258,14 +258,14 @@ impl Cursor for TableCursor {
         self.restart();
         match self.enter(Direction::Backward, Blocks::last)? {
             false => Ok(()),
-            true => self.stand(self.count().saturating_sub(1)),
+            true => self.stand(self.count().saturating_sub(1), Way::Back),
         }
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
         match self.find(key, seqno)? {
             None => Ok(()),
-            Some(i) => self.stand(i),
+            Some(i) => self.stand(i, Way::Onward),
         }
     }
 
@@ -273,7 +273,7 @@ impl Cursor for TableCursor {
         match self.find(key, SeqNo::MAX)? {
             None => self.seek_to_last(),
             Some(0) => self.previous_block(),
-            Some(i) => self.stand(i - 1),
+            Some(i) => self.stand(i - 1, Way::Back),
         }
     }
 
@@ -291,9 +291,29 @@ impl Cursor for TableCursor {
             return Ok(());
         }
         match self.stand.i.checked_sub(1) {
-            Some(i) => self.stand(i),
+            Some(i) => self.stand(i, Way::Back),
             None => self.previous_block(),
         }
+    }
+
+    #[inline]
+    fn next_at_hand(&mut self) -> Option<KeyHead> {
+        if !self.valid || self.reading.checks_order() {
+            return None;
+        }
+        let head = self.stand.next_at_hand()?;
+        self.reading.step();
+        Some(head)
+    }
+
+    #[inline]
+    fn prev_at_hand(&mut self) -> Option<KeyHead> {
+        if !self.valid {
+            return None;
+        }
+        let head = self.stand.prev_at_hand()?;
+        self.reading.step();
+        Some(head)
     }
 
     #[inline]
@@ -305,8 +325,13 @@ impl Cursor for TableCursor {
 
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
-        let Stand { seqno, kind, .. } = self.stand;
-        self.valid.then(|| InternalKey { key: self.stand.key(), seqno, kind })
+        let Self { stand, valid, .. } = self;
+        valid.then(|| InternalKey { key: stand.key(), seqno: stand.seqno(), kind: stand.kind() })
+    }
+
+    #[inline]
+    fn head(&self) -> Option<KeyHead> {
+        self.valid.then(|| self.stand.head())
     }
 
     #[inline]

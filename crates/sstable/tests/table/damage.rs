@@ -286,6 +286,46 @@ fn hostile_bytes_with_right_checksums_are_survived() {
     assert!(sound > 0 && sound < tables.len() * rounds * 3 / 4, "{sound}");
 }
 
+/// An entry that cannot be decoded, under right checksums: it is an error for whoever comes to it, and
+/// hides none of those that a walk comes to before.
+#[test]
+fn a_walk_yields_every_entry_before_one_that_is_damaged() {
+    for keys in [10, 40] {
+        let entries: Vec<_> = (0..keys).map(|n| put(format!("key{n:03}"), 1, "value")).collect();
+        let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
+        let bytes = table.bytes();
+        let blocks = blocks_of(&bytes);
+        let (start, length, _) = blocks[0];
+        let tail = length - FRAME_BYTES - 12;
+        let byte = |at: usize| usize::from(bytes[start + at]);
+        assert_eq!(byte(tail + 8), keys, "one block");
+        let key_offsets = tail - keys * (1 + byte(tail + 10) + 2);
+        for damaged in (0..keys).filter(|i| i % 16 != 0) {
+            let mut hostile = bytes.clone();
+            let offset = key_offsets + 2 * damaged;
+            // It shares more with its group's first key than that has.
+            hostile[start + byte(offset) + 256 * byte(offset + 1)] = 0x7f;
+            reseal(&mut hostile, &blocks);
+            let table = InMemory::of_bytes(&hostile).open().unwrap();
+            let mut cursor = table.cursor(ScanOptions::default());
+            cursor.seek_to_first().unwrap();
+            for entry in &entries[..damaged] {
+                assert_eq!(cursor.entry().unwrap().key, entry.key);
+                let moved = cursor.next();
+                assert_eq!(moved.is_err(), entry.key == entries[damaged - 1].key);
+            }
+            assert!(cursor.entry().is_none());
+            cursor.seek_to_last().unwrap_or_else(|_| assert_eq!(damaged, keys - 1));
+            for entry in entries[damaged + 1..].iter().rev() {
+                assert_eq!(cursor.entry().unwrap().key, entry.key);
+                let moved = cursor.prev();
+                assert_eq!(moved.is_err(), entry.key == entries[damaged + 1].key);
+            }
+            assert!(cursor.entry().is_none());
+        }
+    }
+}
+
 /// Entries out of order under right checksums: point reads may be wrong, but what copies entries
 /// into another table must notice.
 #[test]

@@ -1,16 +1,12 @@
-//! Where the bytes of entries lie: chunks of memory handed out from both ends, by many threads at
-//! once, and given back all at once.
+//! Where the bytes of entries lie: chunks of memory handed out by many threads at once, and given
+//! back all at once.
 //!
 //! # Algorithm
-//! 1. An [`Arena`] has one current chunk. A writer claims the next bytes at its front, for keys and
-//!    values, and at its back, for the node that points at them, both with one atomic addition. So
-//!    nodes, which every search goes along, lie close together and apart from the values, which
-//!    hardly any looks at; each begins on a cache line of its own.
+//! 1. An [`Arena`] has one current chunk. A writer claims its next bytes with one atomic addition.
 //! 2. Whoever finds the chunk full takes the arena's lock, looks again, and puts a new chunk in
 //!    its place: each twice as large as the last, from 4 KiB to 1 MiB, so that a small memtable
 //!    stays small.
-//! 3. Keys and values of more than a quarter of the largest chunk get an allocation of exactly their
-//!    size.
+//! 3. What takes more than a quarter of the largest chunk gets an allocation of exactly its size.
 //! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps them, up to a limit,
 //!    for the next arena: the first touch of fresh memory costs a page fault for every 4 KiB, on
 //!    a virtual machine often more than the insert it serves.
@@ -18,7 +14,6 @@
 //! # Invariants
 //! * A byte range is claimed by one thread only, once in the life of an arena.
 //! * Claimed bytes stay where they are until the arena is dropped.
-//! * The payload that [`Arena::store`] has returned is never written again.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -27,7 +22,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use trommel_base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, lock};
+use crate::record::ask_for;
+use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
 
 /// Size of an arena's first chunk, in bytes.
 const SMALLEST_CHUNK: usize = 4 << 10;
@@ -38,25 +34,20 @@ pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
 /// More bytes than this get a chunk of their own.
 const LARGEST_SHARED: usize = LARGEST_CHUNK / 4;
 
-/// Where a chunk begins, and what a claim at its back is a multiple of, in bytes: a cache line.
-pub(crate) const LINE: usize = 64;
+/// Where a chunk begins, in bytes: at a cache line.
+const LINE: usize = 64;
+/// What every claim begins at a multiple of, in bytes.
+pub(crate) const CLAIM_ALIGN: usize = 16;
 
-/// Memory for claims, from both ends.
+/// Bytes that are asked for before they are claimed, at most.
+const MOST_ASKED: usize = 512;
+
+/// Memory for claims.
 struct Chunk {
     bytes: NonNull<u8>,
     capacity: usize,
-    /// Bytes claimed at the front, and at the back in the upper half; together more than `capacity`
-    /// once a claim has failed.
-    claimed: AtomicU64,
-}
-
-/// What one claim gave.
-#[derive(Clone, Copy)]
-pub(crate) struct Claim {
-    /// Room for keys and values.
-    pub(crate) payload: NonNull<u8>,
-    /// Room for a node, at the beginning of a cache line.
-    pub(crate) node: NonNull<u8>,
+    /// Bytes claimed; more than `capacity` once a claim has failed.
+    claimed: AtomicUsize,
 }
 
 // SAFETY: a chunk owns its allocation, which is not tied to a thread. Shared use is confined to
@@ -73,33 +64,30 @@ impl Chunk {
         // SAFETY: the layout's size is not zero, as `alloc` demands.
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { bytes, capacity, claimed: AtomicU64::new(0) }
+        Self { bytes, capacity, claimed: AtomicUsize::new(0) }
     }
 
     fn layout(capacity: usize) -> Layout {
         Layout::from_size_align(capacity, LINE).expect("a chunk is far smaller than memory")
     }
 
-    /// `front` bytes, and `back` bytes (a multiple of [`LINE`]), that nobody else was or will be
+    /// `len` bytes, beginning at a multiple of [`CLAIM_ALIGN`], that nobody else was or will be
     /// given while this chunk is in its arena.
     #[inline]
-    fn claim(&self, front: usize, back: usize) -> Option<Claim> {
-        debug_assert!(back.is_multiple_of(LINE) && front <= u32::MAX as usize);
-        // Neither half can overflow: a thread whose claim failed replaces the chunk, or sees it
-        // replaced, before it claims again, so a chunk sees few failed claims per thread, each of
-        // at most `LARGEST_SHARED` bytes and a node. What has an allocation of its own, at most a
-        // key and a value, is the only claim there.
-        let claimed = (back as u64) << 32 | front as u64;
-        let before = self.claimed.fetch_add(claimed, Ordering::Relaxed);
-        let start = (before & u64::from(u32::MAX)) as usize;
-        let end_bytes = (before >> 32) as usize + back;
-        if start + front + end_bytes > self.capacity {
+    fn claim(&self, len: usize) -> Option<NonNull<u8>> {
+        let len = len.next_multiple_of(CLAIM_ALIGN);
+        // It cannot overflow: a thread whose claim failed replaces the chunk, or sees it replaced,
+        // before it claims again, so a chunk sees few failed claims per thread, each of at most
+        // `LARGEST_SHARED` bytes. What has an allocation of its own is the only claim there.
+        let start = self.claimed.fetch_add(len, Ordering::Relaxed);
+        if start + len > self.capacity {
             return None;
         }
-        // SAFETY: `start` and `capacity - end_bytes` lie within the allocation of `capacity` bytes.
-        let (payload, node) =
-            unsafe { (self.bytes.add(start), self.bytes.add(self.capacity - end_bytes)) };
-        Some(Claim { payload, node })
+        // SAFETY: `start` lies within the allocation of `capacity` bytes.
+        let claimed = unsafe { self.bytes.add(start) };
+        // The next claim's memory, which is of about the same length, is in no cache near.
+        ask_for(claimed.addr().get() + len, len.min(MOST_ASKED));
+        Some(claimed)
     }
 }
 
@@ -195,7 +183,7 @@ const fn class_bytes(class: usize) -> usize {
     SMALLEST_CHUNK << class
 }
 
-/// The payload memory of one memtable.
+/// The memory of one memtable's entries.
 pub(crate) struct Arena {
     /// The chunk to claim from: one of `chunks`, or null before the first.
     current: AtomicPtr<Chunk>,
@@ -221,54 +209,37 @@ impl Arena {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Copies `first` and `second`, one behind the other, to an address no other call returns, and
-    /// finds room for a node of `node_bytes`, a multiple of [`LINE`].
+    /// `len` bytes that no other call returns, beginning at a multiple of [`CLAIM_ALIGN`].
     ///
-    /// The payload is valid for reads of as many bytes as were stored until the arena is dropped;
-    /// nothing writes to them again. The node's room is valid for reads and writes as long, holds
-    /// anything, and is the caller's alone.
+    /// They are valid for reads and writes until the arena is dropped, hold anything, and are the
+    /// caller's alone.
     #[inline]
-    pub(crate) fn store(&self, first: &[u8], second: &[u8], node_bytes: usize) -> Claim {
-        let claim = self.claim(first.len() + second.len(), node_bytes);
-        // SAFETY: `payload` is valid for writes of `first.len() + second.len()` bytes that no other
-        // thread knows of (`Chunk::claim`), hence apart from the two sources.
-        unsafe {
-            let to = claim.payload;
-            to.copy_from_nonoverlapping(NonNull::from(first).cast(), first.len());
-            to.add(first.len())
-                .copy_from_nonoverlapping(NonNull::from(second).cast(), second.len());
+    pub(crate) fn claim(&self, len: usize) -> NonNull<u8> {
+        if len > LARGEST_SHARED {
+            return self.claim_alone(len);
         }
-        claim
+        self.claim_current(len).unwrap_or_else(|| self.claim_behind_lock(len))
     }
 
     #[inline]
-    fn claim(&self, front: usize, back: usize) -> Claim {
-        if front > LARGEST_SHARED {
-            let payload = self.claim_alone(front);
-            return Claim { payload, ..self.claim(0, back) };
-        }
-        self.claim_current(front, back).unwrap_or_else(|| self.claim_behind_lock(front, back))
-    }
-
-    #[inline]
-    fn claim_current(&self, front: usize, back: usize) -> Option<Claim> {
+    fn claim_current(&self, len: usize) -> Option<NonNull<u8>> {
         // Acquire: the chunk's fields were written before the pointer was stored.
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: null, or the address of a chunk that an `Arc` in `chunks` keeps alive as long
         // as `self`, borrowed here, lives; chunks are only ever used shared.
-        unsafe { current.as_ref() }?.claim(front, back)
+        unsafe { current.as_ref() }?.claim(len)
     }
 
     /// Claims from a new current chunk, unless another thread has just put one in place.
     #[cold]
-    fn claim_behind_lock(&self, front: usize, back: usize) -> Claim {
+    fn claim_behind_lock(&self, len: usize) -> NonNull<u8> {
         let mut chunks = self.chunks();
         loop {
-            if let Some(claimed) = self.claim_current(front, back) {
+            if let Some(claimed) = self.claim_current(len) {
                 return claimed;
             }
             let class = (chunks.len()..CLASSES)
-                .find(|class| class_bytes(*class) >= front + back)
+                .find(|class| class_bytes(*class) >= len.next_multiple_of(CLAIM_ALIGN))
                 .unwrap_or(CLASSES - 1);
             let chunk = self.pool.take(class);
             self.current.store(Arc::as_ptr(&chunk).cast_mut(), Ordering::Release);
@@ -276,13 +247,13 @@ impl Arena {
         }
     }
 
-    /// Claims an allocation of exactly this size, apart from the current chunk.
+    /// Claims an allocation of its own, apart from the current chunk.
     #[cold]
     fn claim_alone(&self, len: usize) -> NonNull<u8> {
-        let chunk = Arc::new(Chunk::new(len));
-        let claimed = chunk.claim(len, 0).expect("a new chunk has room for what it was made for");
+        let chunk = Arc::new(Chunk::new(len.next_multiple_of(CLAIM_ALIGN)));
+        let claimed = chunk.claim(len).expect("a new chunk has room for what it was made for");
         self.keep(&mut self.chunks(), chunk);
-        claimed.payload
+        claimed
     }
 
     fn keep(&self, chunks: &mut Vec<Arc<Chunk>>, chunk: Arc<Chunk>) {
@@ -316,13 +287,12 @@ mod tests {
         let arena = Arena::new(ArenaPool::new(0));
         let claim_all = || {
             let claim = |n: usize| {
-                let (front, back) = (1 + n % 7, if n % 16 < 8 { 0 } else { LINE * (n % 3) });
-                let claim = arena.claim(front, back);
-                let (payload, node) = (claim.payload.addr().get(), claim.node.addr().get());
-                assert!(node.is_multiple_of(LINE));
-                [(payload, front), (node, back)]
+                let len = 1 + n % 7 + if n % 16 < 8 { 0 } else { 64 * (n % 3) };
+                let at = arena.claim(len).addr().get();
+                assert!(at.is_multiple_of(CLAIM_ALIGN));
+                (at, len.next_multiple_of(CLAIM_ALIGN))
             };
-            (0..CLAIMS).flat_map(claim).filter(|(_, len)| *len > 0).collect::<Vec<_>>()
+            (0..CLAIMS).map(claim).collect::<Vec<_>>()
         };
         let mut claimed = std::thread::scope(|scope| {
             let threads = [(); 3].map(|()| scope.spawn(claim_all));
@@ -347,10 +317,8 @@ mod models {
     /// Two fit into the first chunk, or one does: the second may find it full, or be replaced.
     const BYTES: usize = 3000;
 
-    fn store(arena: &Arena, with: u8) -> (usize, u8) {
-        let claim = arena.store(&[with; BYTES], &[], LINE);
-        assert!(claim.node.addr() > claim.payload.addr(), "the node lies at the other end");
-        (claim.payload.addr().get(), with)
+    fn claim(arena: &Arena) -> usize {
+        arena.claim(BYTES).addr().get()
     }
 
     /// Threads that find no chunk, or a full one, at once: each gets bytes of its own.
@@ -358,15 +326,15 @@ mod models {
     fn claims_of_full_chunks_are_apart() {
         check("claims_of_full_chunks_are_apart", || {
             let arena = Arc::new(Arena::new(ArenaPool::new(0)));
-            let threads = [1, 2].map(|with| {
+            let threads = [(); 2].map(|()| {
                 let arena = Arc::clone(&arena);
-                thread::spawn(move || store(&arena, with))
+                thread::spawn(move || claim(&arena))
             });
-            let mut claimed = vec![store(&arena, 3)];
+            let mut claimed = vec![claim(&arena)];
             claimed.extend(threads.map(|thread| thread.join().unwrap()));
             claimed.sort_unstable();
             for pair in claimed.windows(2) {
-                assert!(pair[0].0 + BYTES <= pair[1].0, "bytes claimed twice");
+                assert!(pair[0] + BYTES <= pair[1], "bytes claimed twice");
             }
         });
     }
@@ -376,11 +344,11 @@ mod models {
     fn a_chunk_is_handed_on_empty() {
         check("a_chunk_is_handed_on_empty", || {
             let pool = ArenaPool::new(LARGEST_CHUNK);
-            let threads = [1, 2].map(|with| {
+            let threads = [(); 2].map(|()| {
                 let pool = Arc::clone(&pool);
                 thread::spawn(move || {
                     let arena = Arena::new(pool);
-                    store(&arena, with);
+                    claim(&arena);
                     arena.reserved_bytes()
                 })
             });

@@ -5,11 +5,14 @@
 //! is dropped. Its order is that of [`trommel_base::compare_internal`].
 //!
 //! # How it is built
-//! 1. Keys, values and nodes lie in an arena (module `arena`), taken from an [`ArenaPool`] and
-//!    given back to it when the memtable is dropped.
-//! 2. The order is a skip list (module `list`) of small nodes (module `node`): first 16 bytes of
-//!    the key, sequence number, kind, and where the rest lies.
-//! 3. Reads write nothing that other threads read: no lock, no reference count, no epoch.
+//! 1. Each version of a key is a record, key and value behind it (module `record`), in an arena (module
+//!    `arena`), whose memory is taken from an [`ArenaPool`] and given back to it when the memtable is
+//!    dropped.
+//! 2. One key is found by a hash table (module `chains`), without a lock.
+//! 3. The order is made when it is asked for, or when enough is unsorted (module `order`): an insert
+//!    appends to a list, and a walk goes along sorted runs.
+//!
+//! So an insert, and a get, wait for two or three cache misses, however many entries there are.
 //!
 //! # Invariants
 //! * (key, sequence number) is unique; [`Memtable::insert`] panics if it is not.
@@ -38,23 +41,31 @@
 
 #[expect(unsafe_code, reason = "claims of raw memory by many threads; argued block by block")]
 mod arena;
-#[expect(unsafe_code, reason = "links between nodes in the arena; argued block by block")]
-mod list;
+#[expect(unsafe_code, reason = "links between records in the arena; argued block by block")]
+mod chains;
 #[cfg(all(test, trommel_loom))]
 mod models;
-#[expect(unsafe_code, reason = "nodes that point into the arena; argued block by block")]
-mod node;
+#[expect(unsafe_code, reason = "slots that lead to records in the arena; argued block by block")]
+mod order;
+#[expect(unsafe_code, reason = "records in the arena; argued block by block")]
+mod record;
 #[cfg(test)]
 mod tests;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use trommel_base::sync::linked::AtomicUsize;
+use trommel_base::sync::{Mutex, MutexGuard, lock};
 use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo};
 
+use arena::Arena;
 pub use arena::{ArenaPool, LARGEST_CHUNK};
-use list::{EntryList, Position};
+use chains::{Chains, Found, Newest, hash_of};
+use order::{Order, Probe, Slot, Walk};
+use record::Stored;
 
 /// Bytes of a common prefix that are made use of.
 const LONGEST_PREFIX: usize = 256;
@@ -63,7 +74,27 @@ const LONGEST_PREFIX: usize = 256;
 ///
 /// Dropping one gives its memory back chunk by chunk, whatever it holds.
 pub struct Memtable {
-    entries: EntryList,
+    chains: Newest,
+    written: Mutex<Written>,
+    len: AtomicUsize,
+    /// Bytes that `written` leads to.
+    written_bytes: AtomicUsize,
+    /// What most keys are expected to begin with.
+    common_prefix: Box<[u8]>,
+    /// How many entries are expected.
+    expected: usize,
+    /// Last, so that it outlives what leads into it.
+    arena: Arena,
+}
+
+/// What is written under a lock.
+#[derive(Default)]
+struct Written {
+    /// Records linked in the newest table.
+    linked: usize,
+    /// The largest sequence number of all that are linked.
+    newest: Option<SeqNo>,
+    order: Order,
 }
 
 impl Memtable {
@@ -76,12 +107,28 @@ impl Memtable {
     ///
     /// Any key may be inserted, and every answer is the same as without. But the first 16 bytes
     /// behind the prefix, not the first 16 of the key, are what most comparisons look at, which
-    /// makes inserts and gets up to twice as fast where many keys share their first bytes. The
+    /// makes sorting and walks faster where many keys share their first bytes. The
     /// [`Memtable::common_prefix`] of the memtable before is a good guess. Of a long prefix the
     /// first 256 bytes are used: it is memory that is held before there is a single entry.
     pub fn with_common_prefix(pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
         let used = &prefix[..prefix.len().min(LONGEST_PREFIX)];
-        Self { entries: EntryList::new(pool, used) }
+        Self {
+            chains: Newest::none(),
+            written: Mutex::default(),
+            len: AtomicUsize::new(0),
+            written_bytes: AtomicUsize::new(0),
+            common_prefix: Box::from(used),
+            expected: 0,
+            arena: Arena::new(Arc::clone(pool)),
+        }
+    }
+
+    /// The same, made for so many entries: with the first one it takes 8 to 16 bytes for each, in one
+    /// piece. The length of the memtable before is a good guess. With fewer or more than expected
+    /// every answer is the same.
+    #[must_use]
+    pub fn expecting(self, entries: usize) -> Self {
+        Self { expected: entries, ..self }
     }
 
     /// What all keys begin with: the bytes that the first and the last have in common at their
@@ -102,28 +149,103 @@ impl Memtable {
     ///
     /// # Panics
     /// If the memtable holds an entry of this key and sequence number: the order of the two would
-    /// be anyone's guess. (The check costs one comparison of two pointers, so it is always on.)
+    /// be anyone's guess. (The check is part of finding the entry's place, so it is always on.)
     /// If the key is longer than [`trommel_base::MAX_KEY_BYTES`], the value longer than
     /// [`trommel_base::MAX_VALUE_BYTES`], or the sequence number larger than
     /// [`trommel_base::MAX_SEQNO`]: the caller checks its input before it logs it.
     pub fn insert(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
-        self.entries.insert(key, seqno, kind, value);
+        assert!(
+            self.insert_new(key, seqno, kind, value),
+            "key {} was inserted twice with sequence number {seqno}",
+            key.escape_ascii()
+        );
+    }
+
+    /// Inserts unless there is an entry of this key and sequence number; false if there is.
+    #[inline]
+    fn insert_new(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) -> bool {
+        let hash = hash_of(key);
+        let record = Stored::write(&self.arena, key, seqno, kind, value);
+        let slot = Slot::new(&self.common_prefix, record);
+        let mut written = lock(&self.written);
+        let chains = self.room_for_one(&mut written);
+        // Before it can be found, so that whoever finds it sees it counted.
+        self.len.fetch_add(1, Relaxed);
+        if written.newest < Some(seqno) {
+            // So it nearly always is: then nothing that is linked has to be looked at.
+            chains.link_newest(hash, record);
+            written.newest = Some(seqno);
+        } else if !chains.link(hash, record) {
+            self.len.fetch_sub(1, Relaxed);
+            return false;
+        }
+        written.linked += 1;
+        let held = written.order.bytes();
+        written.order.push(slot);
+        if written.order.bytes() != held {
+            self.account(&written);
+        }
+        true
+    }
+
+    /// The table to link the next record in.
+    #[inline]
+    fn room_for_one<'a>(&'a self, written: &mut Written) -> &'a Chains {
+        loop {
+            match self.chains.get() {
+                Some(chains) if written.linked < chains.capacity() => return chains,
+                _ => self.chains.grow(self.expected),
+            }
+            written.linked = 0;
+            self.account(written);
+        }
+    }
+
+    fn account(&self, written: &Written) {
+        let chains = self.chains.get().map_or(0, Chains::bytes);
+        self.written_bytes.store(chains + written.order.bytes(), Relaxed);
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        // Nothing under the lock panics between two changes that belong together.
+        lock(&self.written)
+    }
+
+    /// Asks for the memory that an insert or a get of `key` will look at first, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, key: &[u8]) {
+        if let Some(chains) = self.chains.get() {
+            chains.ask_for(hash_of(key));
+        }
     }
 
     /// The newest version of `key` that is not newer than `seqno`: a value or a tombstone.
     #[inline]
     pub fn get(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
         // Empty it is in a store that is only read.
-        if self.entries.is_empty() {
-            return None;
+        match self.chains.get()?.find(hash_of(key), key, seqno) {
+            Found::Version(record) => Some(record.entry()),
+            Found::Nothing => None,
+            Found::GaveUp => self.get_by_order(key, seqno),
         }
-        self.entries.first_at(key, seqno).filter(|entry| entry.key == key)
+    }
+
+    /// As `get`, of a key of very many versions.
+    #[cold]
+    fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
+        let mut walk = self.written().order.walk();
+        walk.at_or_behind(&self.probe(key, seqno));
+        walk.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
+    }
+
+    fn probe<'a>(&self, key: &'a [u8], seqno: SeqNo) -> Probe<'a> {
+        Probe::new(&self.common_prefix, key, seqno)
     }
 
     /// How many entries there are, tombstones and old versions included. While others insert, the
     /// number may count an entry that is not yet found.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.len.load(Relaxed)
     }
 
     /// Whether there is no entry.
@@ -131,16 +253,21 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Bytes of memory held: the arena's chunks, used or not yet, with what the allocator adds to
-    /// them. Right to within a few per cent.
+    /// Bytes of memory held: the arena's chunks, used or not yet, and what finds and orders the
+    /// entries, with what the allocator adds to them. Right to within a few per cent.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.entries.memory_bytes()
+        let held = self.arena.reserved_bytes() + self.written_bytes.load(Relaxed);
+        size_of::<Self>() + self.common_prefix.len() + held
     }
 
-    /// A cursor over the entries, off the end. It keeps the memtable alive, and sees entries that
-    /// are inserted in front of it while it moves.
+    /// A cursor over the entries whose inserts had returned when it was made, and over none that
+    /// came later; off the end. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        MemtableCursor { position: Position::new(Arc::clone(self)) }
+        let mut written = self.written();
+        let walk = written.order.walk();
+        self.account(&written);
+        drop(written);
+        MemtableCursor { walk, owner: Arc::clone(self) }
     }
 }
 
@@ -153,48 +280,54 @@ impl fmt::Debug for Memtable {
     }
 }
 
-/// A walk over the entries of a [`Memtable`].
+/// A walk over the entries of a [`Memtable`], as it was when the cursor was made.
 ///
-/// `next` follows a link; `prev` is a search, as dear as a `get`.
+/// Making one sorts what was inserted since the last was made. `next` and `prev` go along memory, and
+/// ask for entries ahead.
 pub struct MemtableCursor {
-    position: Position,
+    walk: Walk,
+    /// Keeps the arena that the walk's slots lead to.
+    owner: Arc<Memtable>,
 }
 
 impl Cursor for MemtableCursor {
     type Error = Infallible;
 
     fn seek_to_first(&mut self) -> Result<(), Infallible> {
-        self.position.first();
+        self.walk.first();
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<(), Infallible> {
-        self.position.last();
+        self.walk.last();
         Ok(())
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Infallible> {
-        self.position.at_or_behind(key, seqno);
+        self.walk.at_or_behind(&self.owner.probe(key, seqno));
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Infallible> {
-        self.position.before(key, SeqNo::MAX);
+        self.walk.before(&self.owner.probe(key, SeqNo::MAX));
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self) -> Result<(), Infallible> {
-        self.position.next();
+        self.walk.next();
         Ok(())
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<(), Infallible> {
-        self.position.prev();
+        self.walk.prev();
         Ok(())
     }
 
+    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.position.entry()
+        self.walk.slot().map(Slot::entry)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Models of the list: every order of a few threads, by the memory model. Nodes carry a witness, at
-//! which a look fails that does not come behind the writing of the node.
+//! Models of a memtable: every order of a few threads, by the memory model. Records carry a witness, at
+//! which a look fails that does not come behind the writing of the record. A table begins with one bucket,
+//! and two unsorted entries become a run, so that few entries go along every path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,18 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use trommel_base::sync::models::{check, thread};
 use trommel_base::{Cursor, EntryKind, SeqNo};
 
-use crate::list::{EntryList, height_of};
+use crate::chains::hash_of;
 use crate::{ArenaPool, Memtable};
 
-/// The `nth` sequence number whose node has this height.
-fn seqno_of(height: usize, nth: usize) -> SeqNo {
-    (1..).filter(|seqno| height_of(*seqno) == height).nth(nth).unwrap()
-}
-
-/// A memtable with one entry, `m`, of two levels.
+/// A memtable with one entry, `m`.
 fn memtable() -> Arc<Memtable> {
     let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
-    memtable.insert(b"m", seqno_of(2, 9), EntryKind::Put, b"m");
+    memtable.insert(b"m", 5, EntryKind::Put, b"m");
     memtable
 }
 
@@ -36,27 +32,25 @@ fn keys(memtable: &Arc<Memtable>) -> Vec<u8> {
     keys
 }
 
-/// Fails unless each of `expected`, in order, can be reached, by every level and from end to end.
+/// Fails unless each of `expected`, in order, can be reached, by its key and from end to end.
 fn assert_whole(memtable: &Arc<Memtable>, expected: &[u8]) {
     assert_eq!(keys(memtable), expected);
     assert_eq!(memtable.len(), expected.len());
     for key in expected {
         assert_eq!(memtable.get(&[*key], SeqNo::MAX).unwrap().value, [*key]);
     }
-    let mut cursor = memtable.cursor();
-    let Ok(()) = cursor.seek_to_last();
-    assert_eq!(cursor.entry().map(|entry| entry.key[0]), expected.last().copied());
 }
 
-/// Two threads put nodes of two levels into one gap, and end up in order at both.
+/// Two threads link records in one bucket, one of them behind the other's or in the next table, and both
+/// are found by whoever comes later.
 #[test]
-fn inserts_into_one_gap_are_all_found() {
-    check("inserts_into_one_gap_are_all_found", || {
+fn inserts_into_one_bucket_are_all_found() {
+    check("inserts_into_one_bucket_are_all_found", || {
         let memtable = memtable();
-        let threads = [(b"n", 0), (b"o", 1)].map(|(key, nth)| {
+        let threads = [(b"n", 6), (b"o", 7)].map(|(key, seqno)| {
             let memtable = Arc::clone(&memtable);
             thread::spawn(move || {
-                memtable.insert(key, seqno_of(2, nth), EntryKind::Put, key);
+                memtable.insert(key, seqno, EntryKind::Put, key);
                 assert!(memtable.get(key, SeqNo::MAX).is_some(), "not found by its own writer");
             })
         });
@@ -67,34 +61,46 @@ fn inserts_into_one_gap_are_all_found() {
     });
 }
 
-/// Whoever comes to a node, at whichever level, sees it whole, with its links to lower levels.
+/// Two keys before `m` that stand in one chain, and are not told apart by its marks.
+fn keys_of_one_chain() -> (u8, u8) {
+    let place = |key: u8| (hash_of(&[key]) % 16, hash_of(&[key]) >> 62);
+    let pairs = (b'A'..b'm').flat_map(|k| (k + 1..b'm').map(move |l| (k, l)));
+    pairs.into_iter().find(|(k, l)| place(*k) == place(*l)).expect("some are alike")
+}
+
+/// Whoever comes to a record, through a bucket, another record, or a run, sees it whole.
 #[test]
 fn who_finds_an_entry_sees_it_whole() {
     // How many entries a reader saw, in some order; the same for all orders, so not loom's.
     static SEEN: AtomicUsize = AtomicUsize::new(0);
-    check("who_finds_an_entry_sees_it_whole", || {
+    let (k, l) = keys_of_one_chain();
+    check("who_finds_an_entry_sees_it_whole", move || {
         let memtable = memtable();
         let writer = {
             let memtable = Arc::clone(&memtable);
             thread::spawn(move || {
-                memtable.insert(b"l", seqno_of(3, 0), EntryKind::Put, b"l");
-                memtable.insert(b"k", seqno_of(1, 0), EntryKind::Put, b"k");
+                memtable.insert(&[l], 7, EntryKind::Put, &[l]);
+                // Older than the one before it: it goes behind that in the chain.
+                memtable.insert(&[k], 6, EntryKind::Put, &[k]);
             })
         };
         let reader = {
             let memtable = Arc::clone(&memtable);
             thread::spawn(move || {
+                let found = [k, l, b'm'].map(|key| {
+                    let entry = memtable.get(&[key], SeqNo::MAX);
+                    entry.inspect(|entry| assert_eq!(entry.value, [key])).is_some()
+                });
+                assert!(found[2], "what was there before is always found");
                 let seen = keys(&memtable);
-                assert!([&b"m"[..], b"lm", b"klm"].contains(&&seen[..]), "{seen:?}");
-                // What was found once is found again, by a search.
-                let again = memtable.get(&seen[..1], SeqNo::MAX).map(|entry| entry.value[0]);
-                assert_eq!(again, Some(seen[0]));
+                assert!([k, l, b'm'].ends_with(&seen), "{seen:?}");
+                assert!(!found[0] || seen.len() == 3, "found before, and not there later");
                 seen.len()
             })
         };
         SEEN.fetch_or(1 << reader.join().unwrap(), Relaxed);
         writer.join().unwrap();
-        assert_whole(&memtable, b"klm");
+        assert_whole(&memtable, &[k, l, b'm']);
     });
     assert_eq!(SEEN.load(Relaxed), 0b1110, "one, two and three entries were seen");
 }
@@ -103,16 +109,14 @@ fn who_finds_an_entry_sees_it_whole() {
 #[test]
 fn of_two_equal_entries_one_is_refused() {
     check("of_two_equal_entries_one_is_refused", || {
-        let list = Arc::new(EntryList::new(&ArenaPool::new(0), &[]));
-        let seqno = seqno_of(2, 0);
+        let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
         let insert = {
-            let list = Arc::clone(&list);
-            move || list.insert_new(b"k", seqno, EntryKind::Put, b"v")
+            let memtable = Arc::clone(&memtable);
+            move || memtable.insert_new(b"k", 3, EntryKind::Put, b"k")
         };
         let other = thread::spawn(insert.clone());
         let inserted = [insert(), other.join().unwrap()];
         assert!(inserted[0] != inserted[1], "both or neither: {inserted:?}");
-        assert_eq!(list.len(), 1);
-        assert_eq!(list.first_at(b"k", seqno).map(|entry| entry.value), Some(&b"v"[..]));
+        assert_whole(&memtable, b"k");
     });
 }

@@ -81,36 +81,42 @@ fn insert_some(random: &mut Random, memtable: &Memtable, model: &mut Model, seqn
     assert!(model.insert((key, Reverse(*seqno)), (kind, value)).is_none());
 }
 
-/// One random read or movement, compared with the model.
-fn read_some(random: &mut Random, memtable: &Memtable, model: &Model, cursor: &mut MemtableCursor) {
+/// One random read, compared with the model.
+fn read_some(random: &mut Random, memtable: &Memtable, model: &Model) {
     let key = awkward_key(random);
+    let at = (key.clone(), Reverse(some_seqno(random, model)));
+    let expected = model.range(&at..).next().filter(|(found, _)| found.0 == key);
+    let found = memtable.get(&key, at.1.0).map(owned);
+    let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
+    assert!(found == expected, "get {}: {found:?}", key.escape_ascii());
+}
+
+fn some_seqno(random: &mut Random, model: &Model) -> SeqNo {
     let newest = model.len() as u64 * 2 + 2;
-    let seqno = [0, 1, random.below(newest), MAX_SEQNO, SeqNo::MAX][random.below(5) as usize];
-    let at = (key.clone(), Reverse(seqno));
+    [0, 1, random.below(newest), MAX_SEQNO, SeqNo::MAX][random.below(5) as usize]
+}
+
+/// One random movement of a cursor that was made when the memtable held what `model` holds.
+fn move_some(random: &mut Random, model: &Model, cursor: &mut MemtableCursor) {
+    let key = awkward_key(random);
+    let from = cursor.entry().map(|entry| owned(entry).0);
     match random.below(7) {
-        0 | 1 => {
-            let expected = model.range(&at..).next().filter(|(found, _)| found.0 == key);
-            let found = memtable.get(&key, seqno).map(owned);
-            let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
-            assert!(found == expected, "get {}: {found:?}", key.escape_ascii());
-        }
-        2 => {
-            cursor.seek(&key, seqno).unwrap();
+        0 => {
+            let at = (key, Reverse(some_seqno(random, model)));
+            cursor.seek(&at.0, at.1.0).unwrap();
             assert_at(cursor, model.range(&at..).next(), "seek");
         }
-        3 => {
+        1 => {
             cursor.seek_before(&key).unwrap();
             let first = (key, Reverse(SeqNo::MAX));
             assert_at(cursor, model.range(..&first).next_back(), "seek_before");
         }
-        4 => {
-            let from = cursor.entry().map(|entry| owned(entry).0);
+        2 | 3 => {
             cursor.next().unwrap();
             let expected = from.and_then(|from| model.range(&from..).nth(1));
             assert_at(cursor, expected, "next");
         }
-        5 => {
-            let from = cursor.entry().map(|entry| owned(entry).0);
+        4 | 5 => {
             cursor.prev().unwrap();
             let expected = from.and_then(|from| model.range(..&from).next_back());
             assert_at(cursor, expected, "prev");
@@ -124,39 +130,100 @@ fn read_some(random: &mut Random, memtable: &Memtable, model: &Model, cursor: &m
     }
 }
 
+/// Walks from end to end, both ways, beside the model.
+fn walk_all(memtable: &Arc<Memtable>, model: &Model) {
+    let mut cursor = memtable.cursor();
+    let mut entries = model.iter();
+    cursor.seek_to_first().unwrap();
+    while cursor.entry().is_some() {
+        assert_at(&cursor, entries.next(), "forward");
+        cursor.next().unwrap();
+    }
+    assert!(entries.next().is_none(), "the cursor saw every entry");
+    let mut entries = model.iter().rev();
+    cursor.seek_to_last().unwrap();
+    while cursor.entry().is_some() {
+        assert_at(&cursor, entries.next(), "backward");
+        cursor.prev().unwrap();
+    }
+    assert!(entries.next().is_none(), "the cursor saw every entry, backward");
+}
+
 #[test]
 fn it_answers_as_a_btreemap_does() {
     for seed in 0..60 {
         let random = &mut Random(seed);
         let pool = ArenaPool::new(1 << 20);
         let common_prefix = if seed % 2 == 0 { Vec::new() } else { awkward_key(random) };
-        let memtable = Arc::new(Memtable::with_common_prefix(&pool, &common_prefix));
+        let memtable = Memtable::with_common_prefix(&pool, &common_prefix);
+        let memtable = Arc::new(memtable.expecting(random.below(3_000) as usize));
         let mut model = Model::new();
         let mut seqno = 0;
-        let mut cursor = memtable.cursor();
+        // One that was made earlier, and what the memtable held then.
+        let mut early = (memtable.cursor(), Model::new());
         assert!(memtable.is_empty());
         for _ in 0..5_000 {
-            if random.below(3) == 0 {
-                insert_some(random, &memtable, &mut model, &mut seqno);
-            } else {
-                read_some(random, &memtable, &model, &mut cursor);
+            match random.below(100) {
+                0..33 => insert_some(random, &memtable, &mut model, &mut seqno),
+                33..66 => read_some(random, &memtable, &model),
+                66..99 => move_some(random, &early.1, &mut early.0),
+                _ => early = (memtable.cursor(), model.clone()),
             }
         }
         assert_eq!(memtable.len(), model.len());
-        let mut entries = model.iter();
-        cursor.seek_to_first().unwrap();
-        while cursor.entry().is_some() {
-            assert_at(&cursor, entries.next(), "forward");
-            cursor.next().unwrap();
+        walk_all(&memtable, &model);
+    }
+}
+
+#[test]
+fn runs_of_all_lengths_are_one_order() {
+    let random = &mut Random(7);
+    let memtable = memtable();
+    let mut model = Model::new();
+    for seqno in 0..60_000 {
+        let key = random.below(50_000).to_le_bytes().to_vec();
+        memtable.insert(&key, seqno, EntryKind::Put, &[]);
+        model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
+        // So that runs of one, of a few and of many entries lie one behind the other.
+        if random.below(3_000) == 0 || seqno > 59_900 {
+            let mut cursor = memtable.cursor();
+            for _ in 0..20 {
+                move_some(random, &model, &mut cursor);
+            }
         }
-        assert!(entries.next().is_none(), "the cursor saw every entry");
-        let mut entries = model.iter().rev();
-        cursor.seek_to_last().unwrap();
-        while cursor.entry().is_some() {
-            assert_at(&cursor, entries.next(), "backward");
-            cursor.prev().unwrap();
+    }
+    walk_all(&memtable, &model);
+}
+
+#[test]
+fn an_old_version_of_a_key_that_is_written_again_and_again_is_found() {
+    let memtable = memtable();
+    for seqno in (0..20_000).map(|n| 2 * n) {
+        memtable.insert(b"hot", seqno, EntryKind::Put, &seqno.to_le_bytes());
+        memtable.insert(b"other", seqno, EntryKind::Delete, b"");
+    }
+    for seqno in [0, 1, 2, 777, 20_000, 39_997, 39_998, MAX_SEQNO] {
+        let expected = (seqno / 2 * 2).min(39_998);
+        let found = memtable.get(b"hot", seqno).expect("it was written");
+        assert_eq!((found.seqno, found.value), (expected, &expected.to_le_bytes()[..]));
+        assert!(memtable.get(b"cold", seqno).is_none());
+    }
+    memtable.insert(b"late", 9, EntryKind::Put, b"");
+    assert!(memtable.get(b"late", 8).is_none());
+}
+
+/// Numbers go down, as where threads insert one group: chains are made in the order of numbers.
+#[test]
+fn entries_that_come_out_of_order_are_found_in_order() {
+    let memtable = memtable();
+    for seqno in (1..=2_000).rev() {
+        memtable.insert(&[(seqno % 3) as u8], seqno, EntryKind::Put, &seqno.to_le_bytes());
+    }
+    for seqno in 3..=2_000 {
+        for key in 0..3 {
+            let newest = (seqno - 2..=seqno).find(|seqno| seqno % 3 == key).unwrap();
+            assert_eq!(memtable.get(&[key as u8], seqno).map(|entry| entry.seqno), Some(newest));
         }
-        assert!(entries.next().is_none(), "the cursor saw every entry, backward");
     }
 }
 
@@ -257,6 +324,10 @@ fn off_the_end_a_cursor_stays_there() {
         memtable.insert(b"k", memtable.len() as u64, EntryKind::Put, b"v");
     }
     cursor.seek_to_last().unwrap();
+    assert!(cursor.entry().is_none(), "it was made before there was an entry");
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_last().unwrap();
+    assert!(cursor.entry().is_some());
     cursor.next().unwrap();
     assert!(cursor.entry().is_none());
 }

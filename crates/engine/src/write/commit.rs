@@ -15,6 +15,9 @@ use crate::log::LogWriter;
 use crate::options::{Durability, Options, WriteOptions};
 use crate::sync::{lock, panicking, wait};
 
+/// Operations of a batch, at most, whose memory is asked for before the batch is logged.
+const PREFETCHED: usize = 16;
+
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
 pub(crate) struct Leader {
@@ -97,6 +100,7 @@ impl Engine {
         turnstile.followers = self.queue.followers(own);
         let followers = &turnstile.followers;
         let first_seqno = leader.last_seqno + 1;
+        Self::prefetch(&room.active.memtable, own);
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
             .log_group(&mut leader, own, followers)
@@ -120,6 +124,14 @@ impl Engine {
         match group {
             Some(group) => self.insert(&group, own, first_seqno),
             None => self.insert_alone(memtable, own, first_seqno, last_seqno),
+        }
+    }
+
+    /// Asks for the memory that inserting will look at, which then arrives while the log is written.
+    fn prefetch(memtable: &Memtable, own: &Wanted) {
+        let operations = own.batch.iter().flat_map(SealedBatch::operations);
+        for op in operations.flatten().take(PREFETCHED) {
+            memtable.prefetch(op.key);
         }
     }
 
@@ -269,9 +281,9 @@ impl Engine {
         let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));
         let written = self.exclusively(|leader| {
             let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
-            let room = self.make_room(leader, || 0)?;
-            let first_seqno = leader.last_seqno + 1;
             let own = Wanted { batch: Some(batch), sync };
+            let room = self.make_room(leader, || own.bytes() as u64)?;
+            let first_seqno = leader.last_seqno + 1;
             self.log_group(leader, &own, &[])?;
             self.insert_alone(&room.active.memtable, &own, first_seqno, leader.last_seqno)?;
             Ok(true)

@@ -45,7 +45,8 @@ impl Wanted {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of the batch as the log stores it.
+    pub(super) fn bytes(&self) -> usize {
         self.batch.as_ref().map_or(0, |batch| batch.encoded().len())
     }
 }

@@ -65,12 +65,11 @@ impl Engine {
             old.finish(number).map_err(|error| self.poison(error))?;
             self.rotated.add(std::mem::replace(old, fresh));
         }
-        // Keys to come most likely begin as those before did.
-        let prefix = self.view.load().active.memtable.common_prefix();
-        let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::with_common_prefix(&self.arenas, &prefix)),
-            log_number: number,
-        });
+        // Keys to come most likely begin as those before did, and are about as many.
+        let full = Arc::clone(&self.view.load().active.memtable);
+        let fresh = Memtable::with_common_prefix(&self.arenas, &full.common_prefix());
+        let memtable = Arc::new(fresh.expecting(full.len()));
+        let active = Arc::new(LoggedMemtable { memtable, log_number: number });
         self.replace_view(|view| {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
             frozen.push(Arc::clone(&view.active));

@@ -119,3 +119,28 @@ impl Engine {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trommel_vfs::MemoryVfs;
+
+    use crate::{Db, Options};
+
+    /// Every kind of write is slowed while one memtable may wait: each is above its share of a second.
+    #[test]
+    fn conditional_writes_are_slowed_as_others_are() {
+        let value = vec![7; 4 << 20];
+        let stalls_of = |write: &dyn Fn(&Db)| {
+            let options = Options::default().max_frozen_memtables(1).write_buffer_bytes(64 << 20);
+            let db = Db::open("db", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
+            db.put("before", "it is not empty").unwrap();
+            write(&db);
+            db.stats().stalled_by_memtables.times
+        };
+        assert_eq!(stalls_of(&|db| db.put("k", &value).unwrap()), 1);
+        assert_eq!(stalls_of(&|db| assert!(db.insert_if_absent("k", &value).unwrap())), 1);
+        assert_eq!(stalls_of(&|db| assert!(!db.insert_if_absent("before", &value).unwrap())), 0);
+    }
+}

@@ -239,7 +239,7 @@ const VALUES: &[Group] = &[
     ),
     group(&["bloom-locality"], Any, "blocked and paired filters are always cache-local"),
     group(&["memtable-bloom-size-ratio"], Only(&["0"]), "memtables have no filters"),
-    group(&["memtablerep"], Only(&["skip_list", "skiplist"]), "the memtable is a skip list"),
+    group(&["memtablerep"], Only(&["skip_list", "skiplist"]), "there is one kind of memtable"),
     group(
         &["skip-list-lookahead", "hash-bucket-count", "arena-block-size", "file-opening-threads"],
         Any,

@@ -1,0 +1,268 @@
+//! How one key is found: a hash table of chains, read without a lock while it is written under one.
+//!
+//! # Algorithm
+//! 1. Each bucket is a link to a chain of records, each record linking to the next. A chain stands in
+//!    the order of sequence numbers, newest first, whatever the keys: a new record nearly always comes
+//!    first, and the first record of a key that is old enough is the one a reader wants.
+//! 2. Records begin at multiples of sixteen bytes, so a bucket's link has four bits to spare. Each says
+//!    whether the chain has keys of one quarter of all hashes: three searches of four for a key that is
+//!    not there end without looking at a record.
+//! 3. A table that has as many records as buckets is followed by one four times as large. The old one
+//!    stays as it is, and is searched too.
+//! 4. A search that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions, or
+//!    someone has made keys whose hashes are alike. The order finds it then.
+//!
+//! # Invariants
+//! * One thread writes at a time; the caller holds a lock.
+//! * What is linked lies in the arena of the memtable that holds these tables, and is not removed.
+//! * A record is written before it is linked. Links are set with release order and read with acquire
+//!   order.
+//!
+//! One of the modules of this crate that hold `unsafe`.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use trommel_base::SeqNo;
+use trommel_base::sync::linked::AtomicPtr;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::arena::CLAIM_ALIGN;
+use crate::record::{Link, Record, Stored, ask_for};
+
+/// Buckets of the first table of a memtable of which nothing is known.
+const FIRST_BUCKETS: usize = if cfg!(trommel_loom) { 1 } else { 64 };
+/// Buckets at most of a first table.
+const MOST_FIRST_BUCKETS: usize = 1 << 24;
+/// How much larger the next table is.
+const GROWTH: usize = 4;
+/// Records that a search of one chain looks at, at most.
+const LONGEST_WALK: usize = 64;
+/// The bits of a bucket's link that say which hashes its chain has.
+const MARKS: usize = CLAIM_ALIGN - 1;
+
+/// The hash of a key.
+#[inline]
+pub(crate) fn hash_of(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// The bit of a bucket's link that stands for this hash; other bits than these choose the bucket.
+#[inline]
+fn mark(hash: u64) -> usize {
+    1 << (hash >> 62)
+}
+
+/// What became of a search.
+pub(crate) enum Found<'a> {
+    /// The newest version that is old enough.
+    Version(Stored<'a>),
+    /// There is none.
+    Nothing,
+    /// It takes longer than a search of the order.
+    GaveUp,
+}
+
+/// The newest table, which leads to those before it: replaced under a lock, read without one.
+pub(crate) struct Newest {
+    /// From `Arc::into_raw`; null before the first table.
+    at: AtomicPtr<Chains>,
+}
+
+impl Newest {
+    pub(crate) fn none() -> Self {
+        Self { at: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Chains> {
+        // SAFETY: null, or of an `Arc` that this value owns, or the table that came after it does; none
+        // of them is dropped before this is, which is borrowed here. A table is only used shared.
+        unsafe { self.at.load(Acquire).as_ref() }
+    }
+
+    /// Puts a table that can take more in place: one for `expected` records, if it is the first. Does
+    /// nothing where another thread does so at once.
+    pub(crate) fn grow(&self, expected: usize) {
+        let full = self.at.load(Acquire);
+        let older = NonNull::new(full).map(|full| {
+            // SAFETY: it came from `Arc::into_raw`, and lives as argued in `get`: a second owner may
+            // be made, and taken up.
+            unsafe {
+                Arc::increment_strong_count(full.as_ptr());
+                Arc::from_raw(full.as_ptr())
+            }
+        });
+        let next = older.map_or_else(|| Chains::new(expected), Chains::after);
+        let next = Arc::into_raw(Arc::new(next)).cast_mut();
+        // Release: who reads the pointer sees the table.
+        let replaced = self.at.compare_exchange(full, next, Release, Relaxed);
+        if let Some(left) = NonNull::new(if replaced.is_ok() { full } else { next }) {
+            // SAFETY: it came from `Arc::into_raw`. Where it was replaced this value has let go of it, and
+            // the next table is its owner; else nobody knows of the next one.
+            drop(unsafe { Arc::from_raw(left.as_ptr()) });
+        }
+    }
+}
+
+impl Drop for Newest {
+    fn drop(&mut self) {
+        if let Some(at) = NonNull::new(self.at.load(Relaxed)) {
+            // SAFETY: it came from `Arc::into_raw`, and nobody borrows this any more.
+            drop(unsafe { Arc::from_raw(at.as_ptr()) });
+        }
+    }
+}
+
+/// One table of chains, and those before it.
+pub(crate) struct Chains {
+    buckets: Box<[Link]>,
+    older: Option<Arc<Self>>,
+}
+
+impl Chains {
+    /// The first table, for so many records.
+    fn new(expected: usize) -> Self {
+        let most = if cfg!(trommel_loom) { FIRST_BUCKETS } else { MOST_FIRST_BUCKETS };
+        Self::with_buckets(expected.clamp(FIRST_BUCKETS, most).next_power_of_two(), None)
+    }
+
+    /// The table that follows `full`.
+    fn after(full: Arc<Self>) -> Self {
+        Self::with_buckets(full.buckets.len() * GROWTH, Some(full))
+    }
+
+    fn with_buckets(count: usize, older: Option<Arc<Self>>) -> Self {
+        let buckets = (0..count).map(|_| Link::new(ptr::null_mut())).collect();
+        Self { buckets, older }
+    }
+
+    /// Records for which it is made.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Bytes of memory held, those of the older tables included.
+    pub(crate) fn bytes(&self) -> usize {
+        let older = self.older.as_ref().map_or(0, |older| older.bytes());
+        // The reference counts and the allocator's words.
+        let around = size_of::<Self>() + 6 * size_of::<usize>();
+        older + size_of_val(&*self.buckets) + around
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> &Link {
+        // A power of two, at least one.
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    /// Asks for the cache line of a key's bucket, without waiting for it.
+    #[inline]
+    pub(crate) fn ask_for(&self, hash: u64) {
+        ask_for(ptr::from_ref(self.bucket(hash)).addr(), 1);
+    }
+
+    /// The newest version of `key` that is not newer than `seqno`.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &[u8], seqno: SeqNo) -> Found<'_> {
+        let mut newest: Option<Stored<'_>> = None;
+        let mut table = Some(self);
+        while let Some(here) = table {
+            match here.find_here(hash, key, seqno) {
+                Found::GaveUp => return Found::GaveUp,
+                Found::Nothing => {}
+                // Threads that insert at once may have put the newer one into the older table.
+                Found::Version(found) => {
+                    if newest.is_none_or(|newest| newest.seqno() < found.seqno()) {
+                        newest = Some(found);
+                    }
+                }
+            }
+            table = here.older.as_deref();
+        }
+        newest.map_or(Found::Nothing, Found::Version)
+    }
+
+    #[inline]
+    fn find_here(&self, hash: u64, key: &[u8], seqno: SeqNo) -> Found<'_> {
+        let first = self.bucket(hash).load(Acquire);
+        if first.addr() & mark(hash) == 0 {
+            return Found::Nothing;
+        }
+        let mut at = without_marks(first);
+        for _ in 0..LONGEST_WALK {
+            let Some(record) = shown(at) else { return Found::Nothing };
+            if record.seqno() <= seqno && record.key() == key {
+                return Found::Version(record);
+            }
+            at = record.next().load(Acquire);
+        }
+        Found::GaveUp
+    }
+
+    /// Links a record that is newer than all that are linked. The caller holds the lock of the writers.
+    #[inline]
+    pub(crate) fn link_newest(&self, hash: u64, new: Stored<'_>) {
+        let bucket = self.bucket(hash);
+        let first = bucket.load(Relaxed);
+        new.next().store(without_marks(first), Relaxed);
+        let marks = first.addr() & MARKS | mark(hash);
+        // Release: who comes to the record sees it, and its link.
+        bucket.store(new.at().as_ptr().map_addr(|at| at | marks), Release);
+    }
+
+    /// Links a record, unless one of the same key and sequence number is in one of these tables; false if
+    /// there is. The caller holds the lock of the writers.
+    #[cold]
+    pub(crate) fn link(&self, hash: u64, new: Stored<'_>) -> bool {
+        let is_known = |older: &Self| older.place(hash, new).is_none();
+        let mut older = self.older.as_deref();
+        while let Some(table) = older {
+            if is_known(table) {
+                return false;
+            }
+            older = table.older.as_deref();
+        }
+        let Some((before, behind)) = self.place(hash, new) else { return false };
+        let Some(before) = before else {
+            self.link_newest(hash, new);
+            return true;
+        };
+        new.next().store(behind, Relaxed);
+        let bucket = self.bucket(hash);
+        let first = bucket.load(Relaxed);
+        // Release: as above. Until the mark is set the record is not found.
+        before.next().store(new.at().as_ptr(), Release);
+        bucket.store(first.map_addr(|at| at | mark(hash)), Release);
+        true
+    }
+
+    /// Where a record goes in its chain: behind the first, if any, and before the second or null. None
+    /// if one of its key and sequence number is there.
+    fn place(&self, hash: u64, new: Stored<'_>) -> Option<(Option<Stored<'_>>, *mut Record)> {
+        let (mut before, mut behind) = (None, without_marks(self.bucket(hash).load(Acquire)));
+        while let Some(record) = shown(behind).filter(|record| record.seqno() >= new.seqno()) {
+            if record.seqno() == new.seqno() && record.key() == new.key() {
+                return None;
+            }
+            before = Some(record);
+            behind = record.next().load(Acquire);
+        }
+        Some((before, behind))
+    }
+}
+
+#[inline]
+fn without_marks(link: *mut Record) -> *mut Record {
+    link.map_addr(|at| at & !MARKS)
+}
+
+/// The record that a link led to. For as long as the caller borrows the tables: their records lie in the
+/// arena beside them.
+#[inline]
+fn shown<'a>(link: *mut Record) -> Option<Stored<'a>> {
+    // SAFETY: a link leads to a record in the arena of the memtable whose tables the caller borrows; it
+    // was set with release order and read with acquire order (invariants of the module).
+    NonNull::new(link).map(|at| unsafe { Stored::new(at) })
+}

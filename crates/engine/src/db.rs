@@ -224,8 +224,9 @@ impl Db {
         Ok(self.get(key)?.is_some())
     }
 
-    /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, and
-    /// no block is read twice.
+    /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, no
+    /// block is read twice, and where blocks of a table come from the device with
+    /// [`ReadMode::Cached`](crate::ReadMode::Cached), their reads overlap.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.engine().multi_get(keys, None)
     }

@@ -162,9 +162,21 @@ impl Source {
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<SharedBlock, Error> {
+        self.block_after(handle, fill, stats, || {})
+    }
+
+    /// As [`Source::block`]; calls `before` if it has to read the block from the file.
+    pub(crate) fn block_after(
+        &self,
+        handle: Handle,
+        fill: bool,
+        stats: &mut ReadStats,
+        before: impl FnOnce(),
+    ) -> Result<SharedBlock, Error> {
         if let Some(block) = self.cached(handle, stats) {
             return Ok(block);
         }
+        before();
         let block = self.read_block(handle, stats)?;
         if fill {
             self.cache.insert(self.number, handle.offset, block.clone());

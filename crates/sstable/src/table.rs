@@ -73,6 +73,9 @@ pub struct Found {
     pub value: Slice,
 }
 
+/// Requests for whose blocks a file is told at once that they will be read.
+const TOLD_AHEAD: usize = 64;
+
 /// One key to look for.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -223,7 +226,8 @@ impl Table {
     }
 
     /// As [`Table::get`] for each request, in their order: `answer` is called with each one's place
-    /// among them and what was found. If they are sorted by key, each block is read once.
+    /// among them and what was found. If they are sorted by key, each block is read once, and when
+    /// one has to be read the file is told which others will be, so that their reads overlap.
     #[inline]
     pub fn get_many(
         &self,
@@ -232,6 +236,7 @@ impl Table {
         mut answer: impl FnMut(usize, Option<Found>),
     ) -> Result<(), Error> {
         let mut held: Option<Held<'_>> = None;
+        let (mut told, mut ahead) = (0, ReadStats::default());
         for (nth, request) in requests.iter().enumerate() {
             let mut found = None;
             let mut place = self.index.find(request.key, &self.source, stats)?;
@@ -239,7 +244,15 @@ impl Table {
                 let handle = handle_of(leaf, at.slot);
                 let block = match &held {
                     Some(block) if block.handle == handle => block,
-                    _ => held.insert(self.hold(handle, stats)?),
+                    _ => {
+                        let tell = || {
+                            if nth >= told {
+                                told = requests.len().min(nth + 1 + TOLD_AHEAD);
+                                self.tell_ahead(handle, &requests[nth + 1..told], &mut ahead);
+                            }
+                        };
+                        held.insert(self.hold_after(handle, stats, tell)?)
+                    }
                 };
                 found = block.get(self, request.key, request.hash, request.seqno)?;
                 if found.is_some() || !leaf.separator_is(at.slot, request.key) {
@@ -249,7 +262,23 @@ impl Table {
             }
             answer(nth, found);
         }
+        stats.index_reads += ahead.index_reads;
         Ok(())
+    }
+
+    /// Tells the file which blocks will be read for `requests`, which come after the one whose block
+    /// is at `last`. What goes wrong here goes wrong again when the blocks are read.
+    fn tell_ahead(&self, mut last: Handle, requests: &[Request<'_>], stats: &mut ReadStats) {
+        for request in requests {
+            let Ok(Some((leaf, at))) = self.index.find(request.key, &self.source, stats) else {
+                continue;
+            };
+            let handle = handle_of(leaf, at.slot);
+            if handle != last && self.source.cached(handle, stats).is_none() {
+                self.source.file.will_need(handle.offset, handle.bytes);
+            }
+            last = handle;
+        }
     }
 
     /// A walk over the table's entries.
@@ -286,6 +315,17 @@ impl Table {
     /// A verified data block to search in: from the map, the cache or the file.
     #[inline]
     fn hold(&self, handle: Handle, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
+        self.hold_after(handle, stats, || {})
+    }
+
+    /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
+    #[inline]
+    fn hold_after(
+        &self,
+        handle: Handle,
+        stats: &mut ReadStats,
+        before: impl FnOnce(),
+    ) -> Result<Held<'_>, Error> {
         if let Some(map) = self.source.map() {
             let stored = self.source.in_map(map, handle)?;
             let opened = unseal(stored, self.source.table_id, handle.offset, BlockKind::Data);
@@ -299,7 +339,7 @@ impl Table {
                 return Ok(Held { handle, bytes: HeldBytes::Mapped(Block { payload, layout }) });
             }
         }
-        let block = self.source.block(handle, true, stats)?;
+        let block = self.source.block_after(handle, true, stats, before)?;
         Ok(Held { handle, bytes: HeldBytes::Shared(block) })
     }
 }

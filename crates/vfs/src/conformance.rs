@@ -100,6 +100,7 @@ fn long_files_read_back_at_any_offset(vfs: &dyn Vfs, dir: &Path) {
                 for length in [0, 1, 512, 4096, 8192, 10_000, 1 << 21, bytes.len() - start] {
                     let Some(expected) = bytes.get(start..start + length) else { continue };
                     let mut buffer = vec![0xee; length];
+                    file.will_need(start as u64, length);
                     file.read_at(start as u64, &mut buffer).expect("inside the file");
                     assert!(buffer == expected, "{access:?} {start} {length}");
                 }

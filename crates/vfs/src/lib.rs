@@ -158,6 +158,11 @@ pub trait ReadFile: Debug + Send + Sync {
     /// before that, and another error if it does not, but the system gives no more of it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
+    /// Says that `bytes` bytes from `offset` are about to be read, so that the system may begin to
+    /// fetch them meanwhile. A hint: it returns at once, and nothing depends on it. Buffered reads of
+    /// a disk heed it.
+    fn will_need(&self, _offset: u64, _bytes: usize) {}
+
     /// The file's length when it was opened, in bytes.
     fn bytes(&self) -> u64;
 

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
@@ -250,6 +250,77 @@ impl ReadFile for Counted {
     fn bytes(&self) -> u64 {
         self.file.bytes()
     }
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Note {
+    /// It was told that what lies here will be read.
+    Told(u64),
+    Read(u64),
+}
+
+/// A file that keeps its notes.
+#[derive(Debug)]
+struct Noted {
+    file: Arc<dyn ReadFile>,
+    notes: Arc<Mutex<Vec<Note>>>,
+}
+
+impl ReadFile for Noted {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.notes.lock().unwrap().push(Note::Read(offset));
+        self.file.read_at(offset, buffer)
+    }
+
+    fn will_need(&self, offset: u64, _bytes: usize) {
+        self.notes.lock().unwrap().push(Note::Told(offset));
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+/// Cold multi-gets read one block after the other: 64 of them took as long as 64 gets.
+#[test]
+fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
+    let entries = numbered(2000);
+    let table = InMemory::new(options(512, Compression::None, "none"), &entries);
+    let (file, notes) = (table.vfs.open(&table.path, Access::Buffered).unwrap(), Arc::default());
+    let file = Arc::new(Noted { file, notes: Arc::clone(&notes) });
+    let opened = open_file(file, &table, &BlockCache::new(1 << 20)).unwrap();
+    let get_many = |from: usize| {
+        let wanted = entries[from..].iter().step_by(300);
+        let requests: Vec<Request<'_>> = wanted
+            .map(|e| Request { key: &e.key, hash: trommel_filter::hash(&e.key), seqno: MAX_SEQNO })
+            .collect();
+        let (mut stats, mut found) = (ReadStats::default(), 0);
+        notes.lock().unwrap().clear();
+        let count = |_, answer: Option<_>| found += usize::from(answer.is_some());
+        opened.get_many(&requests, &mut stats, count).unwrap();
+        assert_eq!(found, requests.len());
+        (stats, notes.lock().unwrap().clone())
+    };
+    let (stats, notes) = get_many(0);
+    assert_eq!((stats.block_reads, stats.cache_hits), (7, 0));
+    // An index leaf may be read before.
+    let blocks: Vec<Note> =
+        notes.iter().skip_while(|note| matches!(note, Note::Read(_))).copied().collect();
+    let told: Vec<u64> = blocks
+        .iter()
+        .map_while(|note| if let Note::Told(offset) = note { Some(*offset) } else { None })
+        .collect();
+    assert_eq!(told.len(), 6, "{notes:?}");
+    let read: Vec<Note> = told.iter().map(|offset| Note::Read(*offset)).collect();
+    assert_eq!(blocks[blocks.len() - 6..], read[..], "each is read after all were told");
+    assert_eq!(blocks.len(), 6 + 7, "{notes:?}");
+    let (stats, notes) = get_many(0);
+    assert_eq!(
+        (stats.block_reads, stats.cache_hits, notes.len()),
+        (0, 7, 0),
+        "nothing is told twice"
+    );
 }
 
 fn open_file(

@@ -7,6 +7,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +74,12 @@ impl ReadFile for BufferedFile {
         // Carries on after short reads and interrupts.
         let read = self.file.read_exact_at(buffer, offset);
         read.map_err(|error| self.failure(error, offset + buffer.len() as u64))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, bytes: usize) {
+        use rustix::fs::{Advice, fadvise};
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(bytes as u64), Advice::WillNeed);
     }
 
     fn bytes(&self) -> u64 {

@@ -97,6 +97,9 @@ impl Engine {
         let mut leader = lock(&self.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| self.view.load());
         let room = self.make_room(&mut leader, || self.queue.group_bytes(own))?;
+        if own.sync {
+            self.queue.gather();
+        }
         turnstile.followers = self.queue.followers(own);
         let followers = &turnstile.followers;
         let first_seqno = leader.last_seqno + 1;

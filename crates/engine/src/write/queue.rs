@@ -12,10 +12,13 @@ use trommel_memtable::Memtable;
 
 use crate::batch::SealedBatch;
 use crate::error::Error;
-use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
+use crate::sync::{AtomicUsize, Condvar, Mutex, lock, thread, wait};
 
 /// Bytes of batches that one group takes at most (but always one batch).
 const GROUP_BYTES: usize = 1 << 20;
+
+/// Times that a leader lets others run before it syncs.
+const YIELDS_MAX: usize = 64;
 
 /// What a waiting writer is told.
 #[derive(Debug)]
@@ -129,6 +132,22 @@ impl Queue {
         let member = Arc::new(Member { wanted, turn, changed });
         line.waiting.push_back(Arc::clone(&member));
         Place::Behind(member)
+    }
+
+    /// Lets others run for as long as that brings one of them to the queue: those of the group
+    /// before have just been woken and may come again. A sync takes far longer than this, and
+    /// without it they would find one under way that is a single writer's.
+    pub(crate) fn gather(&self) {
+        let waiting = || lock(&self.line).waiting.len();
+        let mut before = waiting();
+        for _ in 0..YIELDS_MAX {
+            thread::yield_now();
+            let now = waiting();
+            if now <= before {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// Those behind the leader whose batches can be logged with its `own`.

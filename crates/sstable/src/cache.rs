@@ -75,10 +75,25 @@ impl Hasher for WordHasher {
 struct ByBytes;
 
 /// What the cache holds.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Entry {
     Block(SharedBlock),
     Piece(Arc<CachedPiece>),
+}
+
+impl Clone for Entry {
+    /// For whoever looks something up. What is searched of a block is asked for before the reference is
+    /// counted, which waits for memory and lets nothing overtake it.
+    #[inline]
+    fn clone(&self) -> Self {
+        match self {
+            Self::Block(block) => {
+                block.ask_for_columns();
+                Self::Block(block.clone())
+            }
+            Self::Piece(cached) => Self::Piece(Arc::clone(cached)),
+        }
+    }
 }
 
 /// A piece of a filter in the cache, or on its way out of it.

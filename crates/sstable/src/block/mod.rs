@@ -36,7 +36,12 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::entry::unpack_trailer;
 use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, SeqNo};
 
+use trommel_filter::prefetch_at;
+
 use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
+
+/// Cache lines that hold what is searched of a block of 4 KiB with values of 256 bytes.
+const COLUMN_LINES: usize = 5;
 
 const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
@@ -116,6 +121,15 @@ impl SharedBlock {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         usize::from(self.layout.count)
+    }
+
+    /// Asks the processor for the last cache lines of the payload: those that a search begins with.
+    #[inline]
+    pub(crate) fn ask_for_columns(&self) {
+        let end = self.buffer.as_ptr().addr() + self.start as usize + self.len as usize;
+        for line in 0..COLUMN_LINES {
+            prefetch_at((end - 1).wrapping_sub(64 * line));
+        }
     }
 
     #[inline]

@@ -4,22 +4,22 @@
 //!
 //! ```text
 //! level tables       keys   filter   asked  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      1       1565   paired   20.00   20.28        4.0      299785      299762        23          0   7.672e-5   5.113e-5 - 1.151e-4   7.099e-5
-//!    L1      1      11935   paired   14.00   14.07       20.6      299985      299601       384          0   1.280e-3   1.158e-3 - 1.415e-3   1.309e-3
+//!    L0      2       3519   paired   20.00   20.37        8.9      599005      598968        37          0   6.177e-5   4.482e-5 - 8.513e-5   6.268e-5
+//!    L1      1       9981   paired   14.00   14.06       17.2      299985      299643       342          0   1.140e-3   1.026e-3 - 1.267e-3   1.320e-3
 //!    L2      1      60000  blocked   10.00   10.00       73.3      299995      297126      2869          0   9.563e-3   9.221e-3 - 9.918e-3   9.660e-3
-//! filters take 97.9 KiB; a missing key is expected to waste 1.104e-2 reads
+//! filters take 99.5 KiB; a missing key is expected to waste 1.110e-2 reads
 //!
-//! L0: of 299785 lookups of missing keys 23 read a block in vain: 0.008%, and 0.007% by theory
-//! L1: of 299985 lookups of missing keys 384 read a block in vain: 0.128%, and 0.131% by theory
+//! L0: of 599005 lookups of missing keys 37 read a block in vain: 0.006%, and 0.006% by theory
+//! L1: of 299985 lookups of missing keys 342 read a block in vain: 0.114%, and 0.132% by theory
 //! L2: of 299995 lookups of missing keys 2869 read a block in vain: 0.956%, and 0.966% by theory
-//! 3276 reads of 900000 were left (933 of them of files)
+//! 3248 reads of 900000 were left (925 of them of files)
 //! ```
 //!
 //! A level of the report is the keys its tables hold, the filters they have, and what became of the
 //! lookups that came to them: *negatives* are reads saved, *false* are reads of a block that turned
 //! out not to hold the key. The last columns set the measured rate, with the interval that its
 //! count allows, beside what theory predicts for just these filters. (Theory speaks of the average
-//! over all sets of keys: one filter of 1,565 keys may lie well off it.) The levels' rates add up to
+//! over all sets of keys: one filter of few keys may lie well off it.) The levels' rates add up to
 //! the reads that a lookup of a missing key wastes.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]

@@ -167,7 +167,7 @@ impl Memtable {
         let hash = hash_of(key);
         let record = Stored::write(&self.arena, key, seqno, kind, value);
         let slot = Slot::new(&self.common_prefix, record);
-        let mut written = lock(&self.written);
+        let mut written = self.written();
         let chains = self.room_for_one(&mut written);
         // Before it can be found, so that whoever finds it sees it counted.
         self.len.fetch_add(1, Relaxed);
@@ -233,7 +233,7 @@ impl Memtable {
     /// As `get`, of a key of very many versions.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let mut walk = self.written().order.walk();
+        let mut walk = self.walk();
         walk.at_or_behind(&self.probe(key, seqno));
         walk.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
     }
@@ -263,11 +263,15 @@ impl Memtable {
     /// A cursor over the entries whose inserts had returned when it was made, and over none that
     /// came later; off the end. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+        MemtableCursor { walk: self.walk(), owner: Arc::clone(self) }
+    }
+
+    /// A walk over all entries there are, for which those that are unsorted become a run.
+    fn walk(&self) -> Walk {
         let mut written = self.written();
         let walk = written.order.walk();
         self.account(&written);
-        drop(written);
-        MemtableCursor { walk, owner: Arc::clone(self) }
+        walk
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) const UNEQUAL: [&str; 14] = [
     "redb's files are dropped and read in like the others', but what it kept in its own cache while \
      filling is lost at closing, as it is for all.",
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
-     Trommel each time it uses one, redb and LMDB never, and rocksdb-mmap was told not to.",
+     Trommel each time it uses one, trommel-mapped-once when it first does, redb and LMDB never, and rocksdb-mmap was told not to.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",

@@ -49,8 +49,10 @@ impl DataArgs {
 pub(crate) enum ReadMode {
     /// pread and the block cache
     Cached,
-    /// Read-only maps of the files
+    /// Read-only maps of the files, blocks verified at each use
     Mapped,
+    /// Read-only maps of the files, blocks verified at their first use
+    MappedOnce,
     /// O_DIRECT and the block cache
     Direct,
 }
@@ -61,6 +63,7 @@ impl ReadMode {
         match self {
             Self::Cached => "cached",
             Self::Mapped => "mapped",
+            Self::MappedOnce => "mapped-once",
             Self::Direct => "direct",
         }
     }
@@ -71,6 +74,7 @@ impl From<ReadMode> for trommel::ReadMode {
         match mode {
             ReadMode::Cached => Self::Cached,
             ReadMode::Mapped => Self::Mapped,
+            ReadMode::MappedOnce => Self::MappedOnce,
             ReadMode::Direct => Self::Direct,
         }
     }

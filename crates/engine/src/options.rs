@@ -2,6 +2,7 @@
 //! the next open, and those that [`Db::set_options`](crate::Db::set_options) takes may change on
 //! a live store.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,17 +43,33 @@ pub enum ReadMode {
     Cached,
     /// Read-only maps of the table files; values are copied out. Faster when the data fits in
     /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
-    /// process with a signal instead of an error.
+    /// process with a signal instead of an error. A block is verified at each use.
     Mapped,
+    /// As `Mapped`, but a lookup verifies a block when it is the first to use it since the table was
+    /// opened, and not again: faster still. The weaker promise: damage that the file system lets in
+    /// behind the map after that, as when a page is dropped and read again from a failing disk, is
+    /// returned as it is. Iterators and compactions verify every time.
+    MappedOnce,
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,
+}
+
+impl fmt::Display for ReadMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cached => "cached",
+            Self::Mapped => "mapped",
+            Self::MappedOnce => "mapped-once",
+            Self::Direct => "direct",
+        })
+    }
 }
 
 impl ReadMode {
     pub(crate) fn access(self) -> Access {
         match self {
             Self::Cached => Access::Buffered,
-            Self::Mapped => Access::Mapped,
+            Self::Mapped | Self::MappedOnce => Access::Mapped,
             Self::Direct => Access::Direct,
         }
     }
@@ -363,10 +380,10 @@ impl Options {
     /// nothing was set and the machine decides, what it decides.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let or_none = |limit: Option<u64>| limit.map_or("none".into(), |bytes| bytes.to_string());
-        fn or_word(value: Option<&impl std::fmt::Display>, word: &str) -> String {
+        fn or_word(value: Option<&impl fmt::Display>, word: &str) -> String {
             value.map_or_else(|| word.to_owned(), ToString::to_string)
         }
-        let lower = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+        let lower = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         vec![
             ("create_if_missing", self.create_if_missing.to_string()),
             ("error_if_exists", self.error_if_exists.to_string()),
@@ -385,7 +402,7 @@ impl Options {
             ("prefix_extractor", or_word(self.prefix_extractor.as_ref(), "none")),
             ("prefix_filters", or_word(self.prefix_filters.as_ref(), "as filters")),
             ("whole_key_filters", self.whole_key_filters.to_string()),
-            ("read_mode", lower(&self.read_mode)),
+            ("read_mode", self.read_mode.to_string()),
             ("write_buffer_bytes", self.write_buffer_bytes.to_string()),
             ("max_frozen_memtables", self.max_frozen_memtables.to_string()),
             ("block_bytes", self.block_bytes.to_string()),

@@ -186,11 +186,18 @@ pub(crate) fn unseal(
     kind: BlockKind,
 ) -> Result<(&[u8], u8), Fault> {
     let (content, sum) = stored.split_last_chunk::<CHECKSUM_BYTES>().ok_or(SHORT)?;
-    let (compression, payload) = content.split_last().ok_or(SHORT)?;
     let is_intact = block_checksum(table_id, offset, kind, content) == u32::from_le_bytes(*sum);
     if !is_intact && !planted(Bug::BlockChecksumIgnored) {
         return Err(Fault::Damaged("the block fails its checksum"));
     }
+    frame_of(stored)
+}
+
+/// Payload and compression of a stored block, whose checksum is not looked at.
+#[inline]
+pub(crate) fn frame_of(stored: &[u8]) -> Result<(&[u8], u8), Fault> {
+    let (content, _) = stored.split_last_chunk::<CHECKSUM_BYTES>().ok_or(SHORT)?;
+    let (compression, payload) = content.split_last().ok_or(SHORT)?;
     Ok((payload, *compression))
 }
 

@@ -33,6 +33,7 @@ pub mod sidecar;
 mod sink;
 mod source;
 mod table;
+mod verified;
 mod verify;
 
 pub use builder::{TableBuilder, TableOptions, TableSummary};

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::{Access, ReadFile};
 
-use crate::block::{Block, Layout, SharedBlock, tag_of};
+use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
 use crate::compression::is_raw;
-use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, unseal};
-use crate::index::{Index, IndexTree};
+use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
+use crate::index::{At, Index, IndexTree};
 use crate::source::{ReadStats, Source};
+use crate::verified::VerifiedBlocks;
 use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
 
 /// What opening reads first, from the end of the file.
@@ -106,6 +107,8 @@ pub struct Table {
     pub(crate) footer: Footer,
     pub(crate) filters: Filters,
     properties: Properties,
+    /// Where point reads verify each block of a map once.
+    verified: Option<Arc<VerifiedBlocks>>,
 }
 
 impl Table {
@@ -150,7 +153,17 @@ impl Table {
         let host = config.filter_host.clone();
         let reader = host.as_ref().and_then(|host| host.user_filters());
         let filters = Filters::open(&source, &index, &footer, &properties, host, reader);
-        Ok(Self { source, index, footer, filters, properties })
+        Ok(Self { source, index, footer, filters, properties, verified: None })
+    }
+
+    /// Has point reads by way of a map verify a block when they first use it, and not again: what
+    /// changes behind the map from then on is not seen by its checksum. Does nothing where reads go
+    /// through the cache, which holds only what was verified.
+    #[must_use]
+    pub fn verifying_once(mut self) -> Self {
+        let verified = || Arc::new(VerifiedBlocks::of(&self.index));
+        self.verified = self.source.mapped.then(verified);
+        self
     }
 
     /// Its filters.
@@ -169,6 +182,7 @@ impl Table {
             footer: self.footer,
             filters: self.filters.left_out(),
             properties: self.properties.clone(),
+            verified: self.verified.clone(),
         }
     }
 
@@ -194,8 +208,9 @@ impl Table {
 
     /// Memory the open table takes now, its blocks in the cache not counted.
     pub fn memory_bytes(&self) -> TableMemory {
+        let verified = self.verified.as_ref().map_or(0, |verified| verified.memory_bytes());
         TableMemory {
-            index: self.index.memory_bytes(),
+            index: self.index.memory_bytes() + verified,
             filter: self.filters.pinned_bytes() as usize,
             other: size_of::<Self>() + self.properties.memory_bytes(),
         }
@@ -212,7 +227,7 @@ impl Table {
     ) -> Result<Option<Found>, Error> {
         let mut place = self.index.find(key, &self.source, stats)?;
         while let Some((leaf, at)) = place {
-            let block = self.hold(handle_of(leaf, at.slot), stats)?;
+            let block = self.hold(leaf, at, stats)?;
             if let Some(found) = block.get(self, key, hash, seqno)? {
                 return Ok(Some(found));
             }
@@ -251,7 +266,7 @@ impl Table {
                                 self.tell_ahead(handle, &requests[nth + 1..told], &mut ahead);
                             }
                         };
-                        held.insert(self.hold_after(handle, stats, tell)?)
+                        held.insert(self.hold_after(leaf, at, stats, tell)?)
                     }
                 };
                 found = block.get(self, request.key, request.hash, request.seqno)?;
@@ -312,35 +327,63 @@ impl Table {
         }
     }
 
-    /// A verified data block to search in: from the map, the cache or the file.
+    /// A verified data block to search in, the one at `at` of `leaf`: from the map, the cache or the
+    /// file.
     #[inline]
-    fn hold(&self, handle: Handle, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
-        self.hold_after(handle, stats, || {})
+    fn hold(&self, leaf: &Index, at: At, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
+        self.hold_after(leaf, at, stats, || {})
     }
 
     /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
     #[inline]
     fn hold_after(
         &self,
-        handle: Handle,
+        leaf: &Index,
+        at: At,
         stats: &mut ReadStats,
         before: impl FnOnce(),
     ) -> Result<Held<'_>, Error> {
+        let handle = handle_of(leaf, at.slot);
         if let Some(map) = self.source.map() {
             let stored = self.source.in_map(map, handle)?;
-            let opened = unseal(stored, self.source.table_id, handle.offset, BlockKind::Data);
-            let (payload, compression) =
-                opened.map_err(|fault| fault.at(&self.source.path, handle.offset))?;
-            if is_raw(compression) {
+            let block = self
+                .look_at(stored, handle, leaf, at)
+                .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
+            if let Some(block) = block {
                 stats.block_reads += 1;
                 stats.block_bytes += handle.bytes as u64;
-                let layout = Layout::parse(payload)
-                    .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
-                return Ok(Held { handle, bytes: HeldBytes::Mapped(Block { payload, layout }) });
+                return Ok(Held { handle, bytes: HeldBytes::Mapped(block) });
             }
         }
         let block = self.source.block_after(handle, true, stats, before)?;
         Ok(Held { handle, bytes: HeldBytes::Shared(block) })
+    }
+
+    /// The data block whose stored bytes lie in a map, unless it is compressed; verified, now or, where
+    /// once is enough, before.
+    #[inline]
+    fn look_at<'a>(
+        &self,
+        stored: &'a [u8],
+        handle: Handle,
+        leaf: &Index,
+        at: At,
+    ) -> Result<Option<Block<'a>>, Fault> {
+        let known = self.verified.as_ref();
+        let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {
+            ask_for_columns(stored);
+            frame_of(stored)?
+        } else {
+            let opened = unseal(stored, self.source.table_id, handle.offset, BlockKind::Data)?;
+            if let Some(verified) = known {
+                verified.note(at, leaf);
+            }
+            opened
+        };
+        if !is_raw(compression) {
+            return Ok(None);
+        }
+        Ok(Some(Block { payload, layout: Layout::parse(payload)? }))
     }
 }
 

@@ -112,7 +112,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. One that
 /// reads another's files comes right behind it.
-pub(crate) static ALL: [Contender; 18] = [
+pub(crate) static ALL: [Contender; 19] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -132,6 +132,14 @@ pub(crate) static ALL: [Contender; 18] = [
         "Trommel, mapped reads, equal filter bits",
         Build::Trommel(trommel::Variant { reads: ReadMode::Mapped, ..TROMMEL }),
     ),
+    Contender {
+        reads_files_of: Some("trommel-mapped"),
+        ..contender(
+            "trommel-mapped-once",
+            "the same, each block verified when it is first used",
+            Build::Trommel(trommel::Variant { reads: ReadMode::MappedOnce, ..TROMMEL }),
+        )
+    },
     contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),
     contender("fjall", "fjall, equal limits", Build::Fjall(fjall::Variant { best: false })),
     contender(

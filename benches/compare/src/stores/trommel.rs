@@ -66,6 +66,9 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ReadMode::Mapped => {
             ("none for data blocks".into(), "mmap", "verified each time it is used")
         }
+        ReadMode::MappedOnce => {
+            ("none for data blocks".into(), "mmap", "verified when it is first used")
+        }
         ReadMode::Direct => (cache, stores::DIRECT, stores::VERIFIED_ONCE),
         ReadMode::Cached => (cache, "pread", stores::VERIFIED_ONCE),
     };

@@ -23,6 +23,7 @@ use super::{Keeping, TableFile, Version};
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::memory::MemoryShares;
+use crate::options::ReadMode;
 use crate::prefix::Prefix;
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::user_filters::UserPolicy;
@@ -252,7 +253,7 @@ pub(crate) struct TableCache {
     dir: PathBuf,
     vfs: Arc<dyn Vfs>,
     blocks: Arc<BlockCache>,
-    access: Access,
+    read_mode: ReadMode,
     max_open: usize,
     /// The open tables. Held while a file is opened, so no table is opened twice.
     ring: Mutex<VecDeque<Weak<TableFile>>>,
@@ -271,7 +272,7 @@ impl TableCache {
         dir: PathBuf,
         vfs: Arc<dyn Vfs>,
         blocks: Arc<BlockCache>,
-        access: Access,
+        read_mode: ReadMode,
         max_open: usize,
         memory: Arc<MemoryShares>,
         user_filters: Option<UserPolicy>,
@@ -281,7 +282,7 @@ impl TableCache {
             dir,
             vfs,
             blocks,
-            access,
+            read_mode,
             max_open: max_open.min(handle_share()),
             ring: Mutex::default(),
             sidecars: Arc::default(),
@@ -365,11 +366,14 @@ impl TableCache {
 
     fn open_table(&self, file: &TableFile) -> Result<Table> {
         let path = table_path(&self.dir, file.number);
-        let handle = self.vfs.open(&path, self.access).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => missing(&path, "the table is missing"),
-            io::ErrorKind::InvalidInput => missing(&path, "it is no regular file"),
-            _ => Error::io(&path, "opening", source),
-        })?;
+        let handle =
+            self.vfs.open(&path, self.read_mode.access()).map_err(|source| {
+                match source.kind() {
+                    io::ErrorKind::NotFound => missing(&path, "the table is missing"),
+                    io::ErrorKind::InvalidInput => missing(&path, "it is no regular file"),
+                    _ => Error::io(&path, "opening", source),
+                }
+            })?;
         let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
         let host = TableHost {
             number: file.number,
@@ -380,10 +384,13 @@ impl TableCache {
         };
         let config = TableConfig {
             cache: Arc::clone(&self.blocks),
-            access: self.access,
+            access: self.read_mode.access(),
             filter_host: Some(Arc::new(host)),
         };
         let mut table = Table::open(handle, &path, expected, &config)?;
+        if self.read_mode == ReadMode::MappedOnce {
+            table = table.verifying_once();
+        }
         if let Some(number) = file.filter_sidecar.filter(|_| file.keeping() == Keeping::Held) {
             self.open_sidecar(&mut table, file, number)?;
         }
@@ -398,7 +405,7 @@ impl TableCache {
     fn open_sidecar(&self, table: &mut Table, file: &TableFile, number: u64) -> Result<()> {
         let path = sidecar_path(&self.dir, number);
         // Filters are read into memory, so nothing is to be mapped.
-        let access = match self.access {
+        let access = match self.read_mode.access() {
             Access::Mapped => Access::Buffered,
             other => other,
         };

@@ -53,7 +53,7 @@ pub(super) fn introduce(
         bytes(table_bytes),
         "",
         bytes(cache_bytes),
-        format!("{read_mode:?}").to_lowercase(),
+        read_mode,
         dir.display(),
         bytes(plan.disk_bytes()),
         plan.seed

@@ -146,7 +146,7 @@ pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) 
 
 /// How the store is opened next.
 pub(super) fn options(rng: &mut Rng, sizes: Sizes, limit: u64) -> Options {
-    let modes = [ReadMode::Cached, ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct];
+    let modes = [ReadMode::Cached, ReadMode::MappedOnce, ReadMode::Mapped, ReadMode::Direct];
     let options = change(rng, sizes, limit, Options::default());
     // Without threads of its own the store works in those of its callers.
     let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);

@@ -42,8 +42,12 @@ impl FromStr for Draw {
 }
 
 /// How blocks are read, by name.
-const READ_MODES: [(ReadMode, &str); 3] =
-    [(ReadMode::Cached, "cached"), (ReadMode::Mapped, "mapped"), (ReadMode::Direct, "direct")];
+const READ_MODES: [(ReadMode, &str); 4] = [
+    (ReadMode::Cached, "cached"),
+    (ReadMode::Mapped, "mapped"),
+    (ReadMode::MappedOnce, "mapped-once"),
+    (ReadMode::Direct, "direct"),
+];
 
 /// The mode of this name.
 pub(super) fn read_mode(name: &str) -> Option<ReadMode> {
@@ -66,7 +70,7 @@ pub struct Cell {
     pub misses: f64,
     /// Which keys are looked up.
     pub draw: Draw,
-    /// `cached`, `mapped` or `direct`.
+    /// `cached`, `mapped`, `mapped-once` or `direct`.
     pub read_mode: String,
     /// Bytes of the block cache.
     pub cache_bytes: u64,

@@ -186,7 +186,8 @@ fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> 
     let modes = each(&raw.read_modes, "cached".to_owned(), |found| {
         let text = file.text_of("read_modes", found)?;
         let known = read_mode(text).map(|_| text.to_owned());
-        known.ok_or_else(|| file.wrong("read_modes", found, "cached, mapped or direct"))
+        known
+            .ok_or_else(|| file.wrong("read_modes", found, "cached, mapped, mapped-once or direct"))
     })?;
     let caches = each(&raw.caches, 8 << 20, |found| file.bytes("caches", found, (0, MOST)))?;
     let places = [trees.len(), misses.len(), draws.len(), modes.len(), caches.len(), filters.len()];

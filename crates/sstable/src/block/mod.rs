@@ -34,7 +34,7 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::entry::unpack_trailer;
-use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, SeqNo};
+use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, SeqNo, key_behind, same_bytes};
 
 use trommel_filter::prefetch_at;
 
@@ -104,6 +104,20 @@ impl Layout {
     }
 }
 
+/// Asks the processor for what a search of this stored block begins with.
+#[inline]
+pub(crate) fn ask_for_columns(stored: &[u8]) {
+    ask_for_lines_before(stored.as_ptr_range().end.addr());
+}
+
+/// Asks the processor for the last cache lines of a block that ends at `end`.
+#[inline]
+fn ask_for_lines_before(end: usize) {
+    for line in 0..COLUMN_LINES {
+        prefetch_at((end - 1).wrapping_sub(64 * line));
+    }
+}
+
 /// A verified block in memory, shared with the cache and with the values read from it.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedBlock {
@@ -123,13 +137,10 @@ impl SharedBlock {
         usize::from(self.layout.count)
     }
 
-    /// Asks the processor for the last cache lines of the payload: those that a search begins with.
+    /// Asks the processor for what a search begins with.
     #[inline]
     pub(crate) fn ask_for_columns(&self) {
-        let end = self.buffer.as_ptr().addr() + self.start as usize + self.len as usize;
-        for line in 0..COLUMN_LINES {
-            prefetch_at((end - 1).wrapping_sub(64 * line));
-        }
+        ask_for_lines_before(self.buffer.as_ptr().addr() + self.start as usize + self.len as usize);
     }
 
     #[inline]
@@ -325,10 +336,8 @@ impl<'a> Block<'a> {
     #[inline]
     fn value_if_key(&self, i: usize, key: &[u8]) -> Result<Option<Range<usize>>, Fault> {
         let (prefix, suffix) = self.key(i)?;
-        if prefix.len() + suffix.len() == key.len()
-            && key.ends_with(suffix)
-            && key.starts_with(prefix)
-        {
+        let rest = key_behind(key, prefix);
+        if rest.is_some_and(|rest| same_bytes(rest, suffix)) {
             return self.value(i).map(Some);
         }
         Ok(None)

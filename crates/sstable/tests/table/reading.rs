@@ -10,7 +10,7 @@ use trommel_sstable::{
     BlockCache, Compression, Error, Expected, ReadStats, Request, ScanOptions, Table, TableBuilder,
     TableConfig, TableOptions,
 };
-use trommel_vfs::{Access, ReadFile, Vfs, WriteFile};
+use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs, WriteFile};
 
 use crate::common::*;
 
@@ -321,6 +321,53 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
         (0, 7, 0),
         "nothing is told twice"
     );
+}
+
+/// A block that is damaged when it is first used is found in either way; one that is damaged later only
+/// where each use verifies it, and by a table that is opened anew.
+#[test]
+fn a_map_is_verified_once_only_where_that_was_asked_for() {
+    let entries = numbered(600);
+    for leaf_bytes in [1 << 20, 200] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.sst");
+        let mut options = options(512, Compression::None, "none");
+        options.index_leaf_bytes = leaf_bytes;
+        build(&DiskVfs, &path, options, &entries);
+        let opened = || {
+            let table = open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
+            let once = table.without_filters().verifying_once();
+            (table, once)
+        };
+        let look = |table: &Table, i: usize| {
+            let hash = trommel_filter::hash(&entries[i].key);
+            let mut stats = ReadStats::default();
+            let found = table.get(&entries[i].key, hash, MAX_SEQNO, &mut stats);
+            found.map(|found| found.map(|found| found.value.to_vec()))
+        };
+        let (each_use, once) = opened();
+        let before = once.memory_bytes().index;
+        for (i, entry) in entries.iter().enumerate().take(300) {
+            assert_eq!(look(&once, i).unwrap().as_deref(), Some(&*entry.value));
+        }
+        assert!(once.memory_bytes().index > before, "what was verified is kept, and counted");
+
+        let mut bytes = std::fs::read(&path).unwrap();
+        for i in [7, 500] {
+            let at = bytes.windows(66).position(|window| *window == *entries[i].value).unwrap();
+            bytes[at] ^= 1;
+        }
+        // The same file, so that the map shows it.
+        std::fs::write(&path, &bytes).unwrap();
+        let mut changed = entries[7].value.clone();
+        changed[0] ^= 1;
+        assert_eq!(look(&once, 7).unwrap(), Some(changed), "verified before");
+        let fresh = opened().1;
+        for error in [look(&once, 500), look(&fresh, 7), look(&each_use, 7), look(&each_use, 500)] {
+            assert!(matches!(error, Err(Error::Corruption(_))), "{error:?}");
+        }
+        assert!(matches!(look(&once, 500), Err(Error::Corruption(_))), "never found intact");
+    }
 }
 
 fn open_file(

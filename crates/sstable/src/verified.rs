@@ -1,0 +1,53 @@
+//! Which data blocks of a mapped table were found intact, for tables that verify each one once.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::index::{At, Index, IndexTree};
+
+/// One bit a data block, by leaf of the index; a leaf has its bits once one of its blocks was
+/// verified.
+#[derive(Debug)]
+pub(crate) struct VerifiedBlocks {
+    leaves: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    memory: AtomicUsize,
+}
+
+impl VerifiedBlocks {
+    /// None yet, of a table with this index.
+    pub(crate) fn of(index: &IndexTree) -> Self {
+        let leaves: Box<[_]> =
+            std::iter::repeat_with(OnceLock::new).take(index.leaf_count()).collect();
+        Self { memory: AtomicUsize::new(size_of_val(&*leaves)), leaves }
+    }
+
+    /// Whether the block at `at` was found intact.
+    #[inline]
+    pub(crate) fn has(&self, at: At) -> bool {
+        let words = self.leaves.get(at.leaf).and_then(OnceLock::get);
+        // Nothing is read by way of a bit: the bytes that it speaks of never change.
+        words
+            .and_then(|words| words.get(at.slot / 64))
+            .is_some_and(|word| word.load(Ordering::Relaxed) >> (at.slot % 64) & 1 == 1)
+    }
+
+    /// Notes that the block at `at`, one of `leaf`, was found intact.
+    #[cold]
+    pub(crate) fn note(&self, at: At, leaf: &Index) {
+        let Some(cell) = self.leaves.get(at.leaf) else { return };
+        let words = cell.get_or_init(|| {
+            let words: Box<[_]> =
+                std::iter::repeat_with(AtomicU64::default).take(leaf.len().div_ceil(64)).collect();
+            self.memory.fetch_add(size_of_val(&*words), Ordering::Relaxed);
+            words
+        });
+        if let Some(word) = words.get(at.slot / 64) {
+            word.fetch_or(1 << (at.slot % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Memory it takes now, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+}

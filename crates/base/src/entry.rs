@@ -46,11 +46,40 @@ pub fn first_word(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*first).swap_bytes();
     }
-    let mut first = [0; 8];
-    for (byte, from) in first.iter_mut().zip(bytes) {
-        *byte = *from;
+    // Of what is shorter the first and the last half, which overlap in bytes that are the same in both:
+    // a word put together byte by byte in memory would be waited for.
+    let len = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes).swap_bytes());
+        return half(first) << 32 | half(last) << (8 * (8 - len));
     }
-    u64::from_le_bytes(first).swap_bytes()
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
+        let half = |bytes: &[u8; 2]| u64::from(u16::from_le_bytes(*bytes).swap_bytes());
+        return half(first) << 48 | half(last) << (8 * (8 - len));
+    }
+    bytes.first().map_or(0, |byte| u64::from(*byte) << 56)
+}
+
+/// Whether two pieces of keys are the same. Up to 16 bytes are compared as words, without a call.
+#[inline]
+pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    let len = a.len();
+    if len != b.len() {
+        return false;
+    }
+    match len {
+        0 => true,
+        1..=8 => first_word(a) == first_word(b),
+        9..=16 => first_words(a) == first_words(b),
+        _ => a == b,
+    }
+}
+
+/// What `key` has behind `prefix`; `None` if it does not begin with that.
+#[inline]
+pub fn key_behind<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = key.split_at_checked(prefix.len())?;
+    same_bytes(start, prefix).then_some(rest)
 }
 
 /// As [`first_word`], of the first sixteen bytes.
@@ -174,6 +203,27 @@ mod tests {
                 assert_eq!((expected >> 64) as u64, first_word(key), "{key:?}");
             }
         }
+    }
+
+    #[test]
+    fn pieces_are_the_same_if_all_bytes_are() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for len in 0..=bytes.len() {
+            let piece = &bytes[..len];
+            assert!(same_bytes(piece, &bytes.clone()[..len]));
+            assert_eq!(key_behind(&bytes, piece), Some(&bytes[len..]));
+            for changed in 0..len {
+                let mut other = piece.to_vec();
+                other[changed] ^= 0x80;
+                assert!(!same_bytes(piece, &other), "{len}, {changed}");
+                assert_eq!(key_behind(&bytes, &other), None);
+            }
+            if len > 0 {
+                assert!(!same_bytes(piece, &piece[1..]) && !same_bytes(&piece[..len - 1], piece));
+                assert_eq!(key_behind(&piece[1..], piece), None, "it is longer");
+            }
+        }
+        assert!(!same_bytes(&[0], &[0, 0]), "zeros behind the end are not the end");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use codec::Decoder;
 pub use cursor::Cursor;
 pub use entry::{
     EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, first_word,
-    first_words,
+    first_words, key_behind, same_bytes,
 };
 pub use slice::Slice;
 

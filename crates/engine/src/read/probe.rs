@@ -14,7 +14,7 @@ use crate::version::{Candidates, Fence, Reader, TableFile};
 const TOGETHER: usize = 8;
 
 /// Of these, how many are asked for at first.
-const FIRST_TOGETHER: usize = 2;
+const FIRST_TOGETHER: usize = 4;
 
 /// A key on its way through the tables, hashed once.
 pub(super) struct Lookup<'a> {
@@ -33,8 +33,8 @@ impl<'a> Lookup<'a> {
     ///
     /// 1. A key that lies in the range of one table only is looked for there at once.
     /// 2. Otherwise the filters of a few tables are asked for before the first of them is asked, so
-    ///    that they are on their way to the processor together: two at first, for the newest may
-    ///    have the key, then [`TOGETHER`] at a time.
+    ///    that they are on their way to the processor together: [`FIRST_TOGETHER`] at first, for the
+    ///    newest may have the key, then [`TOGETHER`] at a time.
     #[inline]
     pub(super) fn search(
         &self,
@@ -43,13 +43,14 @@ impl<'a> Lookup<'a> {
     ) -> Result<Option<Found>> {
         let mut places = [None; TOGETHER];
         let mut wanted = FIRST_TOGETHER;
+        let mut found = None;
         loop {
             let tables = candidates.next(&mut places[..wanted]);
             if tables.len() > 1 {
                 tables.iter().flatten().for_each(|table| table.prefetch(self.hash));
             }
             for table in tables.iter().flatten() {
-                let found = self.probe(table, tally)?;
+                self.probe(table, tally, &mut found)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -61,18 +62,22 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// The newest visible version of the key in a table: asks its filter, and searches it if that
-    /// says "maybe".
+    /// Finds the newest visible version of the key in a table: asks its filter, and searches it if
+    /// that says "maybe".
+    ///
+    /// What is found is not returned: handing a result of that size on costs more than a filter whose
+    /// line is there.
     #[inline]
-    fn probe(&self, fence: &Fence, tally: &mut Tally) -> Result<Option<Found>> {
+    fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
         let table = self.engine.tables.reader(&fence.file)?;
         let verdict = table.filters().ask(self.key, self.hash);
         table.filters().note_lines(fence.lines());
         if !verdict.maybe {
             tally.refuse(self.engine, fence.level, verdict);
-            return Ok(None);
+            return Ok(());
         }
-        self.look_up(fence, &table, verdict, tally)
+        *found = self.look_up(fence, &table, verdict, tally)?;
+        Ok(())
     }
 
     /// The newest visible version of the key in a table whose filter of whole keys, if it has one,

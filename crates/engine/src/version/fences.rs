@@ -15,7 +15,7 @@ use std::slice::Iter;
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::first_word;
+use trommel_base::{first_word, key_behind};
 use trommel_filter::FilterLines;
 
 use super::{TableFile, Version};
@@ -112,7 +112,7 @@ impl Run {
         if self.fences.is_empty() {
             return None;
         }
-        key.strip_prefix(&*self.prefix).map(first_word)
+        key_behind(key, &self.prefix).map(first_word)
     }
 
     /// Of a sorted run, the one table whose key range holds `key`.
@@ -147,7 +147,7 @@ impl Run {
 
     /// Of a sorted run, how many tables end before `key`.
     pub(crate) fn ending_before(&self, key: &[u8]) -> usize {
-        let Some(rest) = key.strip_prefix(&*self.prefix) else {
+        let Some(rest) = key_behind(key, &self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.len() };
         };
         let word = first_word(rest);

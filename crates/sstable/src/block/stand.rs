@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use trommel_base::entry::unpack_trailer;
-use trommel_base::{EntryKind, KeyHead, SeqNo};
+use trommel_base::{EntryKind, KeyHead, SeqNo, first_words};
 
 use super::{Block, OUTSIDE};
 use crate::format::{Fault, GROUP_ENTRIES};
@@ -115,11 +115,7 @@ impl Head {
     #[inline]
     fn read(block: &Block<'_>, group: usize) -> Result<Self, Fault> {
         let head = block.head(group * GROUP_ENTRIES)?;
-        let mut first = [0; WORD_BYTES];
-        for (byte, from) in first.iter_mut().zip(head) {
-            *byte = *from;
-        }
-        Ok(Self { word: u128::from_le_bytes(first), len: head.len() })
+        Ok(Self { word: first_words(head).swap_bytes(), len: head.len() })
     }
 
     /// The first bytes of a key of `len` bytes that shares so many with the head, and has the others at

@@ -39,6 +39,7 @@ pub(crate) use directory::{
 };
 pub use hold::FILTER_OVERHEAD_BYTES;
 pub(crate) use hold::Piece;
+use hold::verdict_of;
 pub use keeper::FilterHost;
 use keeper::Keeper;
 use part::Part;
@@ -319,18 +320,24 @@ impl Filters {
     /// What the table's filter of whole keys says of the key whose [`trommel_filter::hash`] this is.
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
-        let asked = self.keys.as_ref();
-        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper));
-        match self.own {
-            Some(_) if verdict == Verdict::UNFILTERED => self.ask_own(key, hash),
-            _ => verdict,
+        match self.keys.as_ref().and_then(Part::pinned_filter) {
+            Some(filter) => verdict_of(filter, hash),
+            None => self.ask_elsewhere(key, hash),
         }
     }
 
-    /// As [`ask`](Self::ask), of a key of which those of the sidecar say nothing.
-    #[cold]
-    fn ask_own(&self, key: &[u8], hash: u64) -> Verdict {
-        self.stand_in().map_or(Verdict::UNFILTERED, |own| own.ask(key, hash))
+    /// As [`ask`](Self::ask), where the filter is not whole and pinned. Where those of the sidecar say
+    /// nothing, the table's own are asked.
+    #[inline(never)]
+    fn ask_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
+        let asked = self.keys.as_ref();
+        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper));
+        match self.own {
+            Some(_) if verdict == Verdict::UNFILTERED => {
+                self.stand_in().map_or(Verdict::UNFILTERED, |own| own.ask(key, hash))
+            }
+            _ => verdict,
+        }
     }
 
     /// Notes where the cache lines of the filter of whole keys lie, if it is whole and pinned.

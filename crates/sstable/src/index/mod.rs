@@ -26,7 +26,7 @@ pub(crate) use tree::{At, IndexTree};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-use trommel_base::{Decoder, MAX_KEY_BYTES, first_word};
+use trommel_base::{Decoder, MAX_KEY_BYTES, first_word, key_behind};
 
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
 
@@ -126,7 +126,7 @@ impl Index {
     /// The first block whose separator is not smaller than `key`; [`Index::len`] if there is none.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> usize {
-        let Some(suffix) = key.strip_prefix(&*self.prefix) else {
+        let Some(suffix) = key_behind(key, &self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.len() };
         };
         let word = first_word(suffix);
@@ -172,7 +172,7 @@ impl Index {
     /// Whether separator `i` is `key`.
     #[inline]
     pub(crate) fn separator_is(&self, i: usize, key: &[u8]) -> bool {
-        key.strip_prefix(&*self.prefix).is_some_and(|suffix| {
+        key_behind(key, &self.prefix).is_some_and(|suffix| {
             self.words.get(i) == Some(&first_word(suffix))
                 && self.suffixes.get(i).is_some_and(|len| usize::from(*len) == suffix.len())
                 && self.rest(i) == suffix.get(8..).unwrap_or_default()

@@ -138,10 +138,14 @@ impl Queue {
     /// before have just been woken and may come again. A sync takes far longer than this, and
     /// without it they would find one under way that is a single writer's.
     pub(crate) fn gather(&self) {
+        self.gather_while(thread::yield_now);
+    }
+
+    fn gather_while(&self, mut let_others_run: impl FnMut()) {
         let waiting = || lock(&self.line).waiting.len();
         let mut before = waiting();
         for _ in 0..YIELDS_MAX {
-            thread::yield_now();
+            let_others_run();
             let now = waiting();
             if now <= before {
                 return;
@@ -198,5 +202,33 @@ pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqn
 pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
     for member in followers {
         member.tell(Turn::Failed(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Wanted = Wanted { batch: None, sync: true };
+
+    /// Of `coming` writers one joins each time the leader lets others run: how often it does.
+    fn turns_given(coming: usize) -> usize {
+        let queue = Queue::default();
+        assert!(matches!(queue.join(ALONE), Place::First(_)));
+        let mut turns = 0;
+        queue.gather_while(|| {
+            turns += 1;
+            if turns <= coming {
+                assert!(matches!(queue.join(ALONE), Place::Behind(_)));
+            }
+        });
+        turns
+    }
+
+    #[test]
+    fn a_leader_lets_others_run_as_long_as_they_come() {
+        assert_eq!(turns_given(0), 1, "a lone writer is not kept");
+        assert_eq!(turns_given(3), 4);
+        assert_eq!(turns_given(usize::MAX), YIELDS_MAX, "it does lead in the end");
     }
 }

@@ -23,6 +23,7 @@ mod settings;
 mod sheets;
 mod stores;
 mod studies;
+mod targets;
 mod trial;
 mod verdict;
 

@@ -11,7 +11,9 @@ use crate::report::{
     Shown, UNEQUAL, fairness, floor, ratios, reading, sizes, times, troubles, versions,
 };
 use crate::sheets;
+use crate::stores::ALL;
 use crate::studies::Study;
+use crate::targets;
 use crate::verdict::shortfalls_first;
 
 /// The page.
@@ -25,7 +27,7 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
     page += UNITS;
     page += &format!("```sh\n{}\n```\n\n", command(results, studies));
     page += &about(&all);
-    page += &targets(studies);
+    page += &targets(results, studies);
     for num in results.nums() {
         page += &measured(results, num);
     }
@@ -47,16 +49,16 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
     page
 }
 
-/// What falls short in any study, before anything else.
-fn targets(studies: &[(Study, Results)]) -> String {
-    let verdicts = studies.iter().flat_map(|(study, results)| sheets::verdicts(*study, results));
-    let verdicts = shortfalls_first(verdicts.collect());
+/// What falls short in the main measurement or in any study, before anything else.
+fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
+    let rows = results.nums().into_iter().flat_map(|num| targets::verdicts(results, num));
+    let studied = studies.iter().flat_map(|(study, results)| sheets::verdicts(*study, results));
+    let verdicts = shortfalls_first(rows.chain(studied).collect());
     let short = verdicts.iter().filter(|verdict| !verdict.is_met).count();
     if verdicts.is_empty() {
         return String::new();
     }
-    let mut text =
-        format!("\n## Targets of the studies not met: {short} of {}\n\n", verdicts.len());
+    let mut text = format!("\n## Targets not met: {short} of {}\n\n", verdicts.len());
     for verdict in &verdicts[..short] {
         text += &format!("* {}\n", verdict.line());
     }
@@ -99,10 +101,23 @@ fn command(results: &Results, studies: &[(Study, Results)]) -> String {
         words += &format!(" --num {} --reads {}", nums.join(","), setting("reads"));
         words += if studies.is_empty() { "" } else { " --rows all" };
     }
+    words += &chosen(results);
     words += &studied(studies);
     let all = studies.iter().map(|(_, results)| results).chain([results]);
     let rounds = all.flat_map(|results| results.records().iter().map(|record| record.repeat)).max();
     words + &format!(" \\\n    --rounds {} --page FILE", rounds.unwrap_or(1))
+}
+
+/// The stores on a command line, if they are not those that are measured unless others are named.
+fn chosen(results: &Results) -> String {
+    let nums = results.nums();
+    let Some(num) = nums.first() else { return String::new() };
+    let names = results.names(*num);
+    let usual = ALL.iter().filter(|contender| contender.usual).map(|contender| contender.name);
+    match usual.eq(names.iter().copied()) {
+        true => String::new(),
+        false => format!(" \\\n    --stores {}", names.join(",")),
+    }
 }
 
 /// The studies on a command line.
@@ -164,5 +179,10 @@ fn measured(results: &Results, num: u64) -> String {
     text += "\n### Files, memory, opening\n\n`runs` are sorted runs that a lookup may have to ask. \
              Write amplification is bytes handed to write calls per byte of keys and values. Peaks \
              are of resident memory.\n\n";
-    text + &sizes(results, num).markdown()
+    text += &sizes(results, num).markdown();
+    text += "\n### Targets\n\n";
+    for verdict in targets::verdicts(results, num) {
+        text += &format!("* {}\n", verdict.line());
+    }
+    text
 }

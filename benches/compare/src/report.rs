@@ -11,14 +11,15 @@ use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
 use crate::grid::Grid;
 use crate::sheets;
 use crate::studies::{STUDY, Study};
+use crate::targets;
 use crate::trial::{DISK, FAILED, OPEN};
 
 /// Ratios stand to this set-up.
 const REFERENCE: &str = "trommel";
 /// The set-ups without a log, which are compared among themselves.
-const NO_LOG: &str = "-nolog";
+pub(crate) const NO_LOG: &str = "-nolog";
 /// The set-up of Trommel whose filters have more bits than the others get.
-const OWN_FILTERS: &str = "trommel-own";
+pub(crate) const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
 pub(crate) const UNEQUAL: [&str; 14] = [
@@ -245,6 +246,10 @@ pub(crate) fn text(results: &Results, num: u64) -> String {
     text += "\nThe best Trommel beside the fastest rival\n";
     for line in reading(results, num) {
         text += &format!("- {}\n", line.replace("**", ""));
+    }
+    text += "\nTargets\n";
+    for verdict in targets::verdicts(results, num) {
+        text += &format!("- {}\n", verdict.line().replace("**", ""));
     }
     for line in troubles(results, num) {
         text += &format!("! {line}\n");

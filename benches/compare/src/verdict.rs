@@ -12,25 +12,35 @@ pub(crate) struct Verdict {
     /// What was measured, and the target.
     pub(crate) text: String,
     pub(crate) is_met: bool,
+    /// What bounds it, and what was tried; empty where nothing is said of that.
+    bound: &'static str,
 }
 
 impl Verdict {
     /// `measured` is to be at most `limit`.
     pub(crate) fn at_most(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at most {}", number(measured), number(limit));
-        Self { text, is_met: measured <= limit }
+        Self { text, is_met: measured <= limit, bound: "" }
     }
 
     /// `measured` is to be at least `limit`.
     pub(crate) fn at_least(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at least {}", number(measured), number(limit));
-        Self { text, is_met: measured >= limit }
+        Self { text, is_met: measured >= limit, bound: "" }
+    }
+
+    /// The same, where it falls short with what bounds it.
+    pub(crate) fn bounded_by(self, bound: &'static str) -> Self {
+        Self { bound, ..self }
     }
 
     /// As a line of a list, for a page.
     pub(crate) fn line(&self) -> String {
-        let end = if self.is_met { "met" } else { "**not met**" };
-        format!("{}: {end}", self.text)
+        match (self.is_met, self.bound) {
+            (true, _) => format!("{}: met", self.text),
+            (false, "") => format!("{}: **not met**", self.text),
+            (false, bound) => format!("{}: **not met**; {bound}", self.text),
+        }
     }
 }
 
@@ -59,7 +69,7 @@ pub(crate) fn beside(
         number(ratio),
         number(times)
     );
-    Some(Verdict { text, is_met: ratio >= times })
+    Some(Verdict { text, is_met: ratio >= times, bound: "" })
 }
 
 /// All `verdicts`, those that fall short first.
@@ -78,6 +88,9 @@ mod tests {
         let short = Verdict::at_least("keys", 3.9, 4.0);
         assert!(met.is_met && !short.is_met);
         assert_eq!(met.line(), "syncs: 0.500, target at most 0.500: met");
+        let bounded = short.clone().bounded_by("the disk").line();
+        assert!(bounded.ends_with("**not met**; the disk"), "{bounded}");
+        assert_eq!(met.clone().bounded_by("the disk").line(), met.line());
         let sorted = shortfalls_first(vec![met.clone(), short.clone()]);
         assert_eq!(sorted, [short.clone(), met]);
         assert!(short.line().ends_with("target at least 4.00: **not met**"));

@@ -98,7 +98,7 @@ fn studies_have_their_figures_verdicts_and_fairness() {
 
     let page_text = fs::read_to_string(&page).unwrap();
     for words in [
-        "## Targets of the studies not met: ",
+        "## Targets not met: ",
         "## Synced writes\n",
         "synced writes, 16 threads, syncs per write: ",
         "entries lost",

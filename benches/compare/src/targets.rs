@@ -1,0 +1,188 @@
+//! What the main measurement is to reach; of each part, what bounds it and what was tried.
+
+use crate::figures::{Figure, Results, SIZES, TIMES};
+use crate::report::{NO_LOG, OWN_FILTERS};
+use crate::verdict::{OURS, Verdict, beside, shortfalls_first};
+
+/// Set-ups of Trommel.
+#[derive(Clone, Copy)]
+enum Ours {
+    Cached,
+    Mapped,
+    Either,
+}
+
+impl Ours {
+    fn has(self, name: &str) -> bool {
+        let is_mapped = name.starts_with("trommel-mapped");
+        match self {
+            Self::Cached => name == OURS,
+            Self::Mapped => is_mapped,
+            Self::Either => is_mapped || name == OURS,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cached => ", cached",
+            Self::Mapped => ", mapped",
+            Self::Either => "",
+        }
+    }
+}
+
+/// A figure that is to be so many times better than a rival's best.
+struct Target {
+    figure: &'static str,
+    ours: Ours,
+    rival: &'static str,
+    times: f64,
+}
+
+const fn target(figure: &'static str, ours: Ours, rival: &'static str, times: f64) -> Target {
+    Target { figure, ours, rival, times }
+}
+
+const ROCKS: &str = "rocksdb";
+const FJALL: &str = "fjall";
+const LMDB: &str = "lmdb";
+
+static TARGETS: [Target; 26] = [
+    target("fill", Ours::Either, ROCKS, 3.0),
+    target("fill", Ours::Either, FJALL, 3.0),
+    target("fill", Ours::Either, LMDB, 2.0),
+    target("fill until idle", Ours::Either, ROCKS, 2.5),
+    target("fill until idle", Ours::Either, FJALL, 2.5),
+    target("read", Ours::Mapped, ROCKS, 3.0),
+    target("read", Ours::Cached, ROCKS, 2.5),
+    target("read", Ours::Mapped, LMDB, 1.0),
+    target("read", Ours::Cached, LMDB, 1.0),
+    target("read, 2 threads", Ours::Mapped, ROCKS, 3.0),
+    target("read, 2 threads", Ours::Cached, ROCKS, 2.5),
+    target("read, 2 threads", Ours::Mapped, LMDB, 1.0),
+    target("read, 2 threads", Ours::Cached, LMDB, 1.0),
+    target("missing", Ours::Either, ROCKS, 3.5),
+    target("missing", Ours::Either, FJALL, 1.8),
+    target("missing, 2 threads", Ours::Either, ROCKS, 3.5),
+    target("missing, 2 threads", Ours::Either, FJALL, 1.8),
+    target("scan", Ours::Either, ROCKS, 6.0),
+    target("scan", Ours::Either, LMDB, 1.0),
+    target("seek+10", Ours::Either, ROCKS, 1.0),
+    target("write amplification", Ours::Either, ROCKS, 1.0),
+    target("runs", Ours::Either, ROCKS, 1.0),
+    target("disk, MiB", Ours::Either, ROCKS, 1.0),
+    target("peak in fill, MiB", Ours::Cached, ROCKS, 1.0),
+    target("own after reads, MiB", Ours::Cached, "rocksdb-best", 1.0),
+    target("multi-get", Ours::Either, ROCKS, 1.0),
+];
+
+/// A scan backward is to take at most so many times what one forward does.
+const REVERSE_TO_SCAN_MAX: f64 = 1.3;
+
+/// By figure, what bounds it and what was tried.
+const BOUNDS: [(&str, &str); 7] = [
+    (
+        "fill",
+        "the writer waits for write(2), which is the floor printed beside the figures, and for the \
+         memtable's cache lines, which are asked for before the log is written; a longer or a \
+         preallocated file makes write(2) no cheaper, and a map of the log is ruled out by the \
+         contract",
+    ),
+    (
+        "fill until idle",
+        "the background flushes and merges on the second core what the writer makes on the first, and \
+         takes two thirds of its time; lazy leveling was not tried",
+    ),
+    (
+        "read",
+        "some ten cache misses, of which the filters' and a block's columns are asked for together; \
+         the block cache costs three of them, one behind the other, and a map none, but each of its \
+         pages must be found by the processor",
+    ),
+    (
+        "missing",
+        "one cache line of a filter a run, and two locked instructions that keep each table open",
+    ),
+    (
+        "scan",
+        "decoding and the checksum take a third, the merge of runs another; entries are decoded \
+         together, the next block is asked for ahead, sources are compared by numbers; LMDB reads no \
+         value and merges nothing",
+    ),
+    (
+        "write amplification",
+        "one merge of level 0 more or less is about 0.3 of it, and the same merge decides how many runs \
+         are left; lazy leveling was not tried",
+    ),
+    (
+        "peak in fill, MiB",
+        "memtables of 64 MiB that wait to be written out, of which five may: a writer that is faster \
+         than its background has more of them",
+    ),
+];
+
+/// All targets of the measurement with `num` keys, shortfalls first.
+pub(crate) fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
+    let mut verdicts: Vec<_> =
+        TARGETS.iter().filter_map(|target| verdict(target, results, num)).collect();
+    verdicts.extend(reverse(results, num));
+    shortfalls_first(verdicts)
+}
+
+fn figure(title: &str) -> Option<&'static Figure> {
+    TIMES.iter().chain(&SIZES).find(|figure| figure.title == title)
+}
+
+fn verdict(target: &Target, results: &Results, num: u64) -> Option<Verdict> {
+    let Target { ours, rival, times, .. } = *target;
+    let compared = results.only(|name| match name.starts_with(OURS) {
+        true => ours.has(name),
+        false => name.starts_with(rival) && !name.ends_with(NO_LOG),
+    });
+    let what = format!("{}{}, beside {rival}", target.figure, ours.name());
+    let verdict = beside(&compared, num, &what, figure(target.figure)?, &[rival], times)?;
+    Some(verdict.bounded_by(bound(target.figure)))
+}
+
+/// What bounds the figure; that of one thread stands for that of several.
+fn bound(title: &str) -> &'static str {
+    let of_one = title.split(", 2 threads").next().unwrap_or(title);
+    BOUNDS.iter().find(|(figure, _)| *figure == of_one).map_or("", |(_, bound)| bound)
+}
+
+fn reverse(results: &Results, num: u64) -> Vec<Verdict> {
+    let median = |name: &str, title| Some(results.figure(num, name, figure(title)?)?.median);
+    let names = results.names(num).into_iter();
+    let ratios = names
+        .filter(|name| name.starts_with(OURS) && *name != OWN_FILTERS)
+        .filter_map(|name| Some((name, median(name, "reverse")? / median(name, "scan")?)));
+    ratios
+        .map(|(name, ratio)| {
+            let what = format!("reverse beside scan, {name}");
+            Verdict::at_most(&what, ratio, REVERSE_TO_SCAN_MAX).bounded_by(bound("scan"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_and_bounds_are_of_figures_that_there_are() {
+        for target in &TARGETS {
+            assert!(figure(target.figure).is_some(), "{}", target.figure);
+        }
+        for (title, _) in &BOUNDS {
+            assert!(figure(title).is_some(), "{title}");
+        }
+        assert!(bound("read, 2 threads").starts_with("some ten") && bound("runs").is_empty());
+    }
+
+    #[test]
+    fn a_mapped_set_up_is_not_the_cached_one() {
+        assert!(Ours::Cached.has("trommel") && !Ours::Cached.has("trommel-mapped"));
+        assert!(Ours::Mapped.has("trommel-mapped-once") && !Ours::Mapped.has("trommel"));
+        assert!(Ours::Either.has("trommel") && !Ours::Either.has("trommel-nolog"));
+    }
+}

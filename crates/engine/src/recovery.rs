@@ -24,7 +24,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
-use trommel_vfs::{DirEntry, FileLock, Vfs, advise_huge_pages};
+use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 pub(crate) use self::directory::parent;
 use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
@@ -195,7 +195,7 @@ impl Engine {
             last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
             let options = self.options.load();
             let memtable = Arc::clone(&self.view.load().active.memtable);
-            let full = memtable.filled_bytes() as u64 >= options.memtable_limit();
+            let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
             if full && !options.read_only {
                 self.save_replayed(&mut state)?;
             }
@@ -437,12 +437,12 @@ fn assemble(
         dir.to_path_buf(),
         Arc::clone(&vfs),
         Arc::clone(&blocks),
-        options.read_mode,
+        options.read_mode.access(),
         options.max_open_files,
         Arc::clone(&memory),
         options.user_filters.clone(),
     ));
-    let arenas = ArenaPool::advised(options.memtable_limit() as usize, advise_huge_pages);
+    let arenas = ArenaPool::new(options.memtable_limit() as usize);
     let view = View {
         active: Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&arenas)),

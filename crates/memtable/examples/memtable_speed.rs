@@ -16,7 +16,6 @@ use std::time::Instant;
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_memtable::{ArenaPool, Memtable};
-use trommel_vfs::advise_huge_pages;
 
 const VALUE: [u8; 256] = [b'v'; 256];
 const ROUNDS: usize = 5;
@@ -33,7 +32,7 @@ fn main() {
             "{:30} {:>8} {:>8} {:>8} {:>8}",
             "ns per operation", "insert", "get", "next", "drop"
         );
-        let pool = ArenaPool::advised(mib << 20, advise_huge_pages);
+        let pool = ArenaPool::new(mib << 20);
         for _ in 0..ROUNDS {
             memtable("Memtable", &keys, &gets, Memtable::new(&pool));
             let told = Memtable::with_common_prefix(&pool, prefix.as_bytes());

@@ -4,10 +4,8 @@
 //! # Algorithm
 //! 1. An [`Arena`] has one current chunk. A writer claims its next bytes with one atomic addition.
 //! 2. Whoever finds the chunk full takes the arena's lock, looks again, and puts a new chunk in
-//!    its place: each twice as large as the last, from 4 KiB to 2 MiB, so that a small memtable
-//!    stays small. The largest are huge pages, where the system has them and the pool was told how to
-//!    ask for them: entries are found and inserted at random, and thousands of small pages are more
-//!    than a processor remembers.
+//!    its place: each twice as large as the last, from 4 KiB to 1 MiB, so that a small memtable
+//!    stays small.
 //! 3. What takes more than a quarter of the largest chunk gets an allocation of exactly its size.
 //! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps them, up to a limit,
 //!    for the next arena: the first touch of fresh memory costs a page fault for every 4 KiB, on
@@ -20,9 +18,7 @@
 //! One of the modules of this crate that hold `unsafe`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -32,7 +28,7 @@ use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
 /// Size of an arena's first chunk, in bytes.
 const SMALLEST_CHUNK: usize = 4 << 10;
 /// Chunk sizes: powers of two from [`SMALLEST_CHUNK`] to [`LARGEST_CHUNK`].
-const CLASSES: usize = 10;
+const CLASSES: usize = 9;
 /// Size of a chunk once an arena has grown, in bytes.
 pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
 /// More bytes than this get a chunk of their own.
@@ -40,10 +36,6 @@ const LARGEST_SHARED: usize = LARGEST_CHUNK / 4;
 
 /// Where a chunk begins, in bytes: at a cache line.
 const LINE: usize = 64;
-
-/// Told of the memory of each new chunk of the largest size, which begins at a multiple of that, before
-/// it is touched.
-pub type Advise = fn(&mut [MaybeUninit<u8>]);
 /// What every claim begins at a multiple of, in bytes.
 pub(crate) const CLAIM_ALIGN: usize = 16;
 
@@ -66,23 +58,17 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     /// A chunk of `capacity` bytes, at least one.
-    fn new(capacity: usize, advise: Advise) -> Self {
+    fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
         // SAFETY: the layout's size is not zero, as `alloc` demands.
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
-        if capacity == LARGEST_CHUNK {
-            // SAFETY: the allocation is of so many bytes, which may hold anything as far as the slice
-            // is concerned, and nobody else knows of it yet.
-            advise(unsafe { slice::from_raw_parts_mut(bytes.as_ptr().cast(), capacity) });
-        }
         Self { bytes, capacity, claimed: AtomicUsize::new(0) }
     }
 
     fn layout(capacity: usize) -> Layout {
-        let align = if capacity == LARGEST_CHUNK { LARGEST_CHUNK } else { LINE };
-        Layout::from_size_align(capacity, align).expect("a chunk is far smaller than memory")
+        Layout::from_size_align(capacity, LINE).expect("a chunk is far smaller than memory")
     }
 
     /// `len` bytes, beginning at a multiple of [`CLAIM_ALIGN`], that nobody else was or will be
@@ -119,7 +105,6 @@ impl Drop for Chunk {
 /// the limit are freed.
 pub struct ArenaPool {
     free: Mutex<FreeChunks>,
-    advise: Advise,
 }
 
 struct FreeChunks {
@@ -137,14 +122,8 @@ impl ArenaPool {
     /// The size of one full memtable is a good limit: a memtable is dropped soon after the next
     /// one has filled.
     pub fn new(limit: usize) -> Arc<Self> {
-        Self::advised(limit, |_| {})
-    }
-
-    /// As [`ArenaPool::new`]; `advise` is told of large chunks when they are new, and may ask the
-    /// system for huge pages for them.
-    pub fn advised(limit: usize, advise: Advise) -> Arc<Self> {
         let free = FreeChunks { classes: Default::default(), bytes: 0, limit };
-        Arc::new(Self { free: Mutex::new(free), advise })
+        Arc::new(Self { free: Mutex::new(free) })
     }
 
     /// Bytes of idle memory that the pool holds now.
@@ -176,7 +155,7 @@ impl ArenaPool {
             return chunk;
         }
         drop(free);
-        Arc::new(Chunk::new(class_bytes(class), self.advise))
+        Arc::new(Chunk::new(class_bytes(class)))
     }
 
     /// Keeps `chunk` for another arena, if it is of a common size and there is room.
@@ -230,14 +209,6 @@ impl Arena {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Of those, what the current chunk still has to give.
-    pub(crate) fn unclaimed_bytes(&self) -> usize {
-        // SAFETY: as in `claim_current`.
-        let current = unsafe { self.current.load(Ordering::Acquire).as_ref() };
-        current
-            .map_or(0, |chunk| chunk.capacity.saturating_sub(chunk.claimed.load(Ordering::Relaxed)))
-    }
-
     /// `len` bytes that no other call returns, beginning at a multiple of [`CLAIM_ALIGN`].
     ///
     /// They are valid for reads and writes until the arena is dropped, hold anything, and are the
@@ -279,7 +250,7 @@ impl Arena {
     /// Claims an allocation of its own, apart from the current chunk.
     #[cold]
     fn claim_alone(&self, len: usize) -> NonNull<u8> {
-        let chunk = Arc::new(Chunk::new(len.next_multiple_of(CLAIM_ALIGN), self.pool.advise));
+        let chunk = Arc::new(Chunk::new(len.next_multiple_of(CLAIM_ALIGN)));
         let claimed = chunk.claim(len).expect("a new chunk has room for what it was made for");
         self.keep(&mut self.chunks(), chunk);
         claimed

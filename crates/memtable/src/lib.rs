@@ -62,7 +62,7 @@ use trommel_base::sync::{Mutex, MutexGuard, lock};
 use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo};
 
 use arena::Arena;
-pub use arena::{Advise, ArenaPool, LARGEST_CHUNK};
+pub use arena::{ArenaPool, LARGEST_CHUNK};
 use chains::{Chains, Found, Newest, hash_of};
 use order::{Order, Probe, Slot, Walk};
 use record::Stored;
@@ -258,12 +258,6 @@ impl Memtable {
     pub fn memory_bytes(&self) -> usize {
         let held = self.arena.reserved_bytes() + self.written_bytes.load(Relaxed);
         size_of::<Self>() + self.common_prefix.len() + held
-    }
-
-    /// Of [`memory_bytes`](Self::memory_bytes), those that are in use: a chunk that was begun has room
-    /// for more entries. What a limit on the size of a memtable is held against.
-    pub fn filled_bytes(&self) -> usize {
-        self.memory_bytes().saturating_sub(self.arena.unclaimed_bytes())
     }
 
     /// A cursor over the entries whose inserts had returned when it was made, and over none that

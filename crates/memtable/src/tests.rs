@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use trommel_base::{Cursor, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 
-use crate::{ArenaPool, LARGEST_CHUNK, Memtable, MemtableCursor};
+use crate::{ArenaPool, Memtable, MemtableCursor};
 
 /// SplitMix64.
 struct Random(u64);
@@ -524,45 +524,9 @@ fn threads_that_fill_chunks_at_once_do_not_share_a_byte() {
     assert_eq!(seen, 16_000);
 }
 
-/// Chunks grow to 2 MiB: a memtable is not full when it has begun the next one.
-#[test]
-fn what_is_filled_grows_with_each_entry_and_not_by_the_chunk() {
-    let memtable = memtable();
-    let (mut before, mut leaps) = (memtable.filled_bytes(), 0);
-    for n in 0..20_000_u64 {
-        memtable.insert(&n.to_le_bytes(), n, EntryKind::Put, &[1; 200]);
-        let (filled, held) = (memtable.filled_bytes(), memtable.memory_bytes());
-        assert!(filled <= held && filled > before, "{before}, {filled} of {held}");
-        // A table of chains, or what orders the entries, may have grown.
-        leaps += usize::from(filled - before >= 300);
-        before = filled;
-    }
-    assert!(leaps < 100, "{leaps}");
-    assert!(memtable.memory_bytes() - before > 0, "some of the last chunk is left");
-}
-
-static ADVISED: AtomicUsize = AtomicUsize::new(0);
-
-/// Each new chunk of the largest size is offered, whole and aligned; one that is used again is not.
-#[test]
-fn the_largest_chunks_may_be_huge_pages() {
-    let pool = ArenaPool::advised(64 << 20, |memory| {
-        assert_eq!(memory.len(), LARGEST_CHUNK);
-        assert!(memory.as_ptr().addr().is_multiple_of(LARGEST_CHUNK));
-        ADVISED.fetch_add(1, Ordering::Relaxed);
-    });
-    for _ in 0..2 {
-        let memtable = Memtable::new(&pool);
-        for n in 0..40_000_u64 {
-            memtable.insert(&n.to_le_bytes(), n, EntryKind::Put, &[1; 200]);
-        }
-        assert_eq!(ADVISED.load(Ordering::Relaxed), 4, "of about 9.2 MiB, but for the first two");
-    }
-}
-
 #[test]
 fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
-    let pool = ArenaPool::new(5 << 20);
+    let pool = ArenaPool::new(3 << 20);
     let fill = |bytes: u64| {
         let memtable = Memtable::new(&pool);
         for n in 0..bytes >> 10 {
@@ -572,14 +536,14 @@ fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
     assert_eq!(pool.idle_bytes(), 0);
     fill(2 << 20);
     let kept = pool.idle_bytes();
-    assert!((2 << 20..=5 << 20).contains(&kept), "kept {kept}");
+    assert!((2 << 20..=3 << 20).contains(&kept), "kept {kept}");
     let memtable = Memtable::new(&pool);
     memtable.insert(b"k", 1, EntryKind::Put, b"v");
     assert_eq!(pool.idle_bytes(), kept - (4 << 10), "the smallest chunk is in use again");
     drop(memtable);
     assert_eq!(pool.idle_bytes(), kept);
     fill(20 << 20);
-    assert!(pool.idle_bytes() <= 5 << 20);
+    assert!(pool.idle_bytes() <= 3 << 20);
     pool.set_limit(0);
     assert_eq!(pool.idle_bytes(), 0);
     fill(1 << 20);

@@ -30,8 +30,8 @@ pub fn open_file_limit() -> Option<u64> {
 /// A huge page, where the system has them: 2 MiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the system to back `memory` with huge pages, where it has them and the memory holds a
-/// whole one: random reads of it then hardly ever miss the processor's table of pages. Best asked
+/// Asks the system to back `memory` with huge pages, where it has them and the memory holds at
+/// least two: random reads of it then hardly ever miss the processor's table of pages. Best asked
 /// before the memory is first touched. A system that does not, works with small pages as before.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
@@ -41,7 +41,7 @@ pub fn advise_huge_pages<T>(memory: &mut [T]) {
     let (start, end) = (range.start as usize, range.end as usize);
     let first = start.next_multiple_of(HUGE_PAGE);
     let bytes = (end - end % HUGE_PAGE).saturating_sub(first);
-    if bytes == 0 {
+    if size_of_val(memory) < 2 * HUGE_PAGE || bytes == 0 {
         return;
     }
     let aligned = range.start.cast::<u8>().wrapping_add(first - start);

@@ -52,7 +52,7 @@ impl Engine {
             let active = &view.active.memtable;
             // An empty memtable is never full: freezing it would make no room.
             let full =
-                !active.is_empty() && active.filled_bytes() as u64 >= options.memtable_limit();
+                !active.is_empty() && active.memory_bytes() as u64 >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
                     drop(options);
@@ -85,7 +85,7 @@ impl Engine {
             l0_runs: if rests { 0 } else { view.version.levels[0].len() },
             debt: if rests { 0 } else { self.debt.load(Ordering::Relaxed) },
             frozen_memtables: view.frozen.len(),
-            active_fill: view.active.memtable.filled_bytes() as f64
+            active_fill: view.active.memtable.memory_bytes() as f64
                 / options.memtable_limit() as f64,
         };
         pressure(&backlog, &compaction)

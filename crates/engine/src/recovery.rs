@@ -437,7 +437,7 @@ fn assemble(
         dir.to_path_buf(),
         Arc::clone(&vfs),
         Arc::clone(&blocks),
-        options.read_mode.access(),
+        options.read_mode,
         options.max_open_files,
         Arc::clone(&memory),
         options.user_filters.clone(),

@@ -121,7 +121,7 @@ impl Engine {
             let tables = Tables::List(tables.to_vec());
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))
         };
-        let mut sources = Vec::with_capacity(plan.upper.len() + 1);
+        let mut sources = Vec::with_capacity(plan.upper.len() + 2);
         if plan.level == 0 {
             for table in &plan.upper {
                 sources.push(Source::Table(self.tables.reader(table)?.cursor(scan)));
@@ -129,9 +129,8 @@ impl Engine {
         } else {
             sources.push(level(&plan.upper));
         }
-        if !plan.lower.is_empty() {
-            sources.push(level(&plan.lower));
-        }
+        let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
+        sources.extend(deeper.map(|tables| level(tables)));
         Ok(sources)
     }
 }
@@ -151,9 +150,10 @@ fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {
 /// The edit that replaces a plan's inputs by `outputs`.
 fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
+    let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));
     let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));
     VersionEdit {
-        removed: upper.chain(lower).collect(),
+        removed: upper.chain(through).chain(lower).collect(),
         added: outputs.into_iter().map(|table| (plan.output_level as u8, table)).collect(),
         ..VersionEdit::default()
     }

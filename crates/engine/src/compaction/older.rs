@@ -87,6 +87,7 @@ mod tests {
             level,
             range: KeyRange::hull(&upper).unwrap(),
             upper,
+            through: Vec::new(),
             output_level,
             lower: Vec::new(),
             trivial_move: false,

@@ -8,6 +8,8 @@ const GIB: u64 = MIB << 10;
 const JOB_TABLES: u64 = 25;
 /// How many tables' worth of bytes of the level below its own one table may overlap.
 const GRANDPARENT_TABLES: u64 = 10;
+/// How many tables' worth of bytes a merge of level 0 through the base level may read.
+const THROUGH_TABLES: u64 = 16;
 
 /// What steers compaction; all of it may change on a live store.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +60,11 @@ impl CompactionOptions {
     /// Bytes that one merge may grow to by choice; the tables it cannot do without may be more.
     pub(crate) fn max_job_bytes(&self) -> u64 {
         self.table_bytes.saturating_mul(JOB_TABLES)
+    }
+
+    /// Bytes that a merge of level 0 through the base level may read: while it runs, level 0 waits.
+    pub(crate) fn max_through_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(THROUGH_TABLES)
     }
 
     /// Bytes of the level below its own that one table may overlap, so that its own next merge

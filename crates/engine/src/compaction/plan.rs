@@ -9,15 +9,21 @@
 //!    if tables are taken at random). Tombstones count double, for they free what they meet.
 //! 3. The offer is closed under equal boundary keys, joined by all tables of the output level that
 //!    it overlaps, and grown by tables of its own level that cost no further output-level table.
-//! 4. It is refused, and the next one tried, where it would touch a running plan.
-//! 5. With nothing to merge it with, a table is moved without being read, unless it overlaps so
+//! 4. Runs of level 0 that would fill the base level above its target go through it: with what they
+//!    overlap there, into the level below it. What would have to go on at once is written once, not
+//!    twice, and the base level is empty for the next runs. Only while that is a merge of bounded
+//!    size ([`CompactionOptions::max_through_bytes`]), which is so in stores of up to a few times
+//!    the base level's size and in small parts of the key space.
+//! 5. It is refused, and the next one tried, where it would touch a running plan.
+//! 6. With nothing to merge it with, a table is moved without being read, unless it overlaps so
 //!    much of the level below the output that its next merge would be too large.
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
 //!   level.
 //! * Nothing older than any of its inputs stays in its key ranges at or above the output level:
-//!   not in level 0, not in the levels that it skips, not in the outputs of running plans.
+//!   not in level 0, not in the levels that it skips or goes through, not in the outputs of running
+//!   plans.
 //! * A table of any level below 0 that shares a user key with an input of that level is an input.
 //!
 //! Source: the leveled compaction of LevelDB and RocksDB; the order of the levels' scores follows
@@ -51,6 +57,9 @@ pub(crate) struct Plan {
     pub(crate) level: usize,
     /// Its tables in `level`, in the level's order (level 0: newest first). Never empty.
     pub(crate) upper: Vec<Arc<TableFile>>,
+    /// Its tables in the level above `output_level`, by key, where a plan of level 0 goes through
+    /// that; else empty.
+    pub(crate) through: Vec<Arc<TableFile>>,
     /// Where the outputs go; `level` itself where a level is rewritten in place.
     pub(crate) output_level: usize,
     /// Its tables in `output_level`, by key; empty where that is `level`.
@@ -69,7 +78,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// All inputs.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.upper.iter().chain(&self.lower)
+        self.upper.iter().chain(&self.through).chain(&self.lower)
     }
 
     /// Bytes of all inputs.
@@ -99,7 +108,7 @@ pub(crate) fn plan(
     };
     levels.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
     levels.into_iter().find_map(|level| match level {
-        0 => planner.out_of_level_0(shape.base),
+        0 => planner.out_of_level_0(&shape),
         _ => planner.out_of_level(level),
     })
 }
@@ -112,11 +121,34 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// A group of overlapping runs of level 0 into the base level, the largest group first.
-    fn out_of_level_0(&self, base: usize) -> Option<Plan> {
+    /// A group of overlapping runs of level 0 into the base level or through it, the largest group
+    /// first.
+    fn out_of_level_0(&self, shape: &Shape) -> Option<Plan> {
         let mut groups = self.groups_of_level_0();
         groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
-        groups.into_iter().find_map(|group| self.complete(0, group, base, Reason::Runs))
+        groups.into_iter().find_map(|group| match self.through_base(&group, shape) {
+            Some(plan) => Some(plan),
+            None => self.complete(0, group, shape.base, Reason::Runs),
+        })
+    }
+
+    /// A group of overlapping runs of level 0, with what they overlap in the base level, into the
+    /// level below that: if the base level could not keep them, and the merge is not too large.
+    fn through_base(&self, group: &[Arc<TableFile>], shape: &Shape) -> Option<Plan> {
+        let output_level = shape.base + 1;
+        if output_level == LEVELS {
+            return None;
+        }
+        let upper = self.closed(0, group.to_vec());
+        let through = self.below(&upper, shape.base)?;
+        let lower = self.below(upper.iter().chain(&through), output_level)?;
+        let going_down = total_bytes(upper.iter().chain(&through));
+        let is_worth_it = !through.is_empty() && going_down > shape.targets[shape.base];
+        let bytes = going_down.saturating_add(total_bytes(&lower));
+        if !is_worth_it || bytes > self.options.max_through_bytes() {
+            return None;
+        }
+        self.checked(0, upper, through, output_level, lower, Reason::Runs)
     }
 
     /// The runs of level 0 in groups that do not overlap one another, the group with the oldest
@@ -166,18 +198,37 @@ impl Planner<'_> {
         let upper = self.closed(level, offer);
         let lower = self.below(&upper, output_level)?;
         let upper = self.grown(level, upper, &lower, output_level);
-        if upper.iter().chain(&lower).any(|table| self.busy.is_busy(table.number)) {
-            return None;
-        }
-        let range = KeyRange::hull(upper.iter().chain(&lower))?;
-        if self.busy.writes_into(output_level, &range)
-            || !self.may_pass(level, &upper, output_level)
-        {
-            return None;
-        }
+        self.checked(level, upper, Vec::new(), output_level, lower, reason)
+    }
+
+    /// The plan with these inputs, unless it would touch a running one or pass older data.
+    fn checked(
+        &self,
+        level: usize,
+        upper: Vec<Arc<TableFile>>,
+        through: Vec<Arc<TableFile>>,
+        output_level: usize,
+        lower: Vec<Arc<TableFile>>,
+        reason: Reason,
+    ) -> Option<Plan> {
+        let range = KeyRange::hull(upper.iter().chain(&through).chain(&lower))?;
         let grandparents = self.grandparents(output_level, &range);
-        let trivial_move = lower.is_empty() && self.may_move(level, &upper, output_level);
-        Some(Plan { level, upper, output_level, lower, trivial_move, reason, grandparents, range })
+        let is_alone = through.is_empty() && lower.is_empty();
+        let trivial_move = is_alone && self.may_move(level, &upper, output_level);
+        let plan = Plan {
+            level,
+            upper,
+            through,
+            output_level,
+            lower,
+            trivial_move,
+            reason,
+            grandparents,
+            range,
+        };
+        let is_free = !plan.tables().any(|table| self.busy.is_busy(table.number))
+            && !self.busy.writes_into(output_level, &plan.range);
+        (is_free && self.may_pass(&plan)).then_some(plan)
     }
 
     /// Makes tables of a sorted `level` a plan that rewrites them in place, or refuses it.
@@ -197,6 +248,7 @@ impl Planner<'_> {
         Some(Plan {
             level,
             upper,
+            through: Vec::new(),
             output_level: level,
             lower: Vec::new(),
             trivial_move: false,
@@ -230,8 +282,12 @@ impl Planner<'_> {
         offer
     }
 
-    /// The tables of `output_level` that `upper` overlaps.
-    fn below(&self, upper: &[Arc<TableFile>], output_level: usize) -> Option<Vec<Arc<TableFile>>> {
+    /// The tables of `output_level` that those of `upper`, from the first key to the last, overlap.
+    fn below<'a>(
+        &self,
+        upper: impl IntoIterator<Item = &'a Arc<TableFile>>,
+        output_level: usize,
+    ) -> Option<Vec<Arc<TableFile>>> {
         let range = KeyRange::hull(upper)?;
         let lower = self.version.overlapping(output_level, &range.smallest, &range.largest);
         Some(self.closed(output_level, lower))
@@ -277,13 +333,16 @@ impl Planner<'_> {
             && self.below(upper, output_level).is_some_and(|below| below.len() == lower.len())
     }
 
-    /// Whether nothing between `level` and `output_level`, now or when the running plans are done,
-    /// lies in the way of `upper`.
-    fn may_pass(&self, level: usize, upper: &[Arc<TableFile>], output_level: usize) -> bool {
-        let Some(range) = KeyRange::hull(upper) else { return false };
-        (level.max(1)..output_level).all(|between| {
+    /// Whether nothing that `plan` leaves between its levels, now or when the running plans are
+    /// done, lies in the way of what it takes down.
+    fn may_pass(&self, plan: &Plan) -> bool {
+        let Some(range) = KeyRange::hull(plan.upper.iter().chain(&plan.through)) else {
+            return false;
+        };
+        let is_taken = |table: &Arc<TableFile>| plan.tables().any(|t| t.number == table.number);
+        (plan.level.max(1)..plan.output_level).all(|between| {
             let held = self.version.overlapping(between, &range.smallest, &range.largest);
-            let is_free = between == level || held.is_empty();
+            let is_free = between == plan.level || held.iter().all(is_taken);
             is_free && !self.busy.writes_into(between, &range)
         })
     }

@@ -171,6 +171,9 @@ impl World {
     }
 
     fn start(&mut self, plan: Plan) {
+        if !plan.through.is_empty() {
+            self.seen.insert("through the base level");
+        }
         self.seen.insert(match (plan.level, plan.trivial_move) {
             (0, true) => "move from level 0",
             (0, false) => "merge from level 0",
@@ -373,6 +376,7 @@ fn no_merge_changes_any_answer() {
         "rewrite",
         "side by side",
         "spent",
+        "through the base level",
         "wait",
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all, "all that can happen has happened");

@@ -49,6 +49,9 @@ fn show(plan: &Plan) -> String {
         tables.iter().map(|table| table.number.to_string()).collect::<Vec<_>>().join(" ")
     };
     let mut line = format!("L{} {}", plan.level, numbers(&plan.upper));
+    if !plan.through.is_empty() {
+        write!(line, " + L{} {}", plan.output_level - 1, numbers(&plan.through)).unwrap();
+    }
     if !plan.lower.is_empty() {
         write!(line, " + L{} {}", plan.output_level, numbers(&plan.lower)).unwrap();
     }
@@ -118,6 +121,7 @@ impl Case {
         let plan = Plan {
             level: inputs[0].0,
             upper: tables().cloned().collect(),
+            through: Vec::new(),
             output_level,
             lower: Vec::new(),
             trivial_move: false,

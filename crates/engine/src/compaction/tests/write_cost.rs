@@ -177,11 +177,17 @@ fn merges_write_no_more_than_was_measured() {
     });
     hold("2000 runs in order", in_order, 1.0, 1.0);
     let mut random = |runs| Store::new().fill(runs, || rng.next() as u32);
-    hold("40 runs at random, all keys new", random(40), 5.0, 1.01);
-    hold("200 runs at random, all keys new", random(200), 8.2, 1.01);
-    hold("2000 runs at random, all keys new", random(2000), 13.8, 1.01);
+    hold("40 runs at random, all keys new", random(40), 4.8, 1.01);
+    hold("200 runs at random, all keys new", random(200), 7.8, 1.01);
+    hold("2000 runs at random, all keys new", random(2000), 13.5, 1.01);
+    let mut drawn = |runs: usize| {
+        let keys = (runs * RUN) as u64;
+        Store::new().fill(runs, || (rng.next() % keys) as u32 * 9973)
+    };
+    hold("25 runs over as many keys", drawn(25), 2.85, 1.1);
+    hold("100 runs over as many keys", drawn(100), 5.5, 1.1);
     let again = Store::new().fill(4000, || (rng.next() % 300_000) as u32 * 9973);
-    hold("4000 runs at random over 470 runs' keys", again, 12.2, 1.2);
+    hold("4000 runs at random over 470 runs' keys", again, 11.2, 1.2);
     let skewed = Store::new().fill(4000, || {
         let range = 1 << rng.below(20);
         (rng.next() % range) as u32 * 4093

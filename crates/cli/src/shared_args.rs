@@ -57,18 +57,6 @@ pub(crate) enum ReadMode {
     Direct,
 }
 
-impl ReadMode {
-    /// Its name on the command line and in results.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Cached => "cached",
-            Self::Mapped => "mapped",
-            Self::MappedOnce => "mapped-once",
-            Self::Direct => "direct",
-        }
-    }
-}
-
 impl From<ReadMode> for trommel::ReadMode {
     fn from(mode: ReadMode) -> Self {
         match mode {

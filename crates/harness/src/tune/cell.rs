@@ -41,17 +41,10 @@ impl FromStr for Draw {
     }
 }
 
-/// How blocks are read, by name.
-const READ_MODES: [(ReadMode, &str); 4] = [
-    (ReadMode::Cached, "cached"),
-    (ReadMode::Mapped, "mapped"),
-    (ReadMode::MappedOnce, "mapped-once"),
-    (ReadMode::Direct, "direct"),
-];
-
 /// The mode of this name.
 pub(super) fn read_mode(name: &str) -> Option<ReadMode> {
-    READ_MODES.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
+    let all = [ReadMode::Cached, ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::Direct];
+    all.into_iter().find(|mode| mode.to_string() == name)
 }
 
 /// One filter policy on one tree under one workload.

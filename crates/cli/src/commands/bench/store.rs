@@ -153,7 +153,7 @@ pub(crate) fn set_up(
     mode: ReadMode,
 ) -> Result<Setup, Failure> {
     check(args)?;
-    let mode = read_mode(switches, mode)?;
+    let mode = trommel::ReadMode::from(read_mode(switches, mode)?);
     let durability = if switches.sync { Durability::Sync } else { Durability::Os };
     let compression = match args.compression {
         Compression::None => trommel::Compression::None,
@@ -163,7 +163,7 @@ pub(crate) fn set_up(
     let options = Options::default()
         .filters(filters.clone())
         .filters_on_last_level(!switches.optimize_filters_for_hits)
-        .read_mode(mode.into())
+        .read_mode(mode)
         .cache_bytes(args.cache_size)
         .write_buffer_bytes(args.write_buffer_size)
         .max_frozen_memtables(usize::from(args.max_write_buffer_number) - 1)
@@ -234,7 +234,7 @@ fn lines(
     switches: &StoreSwitches,
     filters: &FilterPolicy,
     cuts: &Cuts,
-    mode: ReadMode,
+    mode: trommel::ReadMode,
 ) -> Vec<(&'static str, String)> {
     let bytes = units::bytes;
     let mut lines = vec![
@@ -245,7 +245,7 @@ fn lines(
                 false => format!("{filters}{}", cuts.line()),
             },
         ),
-        ("Read mode", mode.name().into()),
+        ("Read mode", mode.to_string()),
         ("Cache", bytes(args.cache_size)),
         (
             "Tree",
@@ -293,12 +293,12 @@ fn settings(
     switches: &StoreSwitches,
     filters: &FilterPolicy,
     cuts: &Cuts,
-    mode: ReadMode,
+    mode: trommel::ReadMode,
 ) -> Vec<(&'static str, Value)> {
     let mut settings = vec![
         ("filters", json!(filters.to_string())),
         ("optimize_filters_for_hits", json!(switches.optimize_filters_for_hits)),
-        ("read_mode", json!(mode.name())),
+        ("read_mode", json!(mode.to_string())),
         ("cache_size", json!(args.cache_size)),
         ("write_buffer_size", json!(args.write_buffer_size)),
         ("max_write_buffer_number", json!(args.max_write_buffer_number)),

@@ -162,19 +162,23 @@ impl Engine {
             }
         }
         if self.options.load().read_only || self.poisoned().is_some() {
-            return match self.logs_at_rest(report) {
-                Ok(needed) => self.verify_logs(needed, report, tell),
-                Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
-            };
+            let needed = self.logs_at_rest(report);
+            return self.verify_needed(needed, report, tell);
         }
-        // Nothing is appended meanwhile.
+        self.verify_logs_in_use(report, tell)
+    }
+
+    /// Verifies what is written while the store is in use, when nothing is appended.
+    fn verify_logs_in_use(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
         self.exclusively(|leader| {
             let manifest = lock(&self.manifest);
             let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
-            match self.logs_in_use(leader, bytes, report) {
-                Ok(needed) => self.verify_logs(needed, report, tell),
-                Err(error) => tell(report, error.clone(), &|| self.in_logs(&error)),
-            }
+            // Who came before in the queue, or installed a version, may have failed in an append.
+            let needed = match self.poisoned() {
+                Some(_) => self.logs_at_rest(report),
+                None => self.logs_in_use(leader, bytes, report),
+            };
+            self.verify_needed(needed, report, tell)
         })
     }
 
@@ -275,12 +279,16 @@ impl Engine {
         Ok(needed)
     }
 
-    fn verify_logs(
+    fn verify_needed(
         &self,
-        needed: Vec<Needed>,
+        needed: Result<Vec<Needed>>,
         report: &mut VerifyReport,
         tell: &mut Tell<'_>,
     ) -> Result<()> {
+        let needed = match needed {
+            Ok(needed) => needed,
+            Err(error) => return tell(report, error.clone(), &|| self.in_logs(&error)),
+        };
         for needed in needed {
             if let Err(error) = self.verify_log(&needed, report) {
                 tell(report, error.clone(), &|| self.in_logs(&error))?;
@@ -336,5 +344,26 @@ mod tests {
         assert_eq!(db.get("key0500y").unwrap(), None);
         let refused: u64 = db.filter_report().levels.iter().map(|row| row.negatives).sum();
         assert_eq!(refused, 1, "it is read again, and asked");
+    }
+
+    /// A check that stood in the queue behind a write that failed called the log damaged.
+    #[test]
+    fn what_failed_while_a_check_waited_is_no_damage() {
+        let end_of = |name| Fault::new(Failure::NoSpace).on(OpKind::Append).named(name);
+        for (name, bytes) in [(".log", 1), (".log", 60), ("MANIFEST", 1), ("MANIFEST", 60)] {
+            let disk = SimDisk::new();
+            let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+            let db = Db::open("db", options).unwrap();
+            db.put("key", "value").unwrap();
+            let way = end_of(name).writing_part(bytes);
+            disk.inject(way.clone());
+            let failed = if name == ".log" { db.put("other", "value") } else { db.flush() };
+            assert!(failed.is_err() && disk.faults_fired() == 1, "{way:?}");
+            // As a check does that found the store sound before it had its turn.
+            let mut report = VerifyReport::default();
+            let found = db.engine().verify_logs_in_use(&mut report, &mut |_, error, _| Err(error));
+            found.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+            assert!(report.logs > 1, "{way:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
 use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
-use trommel::{Error, WriteOptions};
+use trommel::{Db, Error, WriteOptions};
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};
@@ -106,6 +106,43 @@ fn poisoning() {
     }
 }
 
+/// One call on a log fails while others wait for their turn to rotate, to write or to check: none of
+/// them writes behind what it left, nobody calls that damage, and the store opens with all that was
+/// acknowledged.
+fn fail_before_others(fault: Fault) {
+    let disk = SimDisk::new();
+    let db = open(options(&disk));
+    db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
+    disk.inject(fault.named(".log"));
+    let acts: [fn(&Db) -> trommel::Result<()>; 4] =
+        [Db::flush, Db::flush, |db| db.verify().map(drop), |db| db.put("k1", 1u64.to_le_bytes())];
+    let others = acts.map(|act| {
+        let db = db.clone();
+        spawn(move || act(&db))
+    });
+    let told = others.map(|other| other.join().unwrap());
+    assert_eq!(disk.faults_fired(), 1);
+    let is_legal = |told: &trommel::Result<()>| {
+        matches!(told, Ok(()) | Err(Error::Io { .. } | Error::Poisoned { .. }))
+    };
+    assert!(told.iter().all(is_legal), "{told:?}");
+    let _ = db.close();
+    let (cut, killed) = (after_power_cut(&disk), open(options(&disk).background_threads(0)));
+    for db in [&cut, &killed] {
+        assert_eq!(number(db.get("k0").unwrap()), 7);
+        db.verify().unwrap();
+    }
+    assert!(told[3].is_err() || killed.contains_key("k1").unwrap());
+}
+
+fn fail_creating() {
+    fail_before_others(Fault::new(Failure::Io).on(OpKind::Sync));
+}
+
+fn fail_appending() {
+    fail_before_others(Fault::new(Failure::NoSpace).on(OpKind::Append).writing_part(3));
+}
+
 /// A checkpoint that is taken while two write holds one moment of each, and all that was
 /// acknowledged before it began.
 fn checkpoint_against_writers() {
@@ -129,7 +166,7 @@ fn checkpoint_against_writers() {
         writer.join().unwrap();
     }
     db.close().unwrap();
-    let copy = trommel::Db::open("/copy", options(&disk).background_threads(0)).unwrap();
+    let copy = Db::open("/copy", options(&disk).background_threads(0)).unwrap();
     copy.verify().unwrap();
     for (n, least) in least.into_iter().enumerate() {
         let found = number(copy.get(format!("k{n}")).unwrap());
@@ -253,6 +290,16 @@ fn closes_against_all() {
 #[test]
 fn poisons_a_group() {
     lane("poisons_a_group", 20_000, poisoning);
+}
+
+#[test]
+fn fails_creating_a_log_before_others() {
+    lane("fails_creating_a_log_before_others", 5_000, fail_creating);
+}
+
+#[test]
+fn fails_appending_before_others() {
+    lane("fails_appending_before_others", 5_000, fail_appending);
 }
 
 #[test]

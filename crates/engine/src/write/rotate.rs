@@ -55,6 +55,9 @@ impl Engine {
     /// Freezes the active memtable and starts a new one, with a new log. Does nothing where the
     /// active one is empty.
     pub(crate) fn rotate(&self, leader: &mut Leader) -> Result<()> {
+        // A rotation that failed while the caller waited for its turn has perhaps left a log, which
+        // names the predecessor that the next one would name, or the end marker of the old one.
+        self.check_writable()?;
         self.wait_published(leader.last_seqno)?;
         if self.view.load().active.memtable.is_empty() {
             return Ok(());
@@ -170,5 +173,50 @@ impl Engine {
         self.sync_logs(leader)?;
         leader.log = None;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+
+    use super::*;
+    use crate::{Db, Options};
+
+    /// A flush that stood in the queue behind a rotation that failed rotated once more: two logs named
+    /// the same predecessor, and the store was damaged.
+    #[test]
+    fn who_waited_behind_a_rotation_that_failed_does_not_rotate() {
+        let of_log = |failure, kind| Fault::new(failure).on(kind).named(".log");
+        let append = || of_log(Failure::NoSpace, OpKind::Append);
+        let mut ways = vec![
+            of_log(Failure::Io, OpKind::Create),
+            of_log(Failure::Io, OpKind::Create).after_the_fact(),
+            of_log(Failure::Io, OpKind::Sync),
+            Fault::new(Failure::Io).on(OpKind::SyncDir),
+        ];
+        // The header of the new log, and the end marker of the old one.
+        for calls in 0..2 {
+            let bytes = [0, 1, 40].map(|bytes| append().writing_part(bytes));
+            let whole = [append().writing_all_but(1), append().after_the_fact()];
+            ways.extend(bytes.into_iter().chain(whole).map(|way| way.after(calls)));
+        }
+        for way in ways {
+            let disk = SimDisk::new();
+            let options = || Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+            let db = Db::open("db", options()).unwrap();
+            db.put("key", "value").unwrap();
+            disk.inject(way.clone());
+            let engine = db.engine();
+            // As flushes do that found the store writable before they had their turn.
+            let rotate = || engine.exclusively(|leader| engine.rotate(leader));
+            rotate().unwrap_err();
+            assert_eq!(disk.faults_fired(), 1, "{way:?}");
+            let second = rotate();
+            drop(db);
+            let db = Db::open("db", options()).unwrap_or_else(|error| panic!("{way:?}: {error}"));
+            assert_eq!(db.get("key").unwrap().unwrap(), b"value"[..]);
+            assert!(matches!(second, Err(Error::Poisoned { .. })), "{way:?}: {second:?}");
+        }
     }
 }

@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Image, Policy, SimDisk};
-use trommel::{Db, WriteOptions};
+use trommel::vfs::{Data, Entries, Failure, Fault, Image, OpKind, Policy, SimDisk};
+use trommel::{Db, Options, WriteOptions};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 
@@ -151,4 +151,71 @@ fn a_store_whose_creator_was_killed() {
         let found = db.get("key").expect("reading");
         assert_eq!(found.as_deref(), Some(&b"value"[..]), "killed after {calls} calls");
     }
+}
+
+/// When the disk fails.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    /// When a store that was closed is opened.
+    AtOpen,
+    /// When a store is opened in which a write has failed.
+    AtOpenAfterAnother,
+    /// When a memtable is written out.
+    AtFlush,
+}
+
+/// The disk fails at one call of an open or a flush, an open succeeds, and the power is cut during or
+/// after that: what the first left behind, or took back, is not damage.
+#[test]
+fn a_failure_and_an_open_that_is_crashed() {
+    let kinds = [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDir, OpKind::Rename];
+    let mut failed = 0;
+    for (kind, call) in kinds.into_iter().flat_map(|kind| (0..5).map(move |call| (kind, call))) {
+        for trouble in [Trouble::AtOpen, Trouble::AtOpenAfterAnother, Trouble::AtFlush] {
+            failed +=
+                u64::from(fail_and_crash(Fault::new(Failure::Io).on(kind).after(call), trouble));
+        }
+    }
+    assert!(failed > 40, "{failed} faults were met");
+}
+
+/// Whether `fault` was met.
+fn fail_and_crash(fault: Fault, trouble: Trouble) -> bool {
+    let disk = SimDisk::new();
+    let open = |disk: &SimDisk| {
+        Db::open(DIR, Options::default().vfs(Arc::new(disk.clone())).background_threads(0))
+    };
+    let db = open(&disk).expect("opening");
+    db.put_with("key", "value", WriteOptions::sync()).expect("writing");
+    if matches!(trouble, Trouble::AtOpenAfterAnother) {
+        disk.inject(Fault::new(Failure::Io).on(OpKind::Append).named(".log"));
+        db.put("other", "value").expect_err("the disk fails");
+    }
+    let mut start = disk.replay().ops().len();
+    let is_met = if matches!(trouble, Trouble::AtFlush) {
+        disk.inject(fault.clone());
+        let is_met = db.flush().is_err();
+        drop(db);
+        is_met
+    } else {
+        drop(db);
+        start = disk.replay().ops().len();
+        disk.inject(fault.clone());
+        open(&disk).is_err()
+    };
+    disk.clear_faults();
+    drop(open(&disk).expect("the disk is sound again"));
+    let mut replay = disk.replay();
+    for at in start..=replay.ops().len() {
+        replay.seek(at);
+        for (data, seed) in
+            [Data::All, Data::Synced].into_iter().flat_map(|d| (0..6).map(move |s| (d, s)))
+        {
+            let image = replay.image(Policy::new(Entries::Random, data), seed);
+            let found = open(&image.disk()).and_then(|db| db.get("key"));
+            let is_there = matches!(&found, Ok(Some(value)) if *value == *b"value");
+            assert!(is_there, "{fault:?} {trouble:?}, cut at {at} with {data:?} {seed}: {found:?}");
+        }
+    }
+    is_met
 }

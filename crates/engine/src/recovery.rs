@@ -118,6 +118,9 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         if !options.read_only {
             check_current_tmp(dir, &listing)?;
+            // A log that could not be begun was removed, but perhaps not durably; beside the log of this
+            // opening, which names the same predecessor, it would be damage.
+            vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
         let mut around = Around::default();
         let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {

@@ -111,7 +111,12 @@ impl Engine {
                 self.take_back_log(&path)?;
                 Err(error)
             }
-            outcome => outcome.map_err(|error| self.poison(error)),
+            // Its entry may never become durable, and the next log would name it as its predecessor.
+            Err(error) => {
+                let _ = self.vfs.remove(&path);
+                Err(self.poison(error))
+            }
+            created => created,
         }
     }
 

@@ -163,6 +163,11 @@ impl Error {
         matches!(self, Self::Io { source, .. } if trommel_vfs::is_out_of_handles(source))
     }
 
+    /// Whether a file that was to be created is there, which is then nobody's but its maker's.
+    pub(crate) fn is_already_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// Whether something was short that may be there again later: room on the disk, file handles.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {

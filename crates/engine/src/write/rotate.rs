@@ -111,9 +111,11 @@ impl Engine {
                 self.take_back_log(&path)?;
                 Err(error)
             }
-            // Its entry may never become durable, and the next log would name it as its predecessor.
             Err(error) => {
-                let _ = self.vfs.remove(&path);
+                // Its entry may never become durable, and the next log would name it as its predecessor.
+                if !error.is_already_there() {
+                    let _ = self.vfs.remove(&path);
+                }
                 Err(self.poison(error))
             }
             created => created,
@@ -223,5 +225,17 @@ mod tests {
             assert_eq!(db.get("key").unwrap().unwrap(), b"value"[..]);
             assert!(matches!(second, Err(Error::Poisoned { .. })), "{way:?}: {second:?}");
         }
+    }
+    #[test]
+    fn a_file_that_was_there_before_is_not_taken_back() {
+        let options = Options::default().vfs(Arc::new(SimDisk::new())).background_threads(0);
+        let db = Db::open("db", options).unwrap();
+        db.put("key", "value").unwrap();
+        let engine = db.engine();
+        let next = engine.next_file_number.load(Ordering::Relaxed);
+        let path = log_path(&engine.dir, next);
+        engine.vfs.create(&path).unwrap().append(b"somebody's").unwrap();
+        engine.exclusively(|leader| engine.rotate(leader)).unwrap_err();
+        assert_eq!(engine.vfs.read(&path, 100).unwrap(), b"somebody's");
     }
 }

@@ -155,13 +155,13 @@ fn a_store_whose_creator_was_killed() {
 
 /// When the disk fails.
 #[derive(Debug, Clone, Copy)]
-enum Trouble {
-    /// When a store that was closed is opened.
-    AtOpen,
-    /// When a store is opened in which a write has failed.
-    AtOpenAfterAnother,
-    /// When a memtable is written out.
-    AtFlush,
+enum When {
+    /// A store that was closed is opened.
+    Opening,
+    /// A store is opened in which a write has failed.
+    OpeningAgain,
+    /// A memtable is written out.
+    Flushing,
 }
 
 /// The disk fails at one call of an open or a flush, an open succeeds, and the power is cut during or
@@ -171,28 +171,28 @@ fn a_failure_and_an_open_that_is_crashed() {
     let kinds = [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDir, OpKind::Rename];
     let mut failed = 0;
     for (kind, call) in kinds.into_iter().flat_map(|kind| (0..5).map(move |call| (kind, call))) {
-        for trouble in [Trouble::AtOpen, Trouble::AtOpenAfterAnother, Trouble::AtFlush] {
+        for when in [When::Opening, When::OpeningAgain, When::Flushing] {
             failed +=
-                u64::from(fail_and_crash(Fault::new(Failure::Io).on(kind).after(call), trouble));
+                u64::from(fail_and_crash(&Fault::new(Failure::Io).on(kind).after(call), when));
         }
     }
     assert!(failed > 40, "{failed} faults were met");
 }
 
 /// Whether `fault` was met.
-fn fail_and_crash(fault: Fault, trouble: Trouble) -> bool {
+fn fail_and_crash(fault: &Fault, when: When) -> bool {
     let disk = SimDisk::new();
     let open = |disk: &SimDisk| {
         Db::open(DIR, Options::default().vfs(Arc::new(disk.clone())).background_threads(0))
     };
     let db = open(&disk).expect("opening");
     db.put_with("key", "value", WriteOptions::sync()).expect("writing");
-    if matches!(trouble, Trouble::AtOpenAfterAnother) {
+    if matches!(when, When::OpeningAgain) {
         disk.inject(Fault::new(Failure::Io).on(OpKind::Append).named(".log"));
         db.put("other", "value").expect_err("the disk fails");
     }
     let mut start = disk.replay().ops().len();
-    let is_met = if matches!(trouble, Trouble::AtFlush) {
+    let is_met = if matches!(when, When::Flushing) {
         disk.inject(fault.clone());
         let is_met = db.flush().is_err();
         drop(db);
@@ -214,7 +214,7 @@ fn fail_and_crash(fault: Fault, trouble: Trouble) -> bool {
             let image = replay.image(Policy::new(Entries::Random, data), seed);
             let found = open(&image.disk()).and_then(|db| db.get("key"));
             let is_there = matches!(&found, Ok(Some(value)) if *value == *b"value");
-            assert!(is_there, "{fault:?} {trouble:?}, cut at {at} with {data:?} {seed}: {found:?}");
+            assert!(is_there, "{fault:?} {when:?}, cut at {at} with {data:?} {seed}: {found:?}");
         }
     }
     is_met

@@ -126,9 +126,9 @@ impl Planner<'_> {
     fn out_of_level_0(&self, shape: &Shape) -> Option<Plan> {
         let mut groups = self.groups_of_level_0();
         groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
-        groups.into_iter().find_map(|group| match self.through_base(&group, shape) {
-            Some(plan) => Some(plan),
-            None => self.complete(0, group, shape.base, Reason::Runs),
+        groups.into_iter().find_map(|group| {
+            self.through_base(&group, shape)
+                .or_else(|| self.complete(0, group, shape.base, Reason::Runs))
         })
     }
 
@@ -139,16 +139,15 @@ impl Planner<'_> {
         if output_level == LEVELS {
             return None;
         }
-        let upper = self.closed(0, group.to_vec());
-        let through = self.below(&upper, shape.base)?;
-        let lower = self.below(upper.iter().chain(&through), output_level)?;
-        let going_down = total_bytes(upper.iter().chain(&through));
+        let through = self.below(group, shape.base)?;
+        let lower = self.below(group.iter().chain(&through), output_level)?;
+        let going_down = total_bytes(group.iter().chain(&through));
         let is_worth_it = !through.is_empty() && going_down > shape.targets[shape.base];
         let bytes = going_down.saturating_add(total_bytes(&lower));
         if !is_worth_it || bytes > self.options.max_through_bytes() {
             return None;
         }
-        self.checked(0, upper, through, output_level, lower, Reason::Runs)
+        self.checked(0, group.to_vec(), through, output_level, lower, Reason::Runs)
     }
 
     /// The runs of level 0 in groups that do not overlap one another, the group with the oldest

@@ -26,7 +26,7 @@ const LAST: usize = LEVELS - 1;
 /// What each level should hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The level that level 0 is merged into.
+    /// The level that level 0 is merged into, or through.
     pub(crate) base: usize,
     /// Bytes each level may hold: `u64::MAX` for the last, 0 for levels that are not needed.
     /// Level 0 is counted in runs and has 0 here.

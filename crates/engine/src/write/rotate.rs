@@ -112,18 +112,20 @@ impl Engine {
                 Err(error)
             }
             Err(error) => {
-                // Its entry may never become durable, and the next log would name it as its predecessor.
-                if !error.is_already_there() {
-                    let _ = self.vfs.remove(&path);
+                let was_there = error.is_already_there();
+                let poisoned = self.poison(error);
+                if !was_there {
+                    let _ = self.take_back_log(&path);
                 }
-                Err(self.poison(error))
+                Err(poisoned)
             }
             created => created,
         }
     }
 
     /// Removes what there is of a log that could not be begun: behind the next one, which names the
-    /// same predecessor, it would be damage.
+    /// same predecessor, it would be damage; and one that names it would be alone, should its entry
+    /// never become durable.
     fn take_back_log(&self, path: &Path) -> Result<()> {
         match self.vfs.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -226,6 +228,7 @@ mod tests {
             assert!(matches!(second, Err(Error::Poisoned { .. })), "{way:?}: {second:?}");
         }
     }
+
     #[test]
     fn a_file_that_was_there_before_is_not_taken_back() {
         let options = Options::default().vfs(Arc::new(SimDisk::new())).background_threads(0);

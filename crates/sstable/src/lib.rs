@@ -1,8 +1,8 @@
 //! One immutable sorted file: data blocks, a filter, a sparse index, properties, a footer.
 //!
 //! * [`TableBuilder`] takes entries in order and writes the file in one pass.
-//! * [`Table`] is the reader: [`get`](Table::get), [`get_many`](Table::get_many),
-//!   [`cursor`](Table::cursor), [`verify`](Table::verify).
+//! * [`Table`] is the reader: [`get`](Table::get), [`cursor`](Table::cursor),
+//!   [`verify`](Table::verify); [`get_many`] looks up many keys in many tables.
 //! * [`Sidecar`] is a file with other filters of a table, which stand before its own.
 //! * [`BlockCache`] keeps verified blocks in memory, shared by all tables.
 //! * [`format`](mod@format) holds every constant of the file format, which
@@ -27,6 +27,7 @@ pub mod format;
 mod index;
 mod keys;
 mod layout;
+mod many;
 mod properties;
 mod salvage;
 pub mod sidecar;
@@ -48,9 +49,10 @@ pub use filters::{
     UserFilterReader, Verdict, contained, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
+pub use many::{Request, get_many};
 pub use properties::Properties;
 pub use salvage::Salvage;
 pub use sidecar::{Sidecar, SidecarSummary};
 pub use source::ReadStats;
-pub use table::{Expected, Found, Request, Table, TableConfig, TableMemory};
+pub use table::{Expected, Found, Table, TableConfig, TableMemory};
 pub use verify::Verified;

@@ -192,6 +192,13 @@ impl Source {
         block
     }
 
+    /// Tells the file that a data block will be read, unless the cache holds it.
+    pub(crate) fn tell(&self, handle: Handle) {
+        if self.cache.get(self.number, handle.offset).is_none() {
+            self.file.will_need(handle.offset, handle.bytes);
+        }
+    }
+
     /// A data block from the file.
     fn read_block(&self, handle: Handle, stats: &mut ReadStats) -> Result<SharedBlock, Error> {
         let mut buffer = zeroed(handle.bytes);

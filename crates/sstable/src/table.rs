@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::{Access, ReadFile};
 
-use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
+use crate::block::{Block, Layout, SharedBlock, ask_for_columns, ask_for_lines, tag_of};
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
 use crate::index::{At, Index, IndexTree};
@@ -72,20 +72,6 @@ pub struct Found {
     pub kind: EntryKind,
     /// Its value: a window on the verified block, or a copy from the map.
     pub value: Slice,
-}
-
-/// Requests for whose blocks a file is told at once that they will be read.
-const TOLD_AHEAD: usize = 64;
-
-/// One key to look for.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Its [`trommel_filter::hash`].
-    pub hash: u64,
-    /// Versions newer than this are not seen.
-    pub seqno: SeqNo,
 }
 
 /// Memory an open table takes, in bytes.
@@ -225,7 +211,20 @@ impl Table {
         seqno: SeqNo,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>, Error> {
-        let mut place = self.index.find(key, &self.source, stats)?;
+        let place = self.index.find(key, &self.source, stats)?;
+        self.get_from(place, key, hash, seqno, stats)
+    }
+
+    /// As [`Table::get`], where `place` is the first block that may hold it.
+    #[inline]
+    fn get_from<'a>(
+        &'a self,
+        mut place: Option<(&'a Index, At)>,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Found>, Error> {
         while let Some((leaf, at)) = place {
             let block = self.hold(leaf, at, stats)?;
             if let Some(found) = block.get(self, key, hash, seqno)? {
@@ -240,60 +239,21 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::get`] for each request, in their order: `answer` is called with each one's place
-    /// among them and what was found. If they are sorted by key, each block is read once, and when
-    /// one has to be read the file is told which others will be, so that their reads overlap.
+    /// As [`Table::get`], where the block at `at` of `leaf`, in which it would begin, does not hold it.
     #[inline]
-    pub fn get_many(
+    pub(crate) fn get_behind(
         &self,
-        requests: &[Request<'_>],
+        (leaf, at): (&Index, At),
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
         stats: &mut ReadStats,
-        mut answer: impl FnMut(usize, Option<Found>),
-    ) -> Result<(), Error> {
-        let mut held: Option<Held<'_>> = None;
-        let (mut told, mut ahead) = (0, ReadStats::default());
-        for (nth, request) in requests.iter().enumerate() {
-            let mut found = None;
-            let mut place = self.index.find(request.key, &self.source, stats)?;
-            while let Some((leaf, at)) = place {
-                let handle = handle_of(leaf, at.slot);
-                let block = match &held {
-                    Some(block) if block.handle == handle => block,
-                    _ => {
-                        let tell = || {
-                            if nth >= told {
-                                told = requests.len().min(nth + 1 + TOLD_AHEAD);
-                                self.tell_ahead(handle, &requests[nth + 1..told], &mut ahead);
-                            }
-                        };
-                        held.insert(self.hold_after(leaf, at, stats, tell)?)
-                    }
-                };
-                found = block.get(self, request.key, request.hash, request.seqno)?;
-                if found.is_some() || !leaf.separator_is(at.slot, request.key) {
-                    break;
-                }
-                place = self.index.next(at, &self.source, stats)?;
-            }
-            answer(nth, found);
+    ) -> Result<Option<Found>, Error> {
+        if !leaf.separator_is(at.slot, key) {
+            return Ok(None);
         }
-        stats.index_reads += ahead.index_reads;
-        Ok(())
-    }
-
-    /// Tells the file which blocks will be read for `requests`, which come after the one whose block
-    /// is at `last`. What goes wrong here goes wrong again when the blocks are read.
-    fn tell_ahead(&self, mut last: Handle, requests: &[Request<'_>], stats: &mut ReadStats) {
-        for request in requests {
-            let Ok(Some((leaf, at))) = self.index.find(request.key, &self.source, stats) else {
-                continue;
-            };
-            let handle = handle_of(leaf, at.slot);
-            if handle != last && self.source.cached(handle, stats).is_none() {
-                self.source.file.will_need(handle.offset, handle.bytes);
-            }
-            last = handle;
-        }
+        let place = self.index.next(at, &self.source, stats)?;
+        self.get_from(place, key, hash, seqno, stats)
     }
 
     /// A walk over the table's entries.
@@ -336,7 +296,7 @@ impl Table {
 
     /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
     #[inline]
-    fn hold_after(
+    pub(crate) fn hold_after(
         &self,
         leaf: &Index,
         at: At,
@@ -357,6 +317,29 @@ impl Table {
         }
         let block = self.source.block_after(handle, true, stats, before)?;
         Ok(Held { handle, bytes: HeldBytes::Shared(block) })
+    }
+
+    /// Asks the processor for what a search of a block begins with, if it lies in a map and was verified.
+    #[inline]
+    pub(crate) fn ask_for_verified(&self, handle: Handle, at: At) {
+        if let Some(known) = &self.verified
+            && let Some(map) = self.source.map()
+            && known.has(at)
+            && let Ok(stored) = self.source.in_map(map, handle)
+        {
+            ask_for_columns(stored);
+        }
+    }
+
+    /// Asks the processor for all of a block that lies in a map and is to be verified.
+    #[inline]
+    pub(crate) fn ask_for_unverified(&self, handle: Handle, at: At) {
+        if let Some(map) = self.source.map()
+            && !self.verified.as_ref().is_some_and(|known| known.has(at))
+            && let Ok(stored) = self.source.in_map(map, handle)
+        {
+            ask_for_lines(stored);
+        }
     }
 
     /// The data block whose stored bytes lie in a map, unless it is compressed; verified, now or, where
@@ -389,12 +372,12 @@ impl Table {
 
 /// The place of a block that the index has; an impossible one if it has not.
 #[inline]
-fn handle_of(index: &Index, slot: usize) -> Handle {
+pub(crate) fn handle_of(index: &Index, slot: usize) -> Handle {
     index.handle(slot).unwrap_or(Handle { offset: 0, bytes: 0 })
 }
 
 /// A verified block while it is searched.
-struct Held<'a> {
+pub(crate) struct Held<'a> {
     handle: Handle,
     bytes: HeldBytes<'a>,
 }
@@ -406,18 +389,28 @@ enum HeldBytes<'a> {
 
 impl Held<'_> {
     #[inline]
-    fn get(
+    fn block(&self) -> Block<'_> {
+        match &self.bytes {
+            HeldBytes::Shared(shared) => shared.view(),
+            HeldBytes::Mapped(block) => *block,
+        }
+    }
+
+    /// Asks the processor for the entry that a key of this hash may be.
+    #[inline]
+    pub(crate) fn ask_for_entry(&self, hash: u64) {
+        self.block().ask_for_entry(tag_of(hash));
+    }
+
+    #[inline]
+    pub(crate) fn get(
         &self,
         table: &Table,
         key: &[u8],
         hash: u64,
         seqno: SeqNo,
     ) -> Result<Option<Found>, Error> {
-        let block = match &self.bytes {
-            HeldBytes::Shared(shared) => shared.view(),
-            HeldBytes::Mapped(block) => *block,
-        };
-        let hit = block
+        let hit = (self.block())
             .get(key, tag_of(hash), seqno)
             .map_err(|fault| fault.at(&table.source.path, self.handle.offset))?;
         Ok(hit.map(|hit| {

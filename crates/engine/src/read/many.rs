@@ -4,10 +4,11 @@
 //! 1. What the memtables answer is done with. The other keys are hashed, and sorted once: they stay
 //!    in order, so the keys of a table are one *stretch* of them.
 //! 2. Each level in turn, newest first, gives its tables with their stretches: a run of level 0 all
-//!    keys in its range, a table of a deeper level its share. They are taken a few at a time, until
-//!    enough cache lines of their filters are on their way.
+//!    keys in its range, a table of a deeper level its share. They are taken a few at a time, and
+//!    cache lines of their filters asked for ahead.
 //! 3. Of each the filter is asked for the whole stretch; the survivors are looked for in its
-//!    blocks. Keys that it decided are left out from then on.
+//!    blocks, those of several tables of one sorted run together, so that they wait together. Keys
+//!    that a run decided are left out from then on.
 //!
 //! The lists are made once a call and used again for each table.
 
@@ -15,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice, first_word};
-use trommel_sstable::{Answers, ReadStats, Request, Verdict};
+use trommel_sstable::{Answers, ReadStats, Request, Table, Verdict, get_many};
 
 use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
@@ -25,9 +26,9 @@ use crate::version::{LEVELS, Reader, TableFile};
 
 /// Tables that are opened, if they are not, and held before the first of them is asked.
 ///
-/// Each takes one of the few slots in which a thread notes what it reads without a shared write
-/// (eight in `arc-swap`); the view takes another.
-const TOGETHER: usize = 6;
+/// The first few take one of the slots in which a thread notes what it reads without a shared write
+/// (eight in `arc-swap`; the view takes another), the others count a reference.
+const TOGETHER: usize = 16;
 
 /// Cache lines of filters that are asked for ahead. A filter asks for as many by itself where it
 /// is given a longer stretch.
@@ -131,63 +132,88 @@ impl Engine {
             let mut stretches = [const { None }; TOGETHER];
             let mut lines = 0;
             for stretch in &mut stretches {
-                let next = if lines < LINES_AHEAD { walk.next(batch) } else { None };
-                let Some((file, keys)) = next else { break };
+                let Some((file, keys)) = walk.next(batch) else { break };
+                let ahead = LINES_AHEAD.saturating_sub(lines);
                 lines += keys.len();
-                *stretch = Some(self.prepare(file, keys, &batch.hashes));
+                *stretch = Some(self.prepare(file, keys, ahead, &batch.hashes));
             }
             if stretches[0].is_none() {
                 break;
             }
-            for stretch in stretches.into_iter().flatten() {
-                self.probe_many(level, stretch, batch)?;
-            }
             // A sorted level is walked by the keys' places, which must stay.
-            if !walk.is_sorted {
-                batch.leave_decided_out();
+            let stretches = stretches.into_iter().flatten();
+            if walk.is_sorted {
+                self.probe_run(level, stretches, batch)?;
+                continue;
             }
+            for run in stretches {
+                self.probe_run(level, std::iter::once(run), batch)?;
+            }
+            batch.leave_decided_out();
         }
         batch.leave_decided_out();
         Ok(())
     }
 
-    /// Asks for what the filter of `file` looks at first for each of `keys`, unless they are so
-    /// many that the filter does that as well by itself. Opens nothing: it may not be needed.
+    /// Asks for what the filter of `file` looks at first for each of `keys`, but for no more than
+    /// `ahead` of them: of so many the filter does that as well by itself. Opens nothing: it may not be
+    /// needed.
     #[inline]
     fn prepare<'t>(
         &self,
         file: &'t Arc<TableFile>,
         keys: Range<usize>,
+        ahead: usize,
         hashes: &[u64],
     ) -> Stretch<'t> {
         let reader = self.tables.reader_if_open(file);
         if let Some(table) = &reader
             && keys.len() < LINES_AHEAD
         {
-            for hash in &hashes[keys.clone()] {
+            for hash in hashes[keys.clone()].iter().take(ahead) {
                 table.filters().prefetch(*hash);
             }
         }
         Stretch { file, reader, keys }
     }
 
-    /// Asks one table for its stretch of keys.
-    fn probe_many(&self, level: usize, stretch: Stretch<'_>, batch: &mut Batch<'_>) -> Result<()> {
-        let Stretch { file, reader, keys } = stretch;
-        if batch.places[keys.clone()].iter().all(|place| *place == DECIDED) {
-            return Ok(());
+    /// Asks tables of one sorted run, each for its stretch of keys.
+    fn probe_run<'t>(
+        &self,
+        level: usize,
+        run: impl Iterator<Item = Stretch<'t>>,
+        batch: &mut Batch<'_>,
+    ) -> Result<()> {
+        batch.scratch.forget_requests();
+        let mut open = Vec::with_capacity(TOGETHER);
+        for Stretch { file, reader, keys } in run {
+            if batch.places[keys.clone()].iter().all(|place| *place == DECIDED) {
+                continue;
+            }
+            let table = reader.map_or_else(|| self.tables.reader(file), Ok)?;
+            let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
+            table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
+            self.take_survivors(level, (open.len(), &table), keys, batch);
+            open.push((file, table));
         }
-        let table = reader.map_or_else(|| self.tables.reader(file), Ok)?;
-        let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
-        table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
-        self.take_survivors(level, &table, keys, batch);
-        if batch.scratch.requests.is_empty() {
-            return Ok(());
+        match batch.scratch.requests.is_empty() {
+            true => Ok(()),
+            false => self.search_run(level, &open, batch),
         }
+    }
+
+    /// Searches the blocks of tables of one sorted run for what their filters left.
+    fn search_run(
+        &self,
+        level: usize,
+        open: &[(&Arc<TableFile>, Reader)],
+        batch: &mut Batch<'_>,
+    ) -> Result<()> {
+        let tables: Vec<&Table> = open.iter().map(|(_, table)| &***table).collect();
         let Batch { scratch, places, hashes, found, stops, any_decided, seqno, .. } = batch;
         let Scratch { requests, asked, .. } = scratch;
         let mut stats = ReadStats::default();
-        table.get_many(requests, &mut stats, |nth, answer| {
+        get_many(&tables, requests, &mut stats, |nth, answer| {
             let Some(answer) = answer else { return };
             let asked = &mut asked[nth];
             asked.is_found = true;
@@ -196,16 +222,18 @@ impl Engine {
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
         })?;
+        let of = |request: &Request<'_>| open[request.table].0;
         self.counters.with(|shard| {
             count_reads(shard, &stats);
-            for Asked { verdict, is_found, .. } in asked.iter() {
-                if is_decided(file, *is_found, *seqno) {
+            for (request, Asked { verdict, is_found, .. }) in requests.iter().zip(asked.iter()) {
+                if is_decided(of(request), *is_found, *seqno) {
                     let cell = shard.filter(level, verdict.kind);
                     cell.count_maybe(*is_found, verdict.expected);
                 }
             }
         });
-        for Asked { at, verdict, is_of_keys, is_found } in asked {
+        for (request, Asked { at, verdict, is_of_keys, is_found }) in requests.iter().zip(asked) {
+            let file = of(request);
             if *is_of_keys && !*is_found && is_decided(file, false, *seqno) {
                 self.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
             }
@@ -213,18 +241,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes which of `keys` a table must be searched for by what its filter said of them, and
-    /// counts those that it turned away. Where none of whole keys could be asked, that of the
+    /// Notes which of `keys` a table, given with its number among those asked, must be searched for by
+    /// what its filter said of them, and counts those that it turned away. Where none of whole keys could be asked, that of the
     /// prefixes is.
     fn take_survivors(
         &self,
         level: usize,
-        table: &Reader,
+        table: (usize, &Reader),
         keys: Range<usize>,
         batch: &mut Batch<'_>,
     ) {
         let said = std::mem::take(&mut batch.scratch.said);
-        batch.scratch.forget_requests();
         for (run, verdict, maybe) in said.runs() {
             let keys = keys.start + run.start..keys.start + run.end;
             let mut negatives = batch.pending_in(keys.clone());
@@ -236,7 +263,7 @@ impl Engine {
                 if verdict == Verdict::UNFILTERED {
                     self.take_by_prefix(level, table, at, batch);
                 } else {
-                    batch.request(at, verdict, true);
+                    batch.request(table.0, at, verdict, true);
                 }
             }
             if negatives > 0 {
@@ -247,10 +274,16 @@ impl Engine {
     }
 
     /// Notes whether a table must be searched for the pending key `at`, by its filter of prefixes.
-    fn take_by_prefix(&self, level: usize, table: &Reader, at: usize, batch: &mut Batch<'_>) {
+    fn take_by_prefix(
+        &self,
+        level: usize,
+        (number, table): (usize, &Reader),
+        at: usize,
+        batch: &mut Batch<'_>,
+    ) {
         let verdict = self.ask_prefix(table, batch.keys[at]);
         if verdict.maybe {
-            batch.request(at, verdict, false);
+            batch.request(number, at, verdict, false);
         } else {
             self.count_negatives(level, verdict, 1);
         }
@@ -296,17 +329,17 @@ impl<'a> Batch<'a> {
         count as u64
     }
 
-    /// Notes that a table must be searched for the pending key `at`, and whether a filter of whole keys
-    /// said so.
+    /// Notes that a table, by its number among those asked, must be searched for the pending key `at`,
+    /// and whether a filter of whole keys said so.
     #[inline]
-    fn request(&mut self, at: usize, verdict: Verdict, is_of_keys: bool) {
+    fn request(&mut self, table: usize, at: usize, verdict: Verdict, is_of_keys: bool) {
         if self.scratch.requests.is_empty() {
             // Room for all at once: most likely one is not the last.
             self.scratch.requests.reserve(self.keys.len());
             self.scratch.asked.reserve(self.keys.len());
         }
         let (key, hash) = (self.keys[at], self.hashes[at]);
-        self.scratch.requests.push(Request { key, hash, seqno: self.seqno });
+        self.scratch.requests.push(Request { table, key, hash, seqno: self.seqno });
         self.scratch.asked.push(Asked { at, verdict, is_of_keys, is_found: false });
     }
 

@@ -43,6 +43,9 @@ use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
 /// Cache lines that hold what is searched of a block of 4 KiB with values of 256 bytes.
 const COLUMN_LINES: usize = 5;
 
+/// Cache lines that are asked for of a value, at most.
+const VALUE_LINES: usize = 8;
+
 const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 
@@ -108,6 +111,14 @@ impl Layout {
 #[inline]
 pub(crate) fn ask_for_columns(stored: &[u8]) {
     ask_for_lines_before(stored.as_ptr_range().end.addr());
+}
+
+/// Asks the processor for all of this stored block, but for what is more than a page.
+#[inline]
+pub(crate) fn ask_for_lines(stored: &[u8]) {
+    for line in (0..stored.len().min(4096)).step_by(64) {
+        prefetch_at(stored.as_ptr().addr() + line);
+    }
 }
 
 /// Asks the processor for the last cache lines of a block that ends at `end`.
@@ -304,15 +315,37 @@ impl<'a> Block<'a> {
             .ok_or(Fault::Unsupported("an entry is of a kind that this version does not know"))
     }
 
+    /// Which of eight entries from `first` on have the tag that `pattern` repeats: the high bit of
+    /// each one's byte, exactly. Entries that are not there may be among them.
+    #[inline]
+    fn tagged(&self, first: usize, pattern: u64) -> Result<u64, Fault> {
+        let word = self.word(self.layout.tags as usize + first).ok_or(OUTSIDE)? ^ pattern;
+        Ok(!(((word & LOW_SEVEN) + LOW_SEVEN) | word | LOW_SEVEN))
+    }
+
+    /// Asks the processor for the first entry with this tag: the head of its group, its key and its value.
+    #[inline]
+    pub(crate) fn ask_for_entry(&self, tag: u8) {
+        let tagged = |first| Some((first, self.tagged(first, u64::from(tag) * EVERY_BYTE).ok()?));
+        let mut words = (0..self.count()).step_by(8).map_while(tagged);
+        let Some((first, hits)) = words.find(|(_, hits)| *hits != 0) else { return };
+        let i = first + (hits.trailing_zeros() / 8) as usize;
+        let at = |offset: usize| prefetch_at(self.payload.as_ptr().addr() + offset);
+        if let (Ok(head), Ok(key), Ok(value)) =
+            (self.key_place(i - i % GROUP_ENTRIES), self.key_place(i), self.value(i))
+        {
+            at(head.0);
+            at(key.0);
+            value.step_by(64).take(VALUE_LINES).for_each(at);
+        }
+    }
+
     /// The newest version of `key` that is not newer than `seqno`, if this block holds it.
     pub(crate) fn get(&self, key: &[u8], tag: u8, seqno: SeqNo) -> Result<Option<Hit>, Fault> {
         let pattern = u64::from(tag) * EVERY_BYTE;
-        let tags = self.layout.tags as usize;
         let mut first = 0;
         while first < self.count() {
-            let word = self.word(tags + first).ok_or(OUTSIDE)? ^ pattern;
-            // The high bit of each byte of `word` that is zero, exactly.
-            let mut hits = !(((word & LOW_SEVEN) + LOW_SEVEN) | word | LOW_SEVEN);
+            let mut hits = self.tagged(first, pattern)?;
             while hits != 0 {
                 let i = first + (hits.trailing_zeros() / 8) as usize;
                 if i >= self.count() {

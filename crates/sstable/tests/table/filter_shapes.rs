@@ -51,13 +51,12 @@ impl Host {
 
 impl FilterHost for Host {
     fn pin(&self, bytes: u64) -> bool {
-        let pinned = self.pinned.load(Ordering::Relaxed) + bytes;
-        if pinned > self.limit {
-            return false;
+        let fits = |pinned: u64| pinned.checked_add(bytes).filter(|pinned| *pinned <= self.limit);
+        let before = self.pinned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        if let Ok(before) = before {
+            self.most.fetch_max(before + bytes, Ordering::Relaxed);
         }
-        self.pinned.store(pinned, Ordering::Relaxed);
-        self.most.fetch_max(pinned, Ordering::Relaxed);
-        true
+        before.is_ok()
     }
 
     fn unpin(&self, bytes: u64) {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
-    BlockCache, Compression, Error, Expected, ReadStats, Request, ScanOptions, Table, TableBuilder,
-    TableConfig, TableOptions,
+    BlockCache, Compression, Error, Expected, Found, ReadStats, Request, ScanOptions, Table,
+    TableBuilder, TableConfig, TableOptions, get_many,
 };
 use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs, WriteFile};
 
@@ -38,10 +38,16 @@ fn a_block_is_read_once_and_then_found_in_the_cache() {
     let mut stats = ReadStats::default();
     let requests: Vec<Request<'_>> = entries
         .iter()
-        .map(|e| Request { key: &e.key, hash: trommel_filter::hash(&e.key), seqno: MAX_SEQNO })
+        .map(|e| Request {
+            table: 0,
+            key: &e.key,
+            hash: trommel_filter::hash(&e.key),
+            seqno: MAX_SEQNO,
+        })
         .collect();
     let mut found = Vec::new();
-    table.open().unwrap().get_many(&requests, &mut stats, |_, answer| found.push(answer)).unwrap();
+    let opened = table.open().unwrap();
+    get_many(&[&opened], &requests, &mut stats, |_, answer| found.push(answer)).unwrap();
     assert_eq!(found.len(), entries.len());
     assert!(found.iter().zip(&entries).all(|(f, e)| f.as_ref().unwrap().value == e.value));
     assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.blocks, 0));
@@ -290,19 +296,24 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     let (file, notes) = (table.vfs.open(&table.path, Access::Buffered).unwrap(), Arc::default());
     let file = Arc::new(Noted { file, notes: Arc::clone(&notes) });
     let opened = open_file(file, &table, &BlockCache::new(1 << 20)).unwrap();
-    let get_many = |from: usize| {
+    let look_up = |from: usize| {
         let wanted = entries[from..].iter().step_by(300);
         let requests: Vec<Request<'_>> = wanted
-            .map(|e| Request { key: &e.key, hash: trommel_filter::hash(&e.key), seqno: MAX_SEQNO })
+            .map(|e| Request {
+                table: 0,
+                key: &e.key,
+                hash: trommel_filter::hash(&e.key),
+                seqno: MAX_SEQNO,
+            })
             .collect();
         let (mut stats, mut found) = (ReadStats::default(), 0);
         notes.lock().unwrap().clear();
         let count = |_, answer: Option<_>| found += usize::from(answer.is_some());
-        opened.get_many(&requests, &mut stats, count).unwrap();
+        get_many(&[&opened], &requests, &mut stats, count).unwrap();
         assert_eq!(found, requests.len());
         (stats, notes.lock().unwrap().clone())
     };
-    let (stats, notes) = get_many(0);
+    let (stats, notes) = look_up(0);
     assert_eq!((stats.block_reads, stats.cache_hits), (7, 0));
     // An index leaf may be read before.
     let blocks: Vec<Note> =
@@ -315,12 +326,53 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     let read: Vec<Note> = told.iter().map(|offset| Note::Read(*offset)).collect();
     assert_eq!(blocks[blocks.len() - 6..], read[..], "each is read after all were told");
     assert_eq!(blocks.len(), 6 + 7, "{notes:?}");
-    let (stats, notes) = get_many(0);
+    let (stats, notes) = look_up(0);
     assert_eq!(
         (stats.block_reads, stats.cache_hits, notes.len()),
         (0, 7, 0),
         "nothing is told twice"
     );
+}
+
+/// Of a level of many small tables each holds a key or two of a multi-get: telling one table at a time of
+/// its blocks left nothing to overlap.
+#[test]
+fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
+    let entries = numbered(900);
+    let notes = Arc::default();
+    let tables: Vec<InMemory> = entries
+        .chunks(300)
+        .map(|part| InMemory::new(options(512, Compression::None, "none"), part))
+        .collect();
+    let cache = BlockCache::new(1 << 20);
+    let opened: Vec<Arc<Table>> = tables
+        .iter()
+        .map(|table| {
+            let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+            open_file(Arc::new(Noted { file, notes: Arc::clone(&notes) }), table, &cache).unwrap()
+        })
+        .collect();
+    let opened: Vec<&Table> = opened.iter().map(|table| &**table).collect();
+    let requests: Vec<Request<'_>> = (entries.iter().enumerate().step_by(100))
+        .map(|(nth, e)| Request {
+            table: nth / 300,
+            key: &e.key,
+            hash: trommel_filter::hash(&e.key),
+            seqno: MAX_SEQNO,
+        })
+        .collect();
+    let (mut stats, mut values) = (ReadStats::default(), Vec::new());
+    notes.lock().unwrap().clear();
+    let note = |nth, found: Option<Found>| values.push((nth, found.unwrap().value.to_vec()));
+    get_many(&opened, &requests, &mut stats, note).unwrap();
+    let wanted = entries.iter().step_by(100).map(|entry| entry.value.clone()).enumerate();
+    assert_eq!(values, wanted.collect::<Vec<_>>());
+    let notes = notes.lock().unwrap().clone();
+    let told = notes.iter().filter(|note| matches!(note, Note::Told(_))).count();
+    assert_eq!((stats.block_reads, told), (9, 8), "{notes:?}");
+    let last_told = notes.iter().rposition(|note| matches!(note, Note::Told(_))).unwrap();
+    let reads_behind = notes[last_told..].iter().filter(|note| matches!(note, Note::Read(_)));
+    assert_eq!(reads_behind.count(), 9, "all blocks are read after all were told: {notes:?}");
 }
 
 /// A block that is damaged when it is first used is found in either way; one that is damaged later only

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, MAX_SEQNO};
 use trommel_sstable::{
-    BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table,
+    BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table, get_many,
 };
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
@@ -104,14 +104,14 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
         keys.sort();
         let requests: Vec<Request<'_>> = keys
             .iter()
-            .map(|key| Request { key, hash: trommel_filter::hash(key), seqno })
+            .map(|key| Request { table: 0, key, hash: trommel_filter::hash(key), seqno })
             .collect();
         let mut many = Vec::new();
         let collect = |nth, answer| {
             assert_eq!(nth, many.len(), "answers come in the order of requests");
             many.push(answer);
         };
-        table.get_many(&requests, &mut stats, collect).unwrap();
+        get_many(&[table], &requests, &mut stats, collect).unwrap();
         assert_eq!(many.len(), requests.len());
         for (request, answer) in requests.iter().zip(many) {
             let got = table.get(request.key, request.hash, seqno, &mut stats).unwrap();

@@ -103,6 +103,14 @@ impl ReadFile for MappedFile {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, bytes: usize) {
+        let end = offset.saturating_add(bytes as u64);
+        if end <= self.bytes() {
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, offset as usize, bytes);
+        }
+    }
+
     fn bytes(&self) -> u64 {
         self.map.len() as u64
     }

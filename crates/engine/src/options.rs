@@ -288,7 +288,8 @@ impl Options {
         base_level_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
-        /// Runs in level 0 that start a compaction. Default: 4.
+        /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
+        /// seven eighths of the base level's bytes, and no writer is slowed by it. Default: 4.
         l0_trigger: usize;
         /// Runs in level 0 from which writers are slowed. Default: 12.
         l0_slowdown: usize;

@@ -14,7 +14,8 @@ const THROUGH_TABLES: u64 = 16;
 /// What steers compaction; all of it may change on a live store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CompactionOptions {
-    /// Runs in level 0 from which on they are merged into the base level; at least 1.
+    /// Runs in level 0 from which on they are merged into the base level, unless they are small
+    /// together: see [`CompactionOptions::runs_due`]; at least 1.
     pub(crate) l0_trigger: usize,
     /// Bytes that the base level may hold before a level is opened above it; at least 1.
     pub(crate) base_level_bytes: u64,
@@ -57,6 +58,19 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
+    /// Runs from which on level 0 is merged, where they hold `bytes` together.
+    ///
+    /// The merge writes what the base level holds anew, however little they bring. So while they bring
+    /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
+    /// which a writer would be slowed.
+    pub(crate) fn runs_due(&self, bytes: u64) -> usize {
+        let trigger = self.l0_trigger.max(1);
+        if bytes >= self.base_level_bytes / 8 * 7 {
+            return trigger;
+        }
+        (trigger + trigger / 4).min(self.slow_runs).max(trigger)
+    }
+
     /// Bytes that one merge may grow to by choice; the tables it cannot do without may be more.
     pub(crate) fn max_job_bytes(&self) -> u64 {
         self.table_bytes.saturating_mul(JOB_TABLES)

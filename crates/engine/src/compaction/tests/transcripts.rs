@@ -72,6 +72,7 @@ fn options(text: &str) -> CompactionOptions {
             "trigger" => options.l0_trigger = value as usize,
             "base" => options.base_level_bytes = value,
             "ratio" => options.level_ratio = value,
+            "slow" => options.slow_runs = value as usize,
             "table" => options.table_bytes = value,
             other => panic!("no such option: {other}"),
         }

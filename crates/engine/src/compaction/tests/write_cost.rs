@@ -18,10 +18,12 @@ use super::super::shape::debt;
 use super::{Rng, install, table};
 
 const ENTRY_BYTES: u64 = 100;
-/// Entries of a memtable, and of a full table.
+/// Entries of a full table, and of a memtable where nothing else is said.
 const RUN: usize = 640;
 
 struct Store {
+    /// Entries of a memtable.
+    run: usize,
     options: CompactionOptions,
     version: Version,
     contents: HashMap<u64, Vec<u32>>,
@@ -73,6 +75,7 @@ impl Store {
             ..CompactionOptions::default()
         };
         Self {
+            run: RUN,
             options,
             version: Version::default(),
             contents: HashMap::new(),
@@ -134,8 +137,8 @@ impl Store {
     fn fill(mut self, runs: usize, mut next_key: impl FnMut() -> u32) -> Cost {
         let mut distinct: HashSet<u32> = HashSet::new();
         for _ in 0..runs {
-            let mut keys: Vec<u32> = (0..RUN).map(|_| next_key()).collect();
-            self.user_bytes += RUN as u64 * ENTRY_BYTES;
+            let mut keys: Vec<u32> = (0..self.run).map(|_| next_key()).collect();
+            self.user_bytes += self.run as u64 * ENTRY_BYTES;
             distinct.extend(&keys);
             keys.sort_unstable();
             keys.dedup();
@@ -186,6 +189,12 @@ fn merges_write_no_more_than_was_measured() {
     };
     hold("25 runs over as many keys", drawn(25), 2.85, 1.1);
     hold("100 runs over as many keys", drawn(100), 5.5, 1.1);
+    let mut drawn_in = |run: usize, runs: usize| {
+        let keys = (runs * run) as u64;
+        Store { run, ..Store::new() }.fill(runs, || (rng.next() % keys) as u32 * 9973)
+    };
+    hold("26 runs of four fifths of a table", drawn_in(512, 26), 2.5, 1.2);
+    hold("27 runs of four fifths of a table", drawn_in(512, 27), 2.5, 1.2);
     let again = Store::new().fill(4000, || (rng.next() % 300_000) as u32 * 9973);
     hold("4000 runs at random over 470 runs' keys", again, 11.2, 1.2);
     let skewed = Store::new().fill(4000, || {

@@ -1,21 +1,19 @@
-//! Looking up many keys in the tables of one sorted run, so that they wait for memory, and for the
-//! device, together.
+//! Looking up many keys in the tables of one sorted run, so that they wait for memory and for the
+//! device together.
 //!
-//! Keys are taken a *round* of [`ROUND`] at a time, and each step is taken for all of a round before
-//! the next one, so that what one key waits for is on its way while the others are served:
-//!
-//! 1. each key's block is looked for in its table's index;
-//! 2. each block is held once: from the cache, the map or the file; what a search of it begins with
-//!    is asked of the processor's memory;
-//! 3. the entry that a key's tag points to is asked for;
-//! 4. keys are compared, and answered.
+//! Where blocks lie in a map, keys are taken a *round* of [`ROUND`] at a time: all of them are looked for
+//! in the indexes, and the processor's memory is asked for what a search of each one's block looks at,
+//! before the first is searched; a block that is to be verified is asked for while the one before it is.
+//! Blocks in the cache lie behind its lock, where nothing can be asked for ahead.
 //!
 //! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
 //! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
-//! and nobody says which; there a round's first block is timed, and where it was waited for the files
-//! are told. Called by the engine's `multi_get`.
+//! and nobody says which: there a round's first block is timed, and where it was waited for the files are
+//! told. Called by the engine's `multi_get`.
 
 use std::time::{Duration, Instant};
+
+use trommel_base::SeqNo;
 
 use crate::Error;
 use crate::format::Handle;
@@ -43,7 +41,7 @@ pub struct Request<'a> {
     /// Its [`trommel_filter::hash`].
     pub hash: u64,
     /// Versions newer than this are not seen.
-    pub seqno: trommel_base::SeqNo,
+    pub seqno: SeqNo,
 }
 
 /// Looks up each of `requests` in its one of `tables`, as [`Table::get`] does: `answer` is called
@@ -53,23 +51,61 @@ pub struct Request<'a> {
 /// # Errors
 ///
 /// As [`Table::get`]; what was answered until then stands.
+#[inline]
 pub fn get_many(
     tables: &[&Table],
     requests: &[Request<'_>],
     stats: &mut ReadStats,
     mut answer: impl FnMut(usize, Option<Found>),
 ) -> Result<(), Error> {
-    let mut batch = Batch { tables, requests, told: 0, ahead: ReadStats::default() };
-    let mut round = Round::default();
-    for from in (0..requests.len()).step_by(ROUND) {
-        round.begin();
-        batch.find(from, &mut round, stats)?;
-        batch.hold(from, &mut round, stats)?;
-        batch.ask_for_entries(from, &round);
-        batch.answer(from, &round, stats, &mut answer)?;
+    let mut batch = Batch { tables, requests, told: 0, index_reads: 0 };
+    let mut last: Option<(Place<'_>, Held<'_>)> = None;
+    let is_mapped = tables.iter().any(|table| table.source.mapped);
+    for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
+        let ahead = if is_mapped { Some(batch.ask_ahead(first, round, stats)?) } else { None };
+        let ahead = |nth: usize| ahead.as_ref().and_then(|places| *places.get(nth - first)?);
+        for (nth, request) in (first..).zip(round) {
+            let place = if is_mapped { ahead(nth) } else { batch.find(request, stats)? };
+            let Some(place) = place else {
+                answer(nth, None);
+                continue;
+            };
+            let held = match &last {
+                Some((of, held)) if place.is_in_block_of(of) => held,
+                _ => {
+                    if let Some(next) = ahead(nth + 1) {
+                        next.table.ask_for_all(next.handle, next.at);
+                    }
+                    &last.insert((place, batch.hold(nth, place, stats)?)).1
+                }
+            };
+            let Request { key, hash, seqno, .. } = *request;
+            let Place { table, leaf, at, .. } = place;
+            let mut found = held.get(table, key, hash, seqno)?;
+            if found.is_none() {
+                found = table.get_behind((leaf, at), key, hash, seqno, stats)?;
+            }
+            answer(nth, found);
+        }
     }
-    stats.index_reads += batch.ahead.index_reads;
+    stats.index_reads += batch.index_reads;
     Ok(())
+}
+
+/// Where a key must be, if it is in its table.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    table: &'a Table,
+    leaf: &'a Index,
+    at: At,
+    handle: Handle,
+}
+
+impl Place<'_> {
+    #[inline]
+    fn is_in_block_of(&self, other: &Self) -> bool {
+        std::ptr::eq(self.table, other.table) && self.handle == other.handle
+    }
 }
 
 struct Batch<'a, 'r> {
@@ -77,171 +113,91 @@ struct Batch<'a, 'r> {
     requests: &'a [Request<'r>],
     /// The files were told of the blocks of the requests before this one.
     told: usize,
-    /// What telling them cost.
-    ahead: ReadStats,
+    /// Index leaves that were read for that.
+    index_reads: u64,
 }
 
-/// What is known of the keys of a round, and behind them of the last one of the round before.
-#[derive(Default)]
-struct Round<'a> {
-    places: [Option<Place<'a>>; ROUND + 1],
-    /// The blocks, each at the first of its keys.
-    held: [Option<Held<'a>>; ROUND + 1],
-    /// Where the last of them is.
-    last: usize,
-}
-
-impl<'a> Round<'a> {
-    /// Forgets the round, but for its last block: the next one may begin in it.
-    fn begin(&mut self) {
-        self.places.swap(self.last, ROUND);
-        self.held.swap(self.last, ROUND);
-        self.places[..ROUND].fill_with(|| None);
-        self.held[..ROUND].fill_with(|| None);
-        self.last = ROUND;
-    }
-
-    /// Notes where key number `nth` must be; whether its block is another than that of the one before.
-    fn note(&mut self, nth: usize, mut place: Place<'a>) -> bool {
-        let last = self.places.get(self.last).and_then(Option::as_ref);
-        let is_other = !last.is_some_and(|last| place.is_in_block_of(last));
-        if is_other {
-            self.last = nth;
-        }
-        place.holder = self.last;
-        if let Some(slot) = self.places.get_mut(nth) {
-            *slot = Some(place);
-        }
-        is_other
-    }
-
-    /// The block of key number `nth`, and where it is.
+impl<'a> Batch<'a, '_> {
+    /// Where the key of `request` must be, by the index.
     #[inline]
-    fn block_of(&self, nth: usize) -> Option<(&Place<'a>, &Held<'a>)> {
-        let place = self.places.get(nth)?.as_ref()?;
-        Some((place, self.held.get(place.holder)?.as_ref()?))
-    }
-}
-
-/// Where a key must be, if it is in its table.
-struct Place<'a> {
-    table: &'a Table,
-    leaf: &'a Index,
-    at: At,
-    handle: Handle,
-    /// Which of the round's keys has its block.
-    holder: usize,
-}
-
-impl Place<'_> {
-    fn is_in_block_of(&self, other: &Self) -> bool {
-        std::ptr::eq(self.table, other.table) && self.handle == other.handle
-    }
-}
-
-impl<'a, 'r> Batch<'a, 'r> {
-    /// The requests of the round that begins with request `from`.
-    fn round(&self, from: usize) -> &'a [Request<'r>] {
-        let rest = self.requests.get(from..).unwrap_or_default();
-        rest.get(..ROUND).unwrap_or(rest)
+    fn find(
+        &self,
+        request: &Request<'_>,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Place<'a>>, Error> {
+        let Some(table) = self.tables.get(request.table).copied() else { return Ok(None) };
+        let found = table.index.find(request.key, &table.source, stats)?;
+        Ok(found.map(|(leaf, at)| Place { table, leaf, at, handle: handle_of(leaf, at.slot) }))
     }
 
-    /// Looks each key's block up in the index.
-    fn find(&self, from: usize, round: &mut Round<'a>, stats: &mut ReadStats) -> Result<(), Error> {
-        for (nth, request) in self.round(from).iter().enumerate() {
-            let Some(table) = self.tables.get(request.table).copied() else { continue };
-            let found = table.index.find(request.key, &table.source, stats)?;
-            let Some((leaf, at)) = found else { continue };
-            let handle = handle_of(leaf, at.slot);
-            if round.note(nth, Place { table, leaf, at, handle, holder: nth }) {
-                table.ask_for_verified(handle, at);
+    /// Finds the keys of the round that begins with request `first`, and asks for what a search of their
+    /// blocks looks at.
+    fn ask_ahead(
+        &mut self,
+        first: usize,
+        round: &[Request<'_>],
+        stats: &mut ReadStats,
+    ) -> Result<[Option<Place<'a>>; ROUND], Error> {
+        let mut places = [None; ROUND];
+        for (request, place) in round.iter().zip(&mut places) {
+            *place = self.find(request, stats)?;
+            if let Some(Place { table, handle, at, .. }) = place {
+                table.ask_for_search(*handle, *at);
             }
         }
-        Ok(())
+        for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
+            if let Some(place @ Place { table, handle, at, .. }) = place {
+                self.timed(nth, *place, |_| table.ask_for_entry(*handle, *at, request.hash));
+            }
+        }
+        Ok(places)
     }
 
-    /// Holds the blocks.
+    /// The block of request `nth`.
+    #[inline]
     fn hold(
         &mut self,
-        from: usize,
-        round: &mut Round<'a>,
+        nth: usize,
+        place: Place<'a>,
         stats: &mut ReadStats,
-    ) -> Result<(), Error> {
-        let mut is_first = true;
-        let mut holders = (round.places.iter().enumerate().take(ROUND))
-            .filter_map(|(nth, place)| Some((nth, place.as_ref()?)))
-            .filter(|(nth, place)| place.holder == *nth)
-            .peekable();
-        while let Some((nth, place)) = holders.next() {
-            if let Some((_, next)) = holders.peek() {
-                next.table.ask_for_unverified(next.handle, next.at);
-            }
-            let Place { table, leaf, at, handle, .. } = *place;
-            let is_timed = std::mem::take(&mut is_first) && table.source.mapped;
-            let began = (is_timed && from + nth >= self.told).then(Instant::now);
-            let mut tell = || self.tell_ahead(from + nth, (table, handle));
-            let held = table.hold_after(leaf, at, stats, &mut tell)?;
-            if began.is_some_and(|began| began.elapsed() > FROM_DEVICE) {
-                tell();
-            }
-            if let Some(slot) = round.held.get_mut(nth) {
-                *slot = Some(held);
-            }
-        }
-        Ok(())
+    ) -> Result<Held<'a>, Error> {
+        let Place { table, leaf, at, .. } = place;
+        self.timed(nth, place, |batch| {
+            table.hold_after(leaf, at, stats, || batch.tell_ahead(nth, place))
+        })
     }
 
-    /// Asks for the entries that may be those of the keys.
-    fn ask_for_entries(&self, from: usize, round: &Round<'a>) {
-        for (nth, request) in self.round(from).iter().enumerate() {
-            if let Some((_, held)) = round.block_of(nth) {
-                held.ask_for_entry(request.hash);
-            }
+    /// Does what looks at the block of request `nth`; if that is a round's first, and its block had to
+    /// come into a map from the device, tells the files of those behind it.
+    #[inline]
+    fn timed<T>(&mut self, nth: usize, place: Place<'a>, look: impl FnOnce(&mut Self) -> T) -> T {
+        let is_timed = place.table.source.mapped && nth.is_multiple_of(ROUND) && nth >= self.told;
+        let began = is_timed.then(Instant::now);
+        let looked = look(self);
+        if began.is_some_and(|began| began.elapsed() > FROM_DEVICE) {
+            self.tell_ahead(nth, place);
         }
-    }
-
-    /// Searches the blocks.
-    fn answer(
-        &self,
-        from: usize,
-        round: &Round<'a>,
-        stats: &mut ReadStats,
-        answer: &mut impl FnMut(usize, Option<Found>),
-    ) -> Result<(), Error> {
-        for (nth, request) in self.round(from).iter().enumerate() {
-            let Request { key, hash, seqno, .. } = *request;
-            let mut found = None;
-            if let Some((Place { table, leaf, at, .. }, held)) = round.block_of(nth) {
-                found = held.get(table, key, hash, seqno)?;
-                if found.is_none() {
-                    found = table.get_behind((leaf, *at), key, hash, seqno, stats)?;
-                }
-            }
-            answer(from + nth, found);
-        }
-        Ok(())
+        looked
     }
 
     /// Tells the files which blocks will be read for the requests behind number `nth`, whose block is
-    /// `last`, unless they were told. What goes wrong here goes wrong again when the blocks are read.
+    /// at `last`, unless they were told. What goes wrong here goes wrong again when the blocks are read.
     #[cold]
-    fn tell_ahead(&mut self, nth: usize, last: (&'a Table, Handle)) {
+    fn tell_ahead(&mut self, nth: usize, mut last: Place<'a>) {
         if nth < self.told {
             return;
         }
         let rest = self.requests.get(nth + 1..).unwrap_or_default();
         let rest = rest.get(..TOLD_AHEAD).unwrap_or(rest);
         self.told = nth + 1 + rest.len();
-        let (mut last_table, mut last) = last;
+        let mut stats = ReadStats::default();
         for request in rest {
-            let Some(table) = self.tables.get(request.table).copied() else { continue };
-            let found = table.index.find(request.key, &table.source, &mut self.ahead);
-            let Ok(Some((leaf, at))) = found else { continue };
-            let handle = handle_of(leaf, at.slot);
-            if handle != last || !std::ptr::eq(table, last_table) {
-                table.source.tell(handle);
+            let Ok(Some(place)) = self.find(request, &mut stats) else { continue };
+            if !place.is_in_block_of(&last) {
+                place.table.source.tell(place.handle);
             }
-            (last_table, last) = (table, handle);
+            last = place;
         }
+        self.index_reads += stats.index_reads;
     }
 }

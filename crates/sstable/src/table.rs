@@ -319,25 +319,37 @@ impl Table {
         Ok(Held { handle, bytes: HeldBytes::Shared(block) })
     }
 
-    /// Asks the processor for what a search of a block begins with, if it lies in a map and was verified.
+    /// The stored bytes of a block if it lies in a map, and whether it was found intact before.
     #[inline]
-    pub(crate) fn ask_for_verified(&self, handle: Handle, at: At) {
-        if let Some(known) = &self.verified
-            && let Some(map) = self.source.map()
-            && known.has(at)
-            && let Ok(stored) = self.source.in_map(map, handle)
-        {
+    fn mapped(&self, handle: Handle, at: At) -> Option<(&[u8], bool)> {
+        let stored = self.source.in_map(self.source.map()?, handle).ok()?;
+        Some((stored, self.verified.as_ref().is_some_and(|known| known.has(at))))
+    }
+
+    /// Asks the processor for what a search of a block begins with, if it lies in a map and need not be
+    /// verified.
+    #[inline]
+    pub(crate) fn ask_for_search(&self, handle: Handle, at: At) {
+        if let Some((stored, true)) = self.mapped(handle, at) {
             ask_for_columns(stored);
         }
     }
 
-    /// Asks the processor for all of a block that lies in a map and is to be verified.
+    /// Asks the processor for the entry of such a block that a key of this hash may be.
     #[inline]
-    pub(crate) fn ask_for_unverified(&self, handle: Handle, at: At) {
-        if let Some(map) = self.source.map()
-            && !self.verified.as_ref().is_some_and(|known| known.has(at))
-            && let Ok(stored) = self.source.in_map(map, handle)
+    pub(crate) fn ask_for_entry(&self, handle: Handle, at: At, hash: u64) {
+        if let Some((stored, true)) = self.mapped(handle, at)
+            && let Ok((payload, _)) = frame_of(stored)
+            && let Ok(layout) = Layout::parse(payload)
         {
+            Block { payload, layout }.ask_for_entry(tag_of(hash));
+        }
+    }
+
+    /// Asks the processor for all of a block, if it lies in a map and has to be verified.
+    #[inline]
+    pub(crate) fn ask_for_all(&self, handle: Handle, at: At) {
+        if let Some((stored, false)) = self.mapped(handle, at) {
             ask_for_lines(stored);
         }
     }
@@ -389,20 +401,6 @@ enum HeldBytes<'a> {
 
 impl Held<'_> {
     #[inline]
-    fn block(&self) -> Block<'_> {
-        match &self.bytes {
-            HeldBytes::Shared(shared) => shared.view(),
-            HeldBytes::Mapped(block) => *block,
-        }
-    }
-
-    /// Asks the processor for the entry that a key of this hash may be.
-    #[inline]
-    pub(crate) fn ask_for_entry(&self, hash: u64) {
-        self.block().ask_for_entry(tag_of(hash));
-    }
-
-    #[inline]
     pub(crate) fn get(
         &self,
         table: &Table,
@@ -410,7 +408,11 @@ impl Held<'_> {
         hash: u64,
         seqno: SeqNo,
     ) -> Result<Option<Found>, Error> {
-        let hit = (self.block())
+        let block = match &self.bytes {
+            HeldBytes::Shared(shared) => shared.view(),
+            HeldBytes::Mapped(block) => *block,
+        };
+        let hit = block
             .get(key, tag_of(hash), seqno)
             .map_err(|fault| fault.at(&table.source.path, self.handle.offset))?;
         Ok(hit.map(|hit| {

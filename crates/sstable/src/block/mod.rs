@@ -326,17 +326,19 @@ impl<'a> Block<'a> {
     /// Asks the processor for the first entry with this tag: the head of its group, its key and its value.
     #[inline]
     pub(crate) fn ask_for_entry(&self, tag: u8) {
-        let tagged = |first| Some((first, self.tagged(first, u64::from(tag) * EVERY_BYTE).ok()?));
+        let pattern = u64::from(tag) * EVERY_BYTE;
+        let tagged = |first| Some((first, self.tagged(first, pattern).ok()?));
         let mut words = (0..self.count()).step_by(8).map_while(tagged);
         let Some((first, hits)) = words.find(|(_, hits)| *hits != 0) else { return };
         let i = first + (hits.trailing_zeros() / 8) as usize;
-        let at = |offset: usize| prefetch_at(self.payload.as_ptr().addr() + offset);
-        if let (Ok(head), Ok(key), Ok(value)) =
-            (self.key_place(i - i % GROUP_ENTRIES), self.key_place(i), self.value(i))
+        let at = |offset: u32| prefetch_at(self.payload.as_ptr().addr() + offset as usize);
+        let key = |i| self.offsets(self.layout.key_offsets, i);
+        if let (Some((head, _)), Some((key, _)), Ok((start, end))) =
+            (key(i - i % GROUP_ENTRIES), key(i), self.value_place(i))
         {
-            at(head.0);
-            at(key.0);
-            value.step_by(64).take(VALUE_LINES).for_each(at);
+            at(head);
+            at(key);
+            (start..end).step_by(64).take(VALUE_LINES).for_each(at);
         }
     }
 

@@ -23,6 +23,9 @@ const WARMING: u64 = 20;
 /// At most so many syncs are to be made for a write, as a multiple of one for all threads.
 const SYNCS_PER_GROUP: f64 = 2.0;
 
+/// What bounds it.
+const BOUND: &str = "the device: a thread by itself waits for one sync a write in either store";
+
 pub(super) static SHEET: Sheet = Sheet {
     name: "sync",
     title: "Synced writes",
@@ -111,7 +114,8 @@ fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for ((figure, syncs), threads) in TIMES.iter().zip(&SYNCS).zip(THREADS) {
         let what = format!("synced writes, {threads} threads, us a write");
-        verdicts.extend(beside(results, num, &what, figure, &["rocksdb"], 1.0));
+        let beside = beside(results, num, &what, figure, &["rocksdb"], 1.0);
+        verdicts.extend(beside.map(|verdict| verdict.bounded_by(BOUND)));
         if let Some(ours) = results.figure(num, "trommel", syncs) {
             let what = format!("synced writes, {threads} threads, syncs per write");
             let limit = SYNCS_PER_GROUP / threads as f64;

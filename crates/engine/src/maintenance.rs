@@ -222,12 +222,16 @@ impl Engine {
             return Ok(());
         }
         let options = self.options.load_full();
-        let poisoned = self.poisoned().is_some() && !planted(Bug::CleanAfterPoison);
-        if options.read_only || poisoned {
+        let poison = || self.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
+        if options.read_only || poison().is_some() {
             let _ = self.closed.set(Error::Closed);
             return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
         let ended = self.exclusively(|leader| {
+            // Whoever led before may have failed.
+            if let Some(first) = poison() {
+                return Err(Error::Poisoned { first });
+            }
             if !options.log {
                 self.rotate(leader)?;
             }

@@ -187,6 +187,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
@@ -227,6 +229,30 @@ mod tests {
             assert_eq!(db.get("key").unwrap().unwrap(), b"value"[..]);
             assert!(matches!(second, Err(Error::Poisoned { .. })), "{way:?}: {second:?}");
         }
+    }
+
+    /// It ended the log that the rotation had left, and said that all was well.
+    #[test]
+    fn a_close_that_waited_behind_a_rotation_that_failed_says_so() {
+        let disk = SimDisk::new();
+        let options = || Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+        let db = Db::open("db", options()).unwrap();
+        db.put("key", "value").unwrap();
+        let engine = db.engine();
+        std::thread::scope(|scope| {
+            let closing = engine.exclusively(|leader| {
+                let closing = scope.spawn(|| engine.close());
+                // So that it asks whether all is well before all is not.
+                std::thread::sleep(Duration::from_millis(100));
+                disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".log"));
+                engine.rotate(leader).unwrap_err();
+                Ok(closing)
+            });
+            let closed = closing.unwrap().join().unwrap();
+            assert!(matches!(closed, Err(Error::Poisoned { .. })), "{closed:?}");
+        });
+        drop(db);
+        assert_eq!(Db::open("db", options()).unwrap().get("key").unwrap().unwrap(), b"value"[..]);
     }
 
     #[test]

@@ -162,6 +162,8 @@ impl Engine {
             }
         }
         if self.options.load().read_only || self.poisoned().is_some() {
+            // A flush may still be at work, and lets go of a log once it is installed.
+            let _no_install = lock(&self.manifest);
             let needed = self.logs_at_rest(report);
             return self.verify_needed(needed, report, tell);
         }

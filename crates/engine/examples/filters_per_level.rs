@@ -4,15 +4,15 @@
 //!
 //! ```text
 //! level tables       keys   filter   asked  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      2       3519   paired   20.00   20.37        8.9      599005      598968        37          0   6.177e-5   4.482e-5 - 8.513e-5   6.268e-5
-//!    L1      1       9981   paired   14.00   14.06       17.2      299985      299643       342          0   1.140e-3   1.026e-3 - 1.267e-3   1.320e-3
+//!    L0      1        875   paired   20.00   21.07        2.3      299180      299159        21          0   7.019e-5   4.591e-5 - 1.073e-4   4.976e-5
+//!    L1      1      12625   paired   14.00   14.03       21.7      299985      299571       414          0   1.380e-3   1.253e-3 - 1.519e-3   1.334e-3
 //!    L2      1      60000  blocked   10.00   10.00       73.3      299995      297126      2869          0   9.563e-3   9.221e-3 - 9.918e-3   9.660e-3
-//! filters take 99.5 KiB; a missing key is expected to waste 1.110e-2 reads
+//! filters take 97.4 KiB; a missing key is expected to waste 1.104e-2 reads
 //!
-//! L0: of 599005 lookups of missing keys 37 read a block in vain: 0.006%, and 0.006% by theory
-//! L1: of 299985 lookups of missing keys 342 read a block in vain: 0.114%, and 0.132% by theory
+//! L0: of 299180 lookups of missing keys 21 read a block in vain: 0.007%, and 0.005% by theory
+//! L1: of 299985 lookups of missing keys 414 read a block in vain: 0.138%, and 0.133% by theory
 //! L2: of 299995 lookups of missing keys 2869 read a block in vain: 0.956%, and 0.966% by theory
-//! 3248 reads of 900000 were left (925 of them of files)
+//! 3304 reads of 900000 were left (933 of them of files)
 //! ```
 //!
 //! A level of the report is the keys its tables hold, the filters they have, and what became of the

@@ -44,23 +44,25 @@ pub struct Request<'a> {
     pub seqno: SeqNo,
 }
 
-/// Looks up each of `requests` in its one of `tables`, as [`Table::get`] does: `answer` is called
-/// with each one's place among them and what was found, in their order. Where neighbours have one
-/// block, as when they are sorted by key, it is read once.
+/// Looks up each of `requests` in its table, which `tables` has under that number, as
+/// [`Table::get`] does: `answer` is called with each one's place among them and what was found, in
+/// their order. Where neighbours have one block, as when they are sorted by key, it is read once. All
+/// tables are read in the same way, through maps or not.
 ///
 /// # Errors
 ///
 /// As [`Table::get`]; what was answered until then stands.
 #[inline]
-pub fn get_many(
-    tables: &[&Table],
+pub fn get_many<'a>(
+    tables: impl Fn(usize) -> Option<&'a Table>,
     requests: &[Request<'_>],
     stats: &mut ReadStats,
     mut answer: impl FnMut(usize, Option<Found>),
 ) -> Result<(), Error> {
+    let first = requests.first().and_then(|request| tables(request.table));
+    let is_mapped = first.is_some_and(|table| table.source.mapped);
     let mut batch = Batch { tables, requests, told: 0, index_reads: 0 };
     let mut last: Option<(Place<'_>, Held<'_>)> = None;
-    let is_mapped = tables.iter().any(|table| table.source.mapped);
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
         let ahead = if is_mapped { Some(batch.ask_ahead(first, round, stats)?) } else { None };
         let ahead = |nth: usize| ahead.as_ref().and_then(|places| *places.get(nth - first)?);
@@ -108,16 +110,16 @@ impl Place<'_> {
     }
 }
 
-struct Batch<'a, 'r> {
-    tables: &'a [&'a Table],
-    requests: &'a [Request<'r>],
+struct Batch<'r, Tables> {
+    tables: Tables,
+    requests: &'r [Request<'r>],
     /// The files were told of the blocks of the requests before this one.
     told: usize,
     /// Index leaves that were read for that.
     index_reads: u64,
 }
 
-impl<'a> Batch<'a, '_> {
+impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'_, Tables> {
     /// Where the key of `request` must be, by the index.
     #[inline]
     fn find(
@@ -125,7 +127,7 @@ impl<'a> Batch<'a, '_> {
         request: &Request<'_>,
         stats: &mut ReadStats,
     ) -> Result<Option<Place<'a>>, Error> {
-        let Some(table) = self.tables.get(request.table).copied() else { return Ok(None) };
+        let Some(table) = (self.tables)(request.table) else { return Ok(None) };
         let found = table.index.find(request.key, &table.source, stats)?;
         Ok(found.map(|(leaf, at)| Place { table, leaf, at, handle: handle_of(leaf, at.slot) }))
     }

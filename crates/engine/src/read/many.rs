@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice, first_word};
-use trommel_sstable::{Answers, ReadStats, Request, Table, Verdict, get_many};
+use trommel_sstable::{Answers, ReadStats, Request, Verdict, get_many};
 
 use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
@@ -141,13 +141,12 @@ impl Engine {
                 break;
             }
             // A sorted level is walked by the keys' places, which must stay.
-            let stretches = stretches.into_iter().flatten();
             if walk.is_sorted {
-                self.probe_run(level, stretches, batch)?;
+                self.probe_run(level, &mut stretches, batch)?;
                 continue;
             }
-            for run in stretches {
-                self.probe_run(level, std::iter::once(run), batch)?;
+            for run in stretches.chunks_mut(1) {
+                self.probe_run(level, run, batch)?;
             }
             batch.leave_decided_out();
         }
@@ -178,27 +177,30 @@ impl Engine {
     }
 
     /// Asks tables of one sorted run, each for its stretch of keys.
-    fn probe_run<'t>(
+    fn probe_run(
         &self,
         level: usize,
-        run: impl Iterator<Item = Stretch<'t>>,
+        run: &mut [Option<Stretch<'_>>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         batch.scratch.forget_requests();
-        let mut open = Vec::with_capacity(TOGETHER);
-        for Stretch { file, reader, keys } in run {
+        for (nth, stretch) in run.iter_mut().enumerate() {
+            let Some(Stretch { file, reader, keys }) = stretch else { break };
             if batch.places[keys.clone()].iter().all(|place| *place == DECIDED) {
                 continue;
             }
-            let table = reader.map_or_else(|| self.tables.reader(file), Ok)?;
+            let table = match reader.take() {
+                Some(table) => table,
+                None => self.tables.reader(file)?,
+            };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
             table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
-            self.take_survivors(level, (open.len(), &table), keys, batch);
-            open.push((file, table));
+            self.take_survivors(level, (nth, &table), keys.clone(), batch);
+            *reader = Some(table);
         }
         match batch.scratch.requests.is_empty() {
             true => Ok(()),
-            false => self.search_run(level, &open, batch),
+            false => self.search_run(level, run, batch),
         }
     }
 
@@ -206,14 +208,14 @@ impl Engine {
     fn search_run(
         &self,
         level: usize,
-        open: &[(&Arc<TableFile>, Reader)],
+        run: &[Option<Stretch<'_>>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
-        let tables: Vec<&Table> = open.iter().map(|(_, table)| &***table).collect();
+        let table = |nth: usize| run.get(nth)?.as_ref()?.reader.as_deref().map(|table| &**table);
         let Batch { scratch, places, hashes, found, stops, any_decided, seqno, .. } = batch;
         let Scratch { requests, asked, .. } = scratch;
         let mut stats = ReadStats::default();
-        get_many(&tables, requests, &mut stats, |nth, answer| {
+        get_many(table, requests, &mut stats, |nth, answer| {
             let Some(answer) = answer else { return };
             let asked = &mut asked[nth];
             asked.is_found = true;
@@ -222,26 +224,29 @@ impl Engine {
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
         })?;
-        let of = |request: &Request<'_>| open[request.table].0;
+        let file = |request: &Request<'_>| run[request.table].as_ref().map(|stretch| stretch.file);
         self.counters.with(|shard| {
             count_reads(shard, &stats);
             for (request, Asked { verdict, is_found, .. }) in requests.iter().zip(asked.iter()) {
-                if is_decided(of(request), *is_found, *seqno) {
+                if file(request).is_some_and(|file| is_decided(file, *is_found, *seqno)) {
                     let cell = shard.filter(level, verdict.kind);
                     cell.count_maybe(*is_found, verdict.expected);
                 }
             }
         });
         for (request, Asked { at, verdict, is_of_keys, is_found }) in requests.iter().zip(asked) {
-            let file = of(request);
-            if *is_of_keys && !*is_found && is_decided(file, false, *seqno) {
+            if *is_of_keys
+                && !*is_found
+                && let Some(file) = file(request)
+                && is_decided(file, false, *seqno)
+            {
                 self.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
             }
         }
         Ok(())
     }
 
-    /// Notes which of `keys` a table, given with its number among those asked, must be searched for by
+    /// Notes which of `keys` a table, given with its place in its run, must be searched for by
     /// what its filter said of them, and counts those that it turned away. Where none of whole keys could be asked, that of the
     /// prefixes is.
     fn take_survivors(
@@ -329,7 +334,7 @@ impl<'a> Batch<'a> {
         count as u64
     }
 
-    /// Notes that a table, by its number among those asked, must be searched for the pending key `at`,
+    /// Notes that a table, by its place in its run, must be searched for the pending key `at`,
     /// and whether a filter of whole keys said so.
     #[inline]
     fn request(&mut self, table: usize, at: usize, verdict: Verdict, is_of_keys: bool) {

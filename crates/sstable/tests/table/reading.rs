@@ -47,7 +47,7 @@ fn a_block_is_read_once_and_then_found_in_the_cache() {
         .collect();
     let mut found = Vec::new();
     let opened = table.open().unwrap();
-    get_many(&[&opened], &requests, &mut stats, |_, answer| found.push(answer)).unwrap();
+    get_many(|_| Some(&*opened), &requests, &mut stats, |_, answer| found.push(answer)).unwrap();
     assert_eq!(found.len(), entries.len());
     assert!(found.iter().zip(&entries).all(|(f, e)| f.as_ref().unwrap().value == e.value));
     assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.blocks, 0));
@@ -309,7 +309,7 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
         let (mut stats, mut found) = (ReadStats::default(), 0);
         notes.lock().unwrap().clear();
         let count = |_, answer: Option<_>| found += usize::from(answer.is_some());
-        get_many(&[&opened], &requests, &mut stats, count).unwrap();
+        get_many(|_| Some(&*opened), &requests, &mut stats, count).unwrap();
         assert_eq!(found, requests.len());
         (stats, notes.lock().unwrap().clone())
     };
@@ -364,7 +364,7 @@ fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
     let (mut stats, mut values) = (ReadStats::default(), Vec::new());
     notes.lock().unwrap().clear();
     let note = |nth, found: Option<Found>| values.push((nth, found.unwrap().value.to_vec()));
-    get_many(&opened, &requests, &mut stats, note).unwrap();
+    get_many(|nth| opened.get(nth).copied(), &requests, &mut stats, note).unwrap();
     let wanted = entries.iter().step_by(100).map(|entry| entry.value.clone()).enumerate();
     assert_eq!(values, wanted.collect::<Vec<_>>());
     let notes = notes.lock().unwrap().clone();

@@ -62,7 +62,7 @@ pub fn get_many<'a>(
     let first = requests.first().and_then(|request| tables(request.table));
     let is_mapped = first.is_some_and(|table| table.source.mapped);
     let mut batch = Batch { tables, requests, told: 0, index_reads: 0 };
-    let mut last: Option<(Place<'_>, Held<'_>)> = None;
+    let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
         let ahead = if is_mapped { Some(batch.ask_ahead(first, round, stats)?) } else { None };
         let ahead = |nth: usize| ahead.as_ref().and_then(|places| *places.get(nth - first)?);
@@ -73,12 +73,12 @@ pub fn get_many<'a>(
                 continue;
             };
             let held = match &last {
-                Some((of, held)) if place.is_in_block_of(of) => held,
+                Some((of, held)) if place.is_at(of, held.handle) => held,
                 _ => {
                     if let Some(next) = ahead(nth + 1) {
                         next.table.ask_for_all(next.handle, next.at);
                     }
-                    &last.insert((place, batch.hold(nth, place, stats)?)).1
+                    &last.insert((place.table, batch.hold(nth, place, stats)?)).1
                 }
             };
             let Request { key, hash, seqno, .. } = *request;
@@ -105,8 +105,8 @@ struct Place<'a> {
 
 impl Place<'_> {
     #[inline]
-    fn is_in_block_of(&self, other: &Self) -> bool {
-        std::ptr::eq(self.table, other.table) && self.handle == other.handle
+    fn is_at(&self, table: &Table, handle: Handle) -> bool {
+        self.handle == handle && std::ptr::eq(self.table, table)
     }
 }
 
@@ -195,7 +195,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'_, Tables> {
         let mut stats = ReadStats::default();
         for request in rest {
             let Ok(Some(place)) = self.find(request, &mut stats) else { continue };
-            if !place.is_in_block_of(&last) {
+            if !place.is_at(last.table, last.handle) {
                 place.table.source.tell(place.handle);
             }
             last = place;

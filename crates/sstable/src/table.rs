@@ -390,7 +390,7 @@ pub(crate) fn handle_of(index: &Index, slot: usize) -> Handle {
 
 /// A verified block while it is searched.
 pub(crate) struct Held<'a> {
-    handle: Handle,
+    pub(crate) handle: Handle,
     bytes: HeldBytes<'a>,
 }
 

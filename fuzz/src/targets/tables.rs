@@ -8,7 +8,7 @@ use trommel_base::{Cursor, EntryKind, SeqNo, first_word};
 use trommel_filter::hash;
 use trommel_sstable::format::{BlockKind, FRAME_BYTES, Footer};
 use trommel_sstable::{
-    BlockCache, Expected, ReadStats, Request, ScanOptions, Table, TableConfig, layout,
+    BlockCache, Expected, ReadStats, Request, ScanOptions, Table, TableConfig, get_many, layout,
 };
 use trommel_vfs::{Access, ReadFile};
 
@@ -84,13 +84,10 @@ fn ask(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
         assert_eq!(found, newest.map(|(_, seqno, kind, value)| (*seqno, *kind, value.clone())));
         assert!(verdict.maybe || newest.is_none(), "the filter denies a key of its table");
     }
-    let request = |key: &&'_ [u8]| (hash(key), SeqNo::MAX);
-    let requests: Vec<Request<'_>> = keys
-        .iter()
-        .map(|key| Request { key, hash: request(key).0, seqno: request(key).1 })
-        .collect();
+    let of_table = |key| Request { table: 0, key, hash: hash(key), seqno: SeqNo::MAX };
+    let requests: Vec<Request<'_>> = keys.iter().map(|key| of_table(*key)).collect();
     let mut answers = 0;
-    let all = table.get_many(&requests, &mut stats, |_, _| answers += 1);
+    let all = get_many(|_| Some(&**table), &requests, &mut stats, |_, _| answers += 1);
     assert!(!is_whole || (all.is_ok() && answers == requests.len()));
     table.evict();
 }

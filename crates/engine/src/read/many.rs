@@ -128,21 +128,26 @@ impl Engine {
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         let mut walk = Walk { tables, is_sorted: level > 0, from: 0 };
+        let mut stretches = [const { None }; TOGETHER];
         while !batch.keys.is_empty() {
-            let mut stretches = [const { None }; TOGETHER];
-            let mut lines = 0;
+            let (mut taken, mut lines) = (0, 0);
             for stretch in &mut stretches {
-                let Some((file, keys)) = walk.next(batch) else { break };
+                // A run of level 0 is not asked for keys that those before it decide.
+                let is_enough = !walk.is_sorted && lines >= LINES_AHEAD;
+                let next = if is_enough { None } else { walk.next(batch) };
+                let Some((file, keys)) = next else { break };
                 let ahead = LINES_AHEAD.saturating_sub(lines);
                 lines += keys.len();
                 *stretch = Some(self.prepare(file, keys, ahead, &batch.hashes));
+                taken += 1;
             }
-            if stretches[0].is_none() {
+            if taken == 0 {
                 break;
             }
+            let stretches = &mut stretches[..taken];
             // A sorted level is walked by the keys' places, which must stay.
             if walk.is_sorted {
-                self.probe_run(level, &mut stretches, batch)?;
+                self.probe_run(level, stretches, batch)?;
                 continue;
             }
             for run in stretches.chunks_mut(1) {
@@ -246,9 +251,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes which of `keys` a table, given with its place in its run, must be searched for by
-    /// what its filter said of them, and counts those that it turned away. Where none of whole keys could be asked, that of the
-    /// prefixes is.
+    /// Notes which of `keys` a table, given with its place in its run, must be searched for by what its
+    /// filter said of them, and counts those that it turned away. Where none of whole keys could be
+    /// asked, that of the prefixes is.
     fn take_survivors(
         &self,
         level: usize,

@@ -1,13 +1,15 @@
-//! Many sorted sources as one: a merge by loser tree, in both directions.
+//! Many sorted sources as one: a merge by insertion, in both directions.
 //!
-//! 1. After a seek each source stands on its first entry in the direction of travel. A tree of
-//!    matches decides which comes first: each inner node holds the loser of its match, the root
-//!    the winner, so replacing the winner costs one comparison per level of the tree.
+//! 1. After a seek each source stands on its first entry in the direction of travel, and the sources are
+//!    sorted by these. The first has the current entry; when it has moved it is put where it belongs then.
+//!    A source rarely goes far back, as one that holds a small part of the entries is rarely first, and
+//!    what is compared lies side by side: of up to some dozens of sources this takes fewer instructions
+//!    than a tree of losers.
 //! 2. What is compared is remembered of each source's entry: the first sixteen bytes of its key as a
 //!    number, the key's length, and the sequence number. Only long keys that begin alike are looked at
 //!    themselves.
-//! 3. Of the losers that the winner met, the best is remembered too. As long as the winner's next
-//!    entry comes before it, which in a long run of one source it does, no other match is played.
+//! 3. As long as the first source's next entry comes before the second's, which in a long run of one
+//!    source it does, nothing is moved.
 //! 4. A change of direction moves every other source by one: in forward travel each stands behind
 //!    the current entry, so its previous entry stands before it, and the other way round.
 //!
@@ -29,12 +31,12 @@ use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Sli
 pub(crate) struct MergeCursor<C: Cursor> {
     sources: Vec<C>,
     heads: Vec<Head>,
-    /// `[0]` is the winner; `[n]` the loser of the match at node n, whose children are nodes 2n
-    /// and 2n + 1; source i is the leaf at node `sources.len() + i`.
-    tree: Vec<usize>,
-    /// The winner, if it stands on an entry and nothing failed; or else [`NOBODY`].
+    /// All sources in the order in which their entries come. What the first one stands on is in its
+    /// head only.
+    order: Vec<Place>,
+    /// The first of them, if it stands on an entry and nothing failed; or else [`NOBODY`].
     top: usize,
-    /// The least rank of those that lost to the winner.
+    /// The rank of the second one.
     challenge: u128,
     direction: Direction,
     failed: Option<C::Error>,
@@ -84,6 +86,16 @@ impl Head {
 const NO_HEAD: Head =
     Head { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
 
+/// A source among the others, with the rank of the entry it stands on.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    rank: u128,
+    source: usize,
+}
+
+/// Places that a source is moved over one by one; the others are searched.
+const NEAR: usize = 16;
+
 /// No source.
 const NOBODY: usize = usize::MAX;
 
@@ -130,9 +142,9 @@ where
     /// A merge of `sources`, standing off the end.
     pub(crate) fn new(sources: Vec<C>) -> Self {
         let heads = vec![NO_HEAD; sources.len()];
-        let tree = vec![0; sources.len()];
+        let order = (0..sources.len()).map(|source| Place { rank: u128::MAX, source }).collect();
         let (challenge, direction) = (u128::MAX, Direction::Forward);
-        Self { sources, heads, tree, top: NOBODY, challenge, direction, failed: None }
+        Self { sources, heads, order, top: NOBODY, challenge, direction, failed: None }
     }
 
     /// What is merged.
@@ -167,21 +179,18 @@ where
             && self.source().is_some_and(C::begins_key)
     }
 
-    /// Whether source `a` comes before source `b` in the direction of travel.
+    /// Which of two sources comes first in the direction of travel.
     #[inline]
-    fn comes_first(&self, a: usize, b: usize) -> bool {
-        let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
-        if head_a.rank != head_b.rank {
-            return head_a.rank < head_b.rank;
-        }
-        self.decide(a, b)
+    fn compare(&self, a: Place, b: Place) -> Ordering {
+        a.rank.cmp(&b.rank).then_with(|| self.decide(a.source, b.source))
     }
 
-    /// As `comes_first`, of sources of the same rank.
-    fn decide(&self, a: usize, b: usize) -> bool {
+    /// As `compare`, of sources of the same rank.
+    #[inline(never)]
+    fn decide(&self, a: usize, b: usize) -> Ordering {
         let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
         if !(head_a.live && head_b.live) {
-            return head_a.live;
+            return head_b.live.cmp(&head_a.live).then(a.cmp(&b));
         }
         let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
             // What the shorter one lacks is zeros, or comes behind.
@@ -191,8 +200,7 @@ where
             key(a).cmp(&key(b))
         };
         let order = order.then(head_b.seqno.cmp(&head_a.seqno)).then(a.cmp(&b));
-        order
-            == if self.direction == Direction::Forward { Ordering::Less } else { Ordering::Greater }
+        if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 
     /// Remembers where source `i` stands.
@@ -223,7 +231,7 @@ where
         error
     }
 
-    /// Moves all sources and plays all matches anew.
+    /// Moves all sources and sorts them anew.
     fn seek_all(
         &mut self,
         direction: Direction,
@@ -234,72 +242,56 @@ where
         for i in 0..self.sources.len() {
             self.move_source(i, &mut movement)?;
         }
-        self.play_all();
+        self.sort_all();
         Ok(())
     }
 
-    /// Plays all matches, from the leaves to the root.
-    fn play_all(&mut self) {
-        let count = self.sources.len();
-        // Until all are played, a node holds its winner.
-        for node in (1..count).rev() {
-            let (left, right) = (self.entrant(2 * node), self.entrant(2 * node + 1));
-            self.tree[node] = if self.comes_first(left, right) { left } else { right };
+    /// Sorts all sources by where they stand.
+    fn sort_all(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        for place in &mut order {
+            place.rank = self.heads[place.source].rank;
         }
-        if count > 0 {
-            // Of one source alone, node 1 is its leaf.
-            self.tree[0] = self.entrant(1);
-        }
-        for node in 1..count {
-            let (left, right) = (self.entrant(2 * node), self.entrant(2 * node + 1));
-            self.tree[node] = if self.tree[node] == left { right } else { left };
-        }
-        self.crown(self.tree.first().copied());
-        self.challenge = self.best_loser();
+        order.sort_unstable_by(|a, b| self.compare(*a, *b));
+        self.order = order;
+        self.crown();
     }
 
-    /// Makes the winner the one whose entry is the current one, if it stands on one.
+    /// Makes the entry of the first source the current one, if it stands on one.
     #[inline]
-    fn crown(&mut self, winner: Option<usize>) {
-        self.top = winner.filter(|winner| self.heads[*winner].live).unwrap_or(NOBODY);
+    fn crown(&mut self) {
+        let first = self.order.first().map(|first| first.source);
+        self.top = first.filter(|first| self.heads[*first].live).unwrap_or(NOBODY);
+        self.challenge = self.order.get(1).map_or(u128::MAX, |second| second.rank);
     }
 
-    /// Who comes to the match above `node` from there, while all are played.
-    fn entrant(&self, node: usize) -> usize {
-        let count = self.sources.len();
-        if node < count { self.tree[node] } else { node - count }
-    }
-
-    /// The least rank of those that the winner met.
-    #[inline]
-    fn best_loser(&self) -> u128 {
-        let mut best = u128::MAX;
-        let Some(winner) = self.tree.first() else { return best };
-        let mut node = (self.sources.len() + winner) / 2;
-        while node > 0 {
-            best = best.min(self.heads[self.tree[node]].rank);
-            node /= 2;
-        }
-        best
-    }
-
-    /// Plays the matches of source `i`, which was the winner and has moved.
-    fn replay(&mut self, i: usize) {
-        let mut winner = i;
-        let mut node = (self.sources.len() + i) / 2;
-        while node > 0 {
-            let loser = self.tree[node];
-            if self.comes_first(loser, winner) {
-                self.tree[node] = winner;
-                winner = loser;
+    /// Puts source `i`, which was the first and has moved, where it belongs.
+    fn put_back(&mut self, i: usize) {
+        let moved = Place { rank: self.heads[i].rank, source: i };
+        let near = self.order.len().saturating_sub(1).min(NEAR);
+        let mut at = 0;
+        while at < near {
+            let next = self.order[at + 1];
+            if self.compare(next, moved).is_gt() {
+                break;
             }
-            node /= 2;
+            self.order[at] = next;
+            at += 1;
         }
-        self.tree[0] = winner;
-        self.crown(Some(winner));
-        if winner != i {
-            self.challenge = self.best_loser();
+        if at == NEAR {
+            at = self.pass_far(moved);
         }
+        self.order[at] = moved;
+        self.crown();
+    }
+
+    /// As far as `moved` goes behind the nearest ones, which have moved up.
+    #[cold]
+    fn pass_far(&mut self, moved: Place) -> usize {
+        let (_, far) = self.order.split_at(NEAR + 1);
+        let passed = far.partition_point(|place| self.compare(*place, moved).is_lt());
+        self.order.copy_within(NEAR + 1..NEAR + 1 + passed, NEAR);
+        NEAR + passed
     }
 
     /// Turns all sources but `current` round; see step 4 of the module's head.
@@ -333,7 +325,7 @@ where
         }
         self.remember(current);
         if self.heads[current].rank >= self.challenge {
-            self.replay(current);
+            self.put_back(current);
         }
         Ok(())
     }
@@ -358,7 +350,7 @@ where
         if head.rank < self.challenge {
             return Some((mark, next));
         }
-        self.replay(current);
+        self.put_back(current);
         let reached = self.head().map(|head| head.entry(direction));
         Some((mark, reached.unwrap_or(next)))
     }
@@ -389,7 +381,7 @@ where
             Direction::Forward => source.next(),
             Direction::Backward => source.prev(),
         })?;
-        self.play_all();
+        self.sort_all();
         Ok(())
     }
 }

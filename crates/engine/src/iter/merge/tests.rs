@@ -96,7 +96,8 @@ impl Rng {
 
 /// Sources with unique versions, and all of them in order.
 fn random_sources(rng: &mut Rng) -> (Vec<ListCursor>, Vec<Version>) {
-    let count = 1 + rng.below(20);
+    let most = [4, 20, 60][rng.below(3)];
+    let count = 1 + rng.below(most);
     let mut lists = vec![Vec::new(); count];
     let mut all = BTreeSet::new();
     let distinct_seqnos = [3, 1000][rng.below(2)];

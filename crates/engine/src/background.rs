@@ -2,7 +2,8 @@
 //!
 //! 1. A worker takes what is most urgent: the oldest frozen memtable (one flush at a time), then
 //!    the next plan of the planner, or the next step of a requested range compaction, then the next
-//!    table whose filters are to be rebuilt.
+//!    table whose filters are to be rebuilt. Where there is none of these and somebody waits for merges, it
+//!    takes part in one that runs.
 //! 2. It runs it without any lock, installs the outcome, and looks again.
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
@@ -15,6 +16,7 @@
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -25,6 +27,7 @@ use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::{RangeCompaction, Step};
+use crate::compaction::share::SharedMerge;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -50,6 +53,8 @@ pub(crate) struct State {
     /// Callers that wait until the store rests, for whom filters are made to fit their budget although
     /// there is a pause.
     waiting_for_rest: usize,
+    /// Running merges that others may take part in.
+    pub(crate) shared: Vec<Arc<SharedMerge>>,
     /// Range compactions being worked on, each with its ticket.
     ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
@@ -129,8 +134,17 @@ impl State {
         match job {
             Job::Flush(_) => Some(&mut self.flushes),
             Job::Compact(..) => Some(&mut self.compactions),
-            Job::Rebuild(_) => None,
+            Job::Help(..) | Job::Rebuild(_) => None,
         }
+    }
+
+    /// Pieces of a running merge to take part in, if somebody waits for merges.
+    fn help(&self) -> Option<Job> {
+        if self.waiting_for_rest == 0 && self.ranges.is_empty() {
+            return None;
+        }
+        let taken = |merge: &Arc<SharedMerge>| Some(Job::Help(Arc::clone(merge), merge.take()?));
+        self.shared.iter().find_map(taken)
     }
 
     /// A number for a request.
@@ -205,6 +219,8 @@ pub(crate) struct Background {
 enum Job {
     Flush(Arc<LoggedMemtable>),
     Compact(Box<Plan>, JobId),
+    /// Some pieces of another worker's merge.
+    Help(Arc<SharedMerge>, Range<usize>),
     Rebuild(RebuildJob),
 }
 
@@ -293,7 +309,8 @@ impl Engine {
             return Some(Job::Flush(Arc::clone(oldest)));
         }
         let job = self.next_compaction(state, &view, now);
-        let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild))?;
+        let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild));
+        let job = job.or_else(|| state.help())?;
         state.running += 1;
         Some(job)
     }
@@ -361,6 +378,10 @@ impl Engine {
                     lock(&self.background.state).busy.finish(*id);
                 }
                 outcome
+            }
+            Job::Help(merge, pieces) => {
+                self.help(merge, pieces.clone());
+                Ok(())
             }
             Job::Rebuild(job) => {
                 self.run_rebuild(job);
@@ -566,8 +587,8 @@ impl<'a> WaitingForRest<'a> {
     fn new(background: &'a Background) -> Self {
         let mut state = lock(&background.state);
         state.waiting_for_rest += 1;
-        if state.pauses > 0 {
-            // What rested may go on.
+        if state.pauses > 0 || !state.shared.is_empty() {
+            // What rested may go on, and pieces of merges may be taken.
             background.changed.notify_all();
         }
         Self(background)

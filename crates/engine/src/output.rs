@@ -223,6 +223,16 @@ impl<'a> Outputs<'a> {
     pub(crate) fn keep(mut self) {
         self.installed = true;
     }
+
+    /// The files of the tables, which are another's to remove from now on.
+    pub(crate) fn hand_over(mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.created)
+    }
+
+    /// Takes files over that were handed over elsewhere, to be removed with its own.
+    pub(crate) fn adopt(&mut self, created: Vec<PathBuf>) {
+        self.created.extend(created);
+    }
 }
 
 impl Drop for Outputs<'_> {

@@ -275,6 +275,18 @@ impl Table {
         }
     }
 
+    /// At most `parts` - 1 keys, ascending, that divide the table's entries into parts of about the same
+    /// size, as well as what is kept in memory of its index can tell. Reads nothing.
+    pub fn dividing_keys(&self, parts: usize) -> Vec<Vec<u8>> {
+        let top = self.index.top();
+        let parts = parts.clamp(1, top.len().max(1));
+        let mut keys: Vec<_> =
+            (1..parts).map(|part| top.separator(part * top.len() / parts - 1)).collect();
+        // Where versions of one key fill several blocks, their separators are that key.
+        keys.dedup();
+        keys
+    }
+
     /// Takes what the cache has of the table out of it: for a table that will not be read again.
     /// Reads nothing: where the index or the top of a filter is not in memory, its blocks stay until
     /// they are the least used.

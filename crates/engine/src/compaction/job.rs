@@ -1,10 +1,11 @@
 //! The worker that runs a plan. It makes no choices: what to merge the planner decided, what to
 //! drop [`DropRule`] says, where to cut [`OutputCutter`] says.
 
+use std::ops::Range;
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::Cursor;
+use trommel_base::{Cursor, MAX_SEQNO};
 use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
@@ -13,6 +14,7 @@ use super::key_range::KeyRange;
 use super::merge::{DropRule, Verdict};
 use super::older::OlderData;
 use super::plan::Plan;
+use super::share::{Help, Merged, Offer, SharedMerge};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::iter::level::{LevelCursor, Tables};
@@ -38,10 +40,12 @@ impl Engine {
             self.stalls.count_move();
             return Ok(());
         }
-        let purpose = self.purpose(plan);
-        let mut outputs = Outputs::new(self, plan.output_level, self.version(), purpose);
-        self.merge(plan, &mut outputs)?;
-        let tables = outputs.finish()?;
+        // Without a second thread there is nobody to share it with.
+        let is_shared = self.options.load().background_threads > 1;
+        let bounds = if is_shared { self.piece_bounds(plan)? } else { Vec::new() };
+        let merge = SharedMerge::new(plan, self.purpose(plan), bounds);
+        let mut outputs = self.outputs(&merge);
+        let tables = self.merge_with_helpers(&merge, &mut outputs)?;
         let written = tables.iter().map(|table| table.file_bytes).sum();
         self.install(edit(plan, tables), Some(id), None)?;
         outputs.keep();
@@ -51,8 +55,55 @@ impl Engine {
         Ok(())
     }
 
+    pub(super) fn outputs(&self, merge: &SharedMerge) -> Outputs<'_> {
+        Outputs::new(self, merge.plan.output_level, self.version(), merge.purpose.clone())
+    }
+
+    /// Merges all pieces, of which others may take some. What they write is among `outputs` then, whatever
+    /// the outcome.
+    pub(super) fn merge_with_helpers(
+        &self,
+        merge: &Arc<SharedMerge>,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<Vec<TableMeta>> {
+        let offer = Offer::new(&self.background, merge);
+        let own = self.merge(merge, merge.whole(), true, outputs);
+        drop(offer);
+        let own = own.and_then(|read| Ok((read, outputs.finish()?)));
+        let (others, outcome) = merge.end(own.as_ref().err());
+        let mut read = 0;
+        let mut tables = Vec::new();
+        if let Ok(own) = own {
+            (read, tables) = own;
+        }
+        for other in others {
+            read += other.read;
+            tables.extend(other.tables);
+            outputs.adopt(other.created);
+        }
+        outcome?;
+        // An input that ended early would otherwise be data lost without a word.
+        let stated: u64 = merge.plan.tables().map(|table| table.entries).sum();
+        if read != stated && !planted(Bug::ReadErrorEndsCompaction) {
+            let what = format!("a compaction read {read} entries of tables that hold {stated}");
+            return Err(Error::internal(what));
+        }
+        Ok(tables)
+    }
+
+    /// Merges these pieces of another worker's merge.
+    pub(crate) fn help(&self, merge: &SharedMerge, pieces: Range<usize>) {
+        let mut help = Help { merge, first: pieces.start, outcome: None };
+        let mut outputs = self.outputs(merge);
+        let outcome = self.merge(merge, pieces, false, &mut outputs);
+        help.outcome = Some(outcome.and_then(|read| {
+            let tables = outputs.finish()?;
+            Ok(Merged { read, tables, created: outputs.hand_over() })
+        }));
+    }
+
     /// What is told of the tables that `plan` writes: each gets its share of the inputs' keys.
-    fn purpose(&self, plan: &Plan) -> Purpose {
+    pub(super) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
         let bytes = plan.input_bytes().max(1) as f64;
         let share = (self.options.load().table_bytes as f64 / bytes).min(1.0);
@@ -67,7 +118,16 @@ impl Engine {
         }
     }
 
-    fn merge(&self, plan: &Plan, outputs: &mut Outputs<'_>) -> Result<()> {
+    /// Merges pieces until their end, or until the next one is another's, where the worker is the
+    /// owner of the merge. Returns how many entries were read.
+    fn merge(
+        &self,
+        merge: &SharedMerge,
+        pieces: Range<usize>,
+        is_owner: bool,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<u64> {
+        let plan = &merge.plan;
         // The snapshots are listed before the inputs are read: one taken later sees, of every
         // key, a version that is kept.
         let mut rule = DropRule::new(self.snapshots.live());
@@ -75,15 +135,30 @@ impl Engine {
         let options = self.options.load().compaction();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options);
         let mut merged = MergeCursor::new(self.inputs(plan)?);
-        match merged.seek_to_first() {
-            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(()),
+        let begun = match merge.start(pieces.start) {
+            None => merged.seek_to_first(),
+            Some(key) => merged.seek(key, MAX_SEQNO),
+        };
+        match begun {
+            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(0),
             begun => begun?,
         }
+        let mut piece = pieces.start;
         let mut read = 0;
         while let Some(entry) = merged.entry() {
+            while merge.start(piece + 1).is_some_and(|end| *end <= *entry.key) {
+                let goes_on = if is_owner { merge.go_on(piece) } else { piece + 1 < pieces.end };
+                if !goes_on {
+                    return Ok(read);
+                }
+                piece += 1;
+            }
             read += 1;
-            if read % ENTRIES_BETWEEN_LOOKS == 0 && self.background.is_closing() {
-                return Err(Error::Closed);
+            if read % ENTRIES_BETWEEN_LOOKS == 0 {
+                if self.background.is_closing() {
+                    return Err(Error::Closed);
+                }
+                merge.check()?;
             }
             let older_exists = || {
                 !planted(Bug::TombstoneDroppedEarly)
@@ -97,17 +172,11 @@ impl Engine {
                 outputs.add(entry)?;
             }
             match merged.next() {
-                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(()),
+                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(read),
                 moved => moved?,
             }
         }
-        // An input that ended early would otherwise be data lost without a word.
-        let stated: u64 = plan.tables().map(|table| table.entries).sum();
-        if read != stated {
-            let what = format!("a compaction read {read} entries of tables that hold {stated}");
-            return Err(Error::internal(what));
-        }
-        Ok(())
+        Ok(read)
     }
 
     /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
@@ -148,7 +217,7 @@ fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {
 }
 
 /// The edit that replaces a plan's inputs by `outputs`.
-fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
+pub(super) fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));
     let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));

@@ -2,7 +2,8 @@
 //! how writers are slowed while it lags behind. Pure decisions; nothing here touches a file.
 //!
 //! * [`plan`]: the next merge for a version; [`range`]: the merges that compact one key range;
-//! * [`in_progress`]: the running merges, which plans keep away from;
+//! * [`in_progress`]: the running merges, which plans keep away from; [`share`]: which pieces of one
+//!   idle workers take;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
 //! * [`pressure`]: the debt's price for writers;
 //! * [`merge`]: which versions of a key a merge keeps; [`older`]: whether data older than a
@@ -22,6 +23,7 @@ pub(crate) mod plan;
 pub(crate) mod pressure;
 pub(crate) mod range;
 pub(crate) mod shape;
+pub(crate) mod share;
 
 #[cfg(test)]
 mod tests;

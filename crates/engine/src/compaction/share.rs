@@ -1,0 +1,210 @@
+//! A merge that idle workers take part in.
+//!
+//! 1. The keys of a merge are divided into *pieces*: where tables of its deepest inputs begin, or, where
+//!    that is one table or none, by the index of the largest input. The worker whose merge it is goes
+//!    through the pieces from the front; one that has nothing else to do takes some from the back, at most
+//!    [`MOST_TAKEN`] at a time, and merges them into tables of its own.
+//! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
+//!    compacted: else a thread that is free for the next flush is worth more, and so is a core for who
+//!    writes.
+//! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
+//!    installs all tables together. Whatever fails fails the whole merge; its tables are removed.
+//!
+//! Where nobody helps the owner's tables are those of a merge that cannot be shared. All versions of a
+//! key lie in one piece.
+//!
+//! Called by the worker that runs a plan, and by those that look for work.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::background::Background;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::output::Purpose;
+use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::version::TableMeta;
+
+use super::plan::Plan;
+
+/// Most pieces that a helper takes at once: about so many tables, so that a flush that becomes due
+/// meanwhile does not wait long.
+const MOST_TAKEN: usize = 4;
+
+/// A merge, and who does which of its pieces.
+#[derive(Debug)]
+pub(crate) struct SharedMerge {
+    pub(crate) plan: Plan,
+    pub(crate) purpose: Purpose,
+    /// The first keys of all pieces but the first, ascending.
+    bounds: Vec<Box<[u8]>>,
+    progress: Mutex<Progress>,
+    /// Signalled when a helper has ended.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The piece that the owner is in.
+    at: usize,
+    /// The first piece that was given away, or how many there are.
+    end: usize,
+    /// Helpers that have not ended.
+    helping: usize,
+    /// No more pieces are given away.
+    is_over: bool,
+    merged: Vec<(usize, Merged)>,
+    failure: Option<Error>,
+}
+
+/// What came of some pieces.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    /// Entries that were read.
+    pub(crate) read: u64,
+    /// The tables, in key order, all durable.
+    pub(crate) tables: Vec<TableMeta>,
+    /// Their files, which are to be removed unless the merge is installed.
+    pub(crate) created: Vec<PathBuf>,
+}
+
+impl SharedMerge {
+    /// The merge of `plan` in pieces that begin at `bounds`, but for the first one; nobody takes part in
+    /// it yet.
+    pub(crate) fn new(plan: &Plan, purpose: Purpose, bounds: Vec<Box<[u8]>>) -> Arc<Self> {
+        let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
+        Arc::new(Self {
+            plan: plan.clone(),
+            purpose,
+            bounds,
+            progress: Mutex::new(progress),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Where this piece begins; nothing for the first, which begins where the merge does.
+    pub(crate) fn start(&self, piece: usize) -> Option<&[u8]> {
+        self.bounds.get(piece.checked_sub(1)?).map(|key| &**key)
+    }
+
+    /// All pieces, for the owner.
+    pub(crate) fn whole(&self) -> Range<usize> {
+        0..self.bounds.len() + 1
+    }
+
+    /// Whether the owner, who has come to the end of piece `at`, is to go on with the next.
+    pub(crate) fn go_on(&self, at: usize) -> bool {
+        let mut progress = lock(&self.progress);
+        let goes_on = at + 1 < progress.end;
+        if goes_on {
+            progress.at = at + 1;
+        }
+        goes_on
+    }
+
+    /// Half of the pieces that nobody has begun, the last ones, for a helper; it must tell how that
+    /// [ended](Self::help_ended).
+    pub(crate) fn take(&self) -> Option<Range<usize>> {
+        let mut progress = lock(&self.progress);
+        let left = progress.end - (progress.at + 1);
+        if left == 0 || progress.is_over || progress.failure.is_some() {
+            return None;
+        }
+        let end = progress.end;
+        progress.end -= left.div_ceil(2).min(MOST_TAKEN);
+        progress.helping += 1;
+        Some(progress.end..end)
+    }
+
+    /// Notes how a helper ended that had taken the pieces from `first` on.
+    pub(crate) fn help_ended(&self, first: usize, outcome: Result<Merged>) {
+        let mut progress = lock(&self.progress);
+        progress.helping -= 1;
+        match outcome {
+            Ok(merged) => progress.merged.push((first, merged)),
+            Err(error) => {
+                let _ = progress.failure.get_or_insert(error);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Whether all who take part may stop, as one has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        lock(&self.progress).failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Gives nothing away any more, waits for the helpers, and returns what they did in key order, and
+    /// the first failure, of which `own` is the owner's.
+    pub(crate) fn end(&self, own: Option<&Error>) -> (Vec<Merged>, Result<()>) {
+        let mut progress = lock(&self.progress);
+        progress.is_over = true;
+        if let Some(error) = own {
+            let _ = progress.failure.get_or_insert_with(|| error.clone());
+        }
+        while progress.helping > 0 {
+            progress = wait(&self.changed, progress);
+        }
+        progress.merged.sort_unstable_by_key(|(first, _)| *first);
+        let merged = progress.merged.drain(..).map(|(_, merged)| merged).collect();
+        (merged, progress.failure.clone().map_or(Ok(()), Err))
+    }
+}
+
+impl Engine {
+    /// Where the pieces of the merge of `plan` begin, but for the first one.
+    pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
+        let is_sorted = plan.level > 0;
+        let runs = [Some(&plan.lower), Some(&plan.through), is_sorted.then_some(&plan.upper)];
+        if let Some([_, rest @ ..]) =
+            runs.into_iter().flatten().map(Vec::as_slice).find(|run| run.len() > 1)
+        {
+            return Ok(rest.iter().map(|table| table.smallest.clone()).collect());
+        }
+        let Some(largest) = plan.tables().max_by_key(|table| table.file_bytes) else {
+            return Ok(Vec::new());
+        };
+        let parts = plan.input_bytes().div_ceil(self.options.load().table_bytes.max(1));
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+        let keys = self.tables.reader(largest)?.dividing_keys(parts);
+        Ok(keys.into_iter().map(Vec::into_boxed_slice).collect())
+    }
+}
+
+/// A merge that workers are told of as long as this lives.
+pub(crate) struct Offer<'a> {
+    background: &'a Background,
+    merge: &'a Arc<SharedMerge>,
+}
+
+impl<'a> Offer<'a> {
+    pub(crate) fn new(background: &'a Background, merge: &'a Arc<SharedMerge>) -> Self {
+        if !merge.bounds.is_empty() {
+            lock(&background.state).shared.push(Arc::clone(merge));
+            background.changed.notify_all();
+        }
+        Self { background, merge }
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.background.state);
+        state.shared.retain(|other| !Arc::ptr_eq(other, self.merge));
+    }
+}
+
+/// Tells of a helper that panicked, if this is dropped before its outcome is known.
+pub(crate) struct Help<'a> {
+    pub(crate) merge: &'a SharedMerge,
+    pub(crate) first: usize,
+    pub(crate) outcome: Option<Result<Merged>>,
+}
+
+impl Drop for Help<'_> {
+    fn drop(&mut self) {
+        let panicked = || Err(Error::internal("a thread that took part in a merge panicked"));
+        self.merge.help_ended(self.first, self.outcome.take().unwrap_or_else(panicked));
+    }
+}

@@ -1,0 +1,178 @@
+//! Merges that several threads share, against a map.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
+
+use super::super::in_progress::InProgress;
+use super::super::job::edit;
+use super::super::plan::{Plan, plan};
+use super::super::share::{Help, SharedMerge};
+use super::Rng;
+use crate::engine::Engine;
+use crate::{Compression, Db, Error, Options};
+
+const KEYS: u64 = 400;
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn open(disk: &SimDisk) -> Db {
+    let options = Options::default()
+        .vfs(Arc::new(disk.clone()))
+        .background_threads(0)
+        .auto_compaction(false)
+        .compression(Compression::None)
+        .block_bytes(256)
+        .table_bytes(4 << 10)
+        .base_level_bytes(16 << 10)
+        .l0_trigger(4);
+    Db::open("db", options).unwrap()
+}
+
+/// Four runs of level 0 full of new versions of keys, some of which are deleted.
+fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
+    for _ in 0..4 {
+        for _ in 0..KEYS / 2 {
+            let key = format!("key{:04}", rng.next() % KEYS).into_bytes();
+            if rng.next().is_multiple_of(5) {
+                db.delete(&key).unwrap();
+                content.remove(&key);
+            } else {
+                let value = rng.next().to_le_bytes().repeat(4);
+                db.put(&key, &value).unwrap();
+                content.insert(key, value);
+            }
+        }
+        db.flush().unwrap();
+    }
+}
+
+/// The next merge of the store, in pieces.
+fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
+    let options = engine.options.load().compaction();
+    let plan: Plan = plan(&engine.version(), &InProgress::default(), &options)?;
+    let bounds = engine.piece_bounds(&plan).unwrap();
+    Some(SharedMerge::new(&plan, engine.purpose(&plan), bounds))
+}
+
+fn assert_holds(db: &Db, content: &Content) {
+    let entries =
+        db.range(..).map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
+    assert!(entries.map(Result::unwrap).eq(content.clone()));
+}
+
+/// Runs the merge with a thread for each two takings of pieces; returns how many there were.
+fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize> {
+    let taken: Vec<_> = std::iter::from_fn(|| merge.take()).collect();
+    let mut outputs = engine.outputs(merge);
+    let outcome = std::thread::scope(|scope| {
+        for pieces in taken.chunks(2) {
+            scope.spawn(|| pieces.iter().for_each(|pieces| engine.help(merge, pieces.clone())));
+        }
+        engine.merge_with_helpers(merge, &mut outputs)
+    });
+    let tables = outcome?;
+    for pair in tables.windows(2) {
+        assert!(pair[0].largest < pair[1].smallest, "tables in order, no key in two");
+    }
+    engine.install(edit(&merge.plan, tables), None, None)?;
+    outputs.keep();
+    Ok(taken.len())
+}
+
+#[test]
+fn what_several_threads_merge_is_what_one_would_have() {
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    let (mut rng, mut content) = (Rng(7), Content::new());
+    let (mut merges, mut taken) = ([0; 2], 0);
+    for _ in 0..8 {
+        let before = (db.snapshot(), content.clone());
+        write(&db, &mut rng, &mut content);
+        while let Some(merge) = next_merge(db.engine()) {
+            if merge.plan.trivial_move {
+                let tables = merge.plan.tables().map(|table| table.meta().clone()).collect();
+                db.engine().install(edit(&merge.plan, tables), None, None).unwrap();
+                continue;
+            }
+            merges[usize::from(merge.plan.lower.is_empty())] += 1;
+            taken += run_shared(db.engine(), &merge).unwrap();
+        }
+        assert_holds(&db, &content);
+        let (snapshot, content) = before;
+        for number in 0..KEYS {
+            let key = format!("key{number:04}").into_bytes();
+            let value = snapshot.get(&key).unwrap().map(|value| value.to_vec());
+            assert_eq!(value.as_ref(), content.get(&key));
+        }
+    }
+    assert!(merges.into_iter().all(|count| count > 0), "into empty levels and others: {merges:?}");
+    assert!(taken > merges.into_iter().sum::<usize>(), "{taken} of {merges:?}");
+    db.verify().unwrap();
+    drop(db);
+    assert_holds(&open(&disk), &content);
+}
+
+#[test]
+fn a_failure_of_anyone_leaves_no_table_behind() {
+    for calls in 0.. {
+        let disk = SimDisk::new();
+        let db = open(&disk);
+        let mut content = Content::new();
+        write(&db, &mut Rng(3), &mut content);
+        let merge = next_merge(db.engine()).unwrap();
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(calls));
+        let outcome = run_shared(db.engine(), &merge);
+        if disk.faults_fired() == 0 {
+            assert!(calls > 3 && outcome.is_ok());
+            break;
+        }
+        assert!(outcome.is_err_and(|error| error.is_shortage()), "after {calls} tables");
+        let entries = disk.list(&db.engine().dir).unwrap();
+        let files: BTreeSet<String> = entries
+            .iter()
+            .filter_map(|entry| Some(entry.name.to_str()?.to_owned()))
+            .filter(|name| name.ends_with(".sst"))
+            .collect();
+        let version = db.engine().version();
+        let known = version.tables().map(|(_, table)| format!("{:06}.sst", table.number)).collect();
+        assert_eq!(files, known, "after {calls} tables");
+        assert_holds(&db, &content);
+    }
+}
+
+#[test]
+fn a_helper_that_panicked_fails_the_merge() {
+    let db = open(&SimDisk::new());
+    write(&db, &mut Rng(5), &mut Content::new());
+    let merge = next_merge(db.engine()).unwrap();
+    let pieces = merge.take().unwrap();
+    drop(Help { merge: &merge, first: pieces.start, outcome: None });
+    let outcome = db.engine().merge_with_helpers(&merge, &mut db.engine().outputs(&merge));
+    assert!(outcome.is_err());
+}
+
+#[test]
+fn a_helper_takes_half_of_what_nobody_has_begun() {
+    let db = open(&SimDisk::new());
+    write(&db, &mut Rng(5), &mut Content::new());
+    let plan = next_merge(db.engine()).unwrap().plan.clone();
+    let merge = |pieces: u8| {
+        let bounds = (1..pieces).map(|key| Box::from([key])).collect();
+        SharedMerge::new(&plan, db.engine().purpose(&plan), bounds)
+    };
+    let takings = |merge: &SharedMerge| std::iter::from_fn(|| merge.take()).collect::<Vec<_>>();
+    assert_eq!(takings(&merge(1)), [], "the owner's one piece");
+    assert_eq!(takings(&merge(3)), [2..3, 1..2]);
+    assert_eq!(takings(&merge(16)), [12..16, 8..12, 4..8, 2..4, 1..2]);
+    let begun = merge(8);
+    assert!((0..3).all(|piece| begun.go_on(piece)), "the owner is in piece 3");
+    assert_eq!(takings(&begun), [6..8, 5..6, 4..5]);
+    assert!(!begun.go_on(3), "piece 4 is another's");
+    assert_eq!(begun.start(4), Some(&[4][..]));
+    let over = merge(8);
+    let (others, outcome) = over.end(Some(&Error::Closed));
+    assert!(others.is_empty() && matches!(outcome, Err(Error::Closed)));
+    assert_eq!(takings(&over), [], "nothing is given away any more");
+}

@@ -203,6 +203,45 @@ fn compacts_against_readers() {
     lane("compacts_against_readers", 3_000, compaction_against_readers);
 }
 
+/// A merge of a dozen tables' worth, while whoever asked for it waits: the other worker takes pieces
+/// of it, wherever the first one is. Nothing is lost or seen twice, by those who read meanwhile either.
+fn shared_merge() {
+    const KEYS: u64 = 48;
+    let disk = SimDisk::new();
+    let small = options(&disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
+    let db = open(small.background_threads(2).auto_compaction(false));
+    for round in 1..=2u64 {
+        let mut batch = WriteBatch::new();
+        for n in (0..KEYS).filter(|n| n % round == 0) {
+            batch.put(format!("key{n:03}"), [round as u8; 128]);
+        }
+        db.write(batch).unwrap();
+        db.flush().unwrap();
+    }
+    let compactor = spawn({
+        let db = db.clone();
+        move || db.compact_all().unwrap()
+    });
+    let written = |entries: trommel::Range| {
+        let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
+        for (n, (key, value)) in (0..KEYS).zip(&entries) {
+            assert_eq!(*key, *format!("key{n:03}").as_bytes());
+            assert_eq!(value[..], [if n % 2 == 0 { 2 } else { 1 }; 128]);
+        }
+        entries.len() as u64
+    };
+    assert_eq!(written(db.iter()), KEYS);
+    compactor.join().unwrap();
+    assert_eq!(written(db.iter()), KEYS);
+    assert_eq!(written(after_power_cut(&disk).iter()), KEYS);
+    db.close().unwrap();
+}
+
+#[test]
+fn shares_a_merge_with_an_idle_worker() {
+    lane("shares_a_merge_with_an_idle_worker", 2_000, shared_merge);
+}
+
 #[test]
 fn takes_snapshots_while_versions_are_dropped() {
     lane("takes_snapshots_while_versions_are_dropped", 6_000, snapshots_against_the_drop_rule);

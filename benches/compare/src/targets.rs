@@ -92,8 +92,8 @@ const BOUNDS: [(&str, &str); 7] = [
         "fill until idle",
         "the background flushes and merges on the second core what the writer makes on the first; runs \
          of level 0 go through the base level where it could not keep them, which saves a seventh to a \
-         third of what merges write; a merge is one thread's, so that where one of all that is there \
-         comes last the other core is idle; lazy leveling was not tried",
+         third of what merges write; a merge that is left when the writer is done is shared by both \
+         threads; lazy leveling was not tried",
     ),
     (
         "read",

@@ -138,9 +138,14 @@ impl State {
         }
     }
 
+    /// Whether somebody waits for the store to rest, or for a range to be compacted.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.waiting_for_rest > 0 || !self.ranges.is_empty()
+    }
+
     /// Pieces of a running merge to take part in, if somebody waits for merges.
     fn help(&self) -> Option<Job> {
-        if self.waiting_for_rest == 0 && self.ranges.is_empty() {
+        if !self.is_waited_for() {
             return None;
         }
         let taken = |merge: &Arc<SharedMerge>| Some(Job::Help(Arc::clone(merge), merge.take()?));

@@ -20,6 +20,7 @@ pub(crate) struct Stalls {
     flush_bytes: AtomicU64,
     flush_nanos: AtomicU64,
     compactions: AtomicU64,
+    shared_compactions: AtomicU64,
     trivial_moves: AtomicU64,
     compaction_bytes_read: AtomicU64,
     compaction_bytes_written: AtomicU64,
@@ -57,9 +58,16 @@ impl Stalls {
         self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    pub(crate) fn count_compaction(&self, read: u64, written: u64, time: Duration) {
+    pub(crate) fn count_compaction(
+        &self,
+        read: u64,
+        written: u64,
+        time: Duration,
+        is_shared: bool,
+    ) {
         self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
         self.compactions.fetch_add(1, Relaxed);
+        self.shared_compactions.fetch_add(u64::from(is_shared), Relaxed);
         self.compaction_bytes_read.fetch_add(read, Relaxed);
         self.compaction_bytes_written.fetch_add(written, Relaxed);
     }
@@ -201,13 +209,16 @@ pub struct Stats {
     pub flush_time: Duration,
     /// Compactions that merged tables.
     pub compactions: u64,
+    /// Those of them in which more than one background thread took part.
+    pub shared_compactions: u64,
     /// Compactions that only moved a table down.
     pub trivial_moves: u64,
     /// Bytes that compactions read.
     pub compaction_bytes_read: u64,
     /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
-    /// Time that those which merged took, added up; several may run at once.
+    /// Time that those which merged took, added up; several may run at once, and several threads take
+    /// part in one, each of whose time counts.
     pub compaction_time: Duration,
     /// Time within both in which filters were completed and written once their table had all of
     /// its keys.
@@ -271,6 +282,7 @@ impl Engine {
             flush_bytes: stalls.flush_bytes.load(Relaxed),
             flush_time: Duration::from_nanos(stalls.flush_nanos.load(Relaxed)),
             compactions: stalls.compactions.load(Relaxed),
+            shared_compactions: stalls.shared_compactions.load(Relaxed),
             trivial_moves: stalls.trivial_moves.load(Relaxed),
             compaction_bytes_read: stalls.compaction_bytes_read.load(Relaxed),
             compaction_bytes_written: stalls.compaction_bytes_written.load(Relaxed),

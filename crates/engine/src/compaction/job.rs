@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Cursor, MAX_SEQNO};
@@ -28,8 +29,22 @@ use crate::version::{TableFile, TableMeta};
 /// Bytes that a merge reads ahead of each input.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Entries after which a merge looks whether the store is being closed.
-const ENTRIES_BETWEEN_LOOKS: u64 = 1024;
+/// Entries after which a merge looks whether the store is being closed, or somebody else's part of it has
+/// failed.
+const ENTRIES_BETWEEN_LOOKS: u64 = if cfg!(test) { 16 } else { 1024 };
+
+/// What came of a merge that others may have taken part in.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// All tables, in key order.
+    pub(super) tables: Vec<TableMeta>,
+    /// How often others took pieces.
+    pub(super) takings: usize,
+    /// How long they took for these, added up.
+    others_time: Duration,
+    /// How long the owner waited for them.
+    waited: Duration,
+}
 
 impl Engine {
     /// Runs a plan and installs its outcome.
@@ -43,20 +58,23 @@ impl Engine {
         // Without a second thread there is nobody to share it with.
         let is_shared = self.options.load().background_threads > 1;
         let bounds = if is_shared { self.piece_bounds(plan)? } else { Vec::new() };
-        let merge = SharedMerge::new(plan, self.purpose(plan), bounds);
+        let merge = SharedMerge::new(plan, self.purpose(plan), self.version(), bounds);
         let mut outputs = self.outputs(&merge);
-        let tables = self.merge_with_helpers(&merge, &mut outputs)?;
+        let Done { tables, takings, others_time, waited } =
+            self.merge_with_helpers(&merge, &mut outputs)?;
         let written = tables.iter().map(|table| table.file_bytes).sum();
         self.install(edit(plan, tables), Some(id), None)?;
         outputs.keep();
         let time = start.elapsed();
-        self.stalls.count_compaction(plan.input_bytes(), written, time);
+        let threads_time = (time + others_time).saturating_sub(waited);
+        self.stalls.count_compaction(plan.input_bytes(), written, threads_time, takings > 0);
         crate::events::compacted(plan, written, time);
         Ok(())
     }
 
     pub(super) fn outputs(&self, merge: &SharedMerge) -> Outputs<'_> {
-        Outputs::new(self, merge.plan.output_level, self.version(), merge.purpose.clone())
+        let version = Arc::clone(&merge.version);
+        Outputs::new(self, merge.plan.output_level, version, merge.purpose.clone())
     }
 
     /// Merges all pieces, of which others may take some. What they write is among `outputs` then, whatever
@@ -65,20 +83,22 @@ impl Engine {
         &self,
         merge: &Arc<SharedMerge>,
         outputs: &mut Outputs<'_>,
-    ) -> Result<Vec<TableMeta>> {
+    ) -> Result<Done> {
         let offer = Offer::new(&self.background, merge);
         let own = self.merge(merge, merge.whole(), true, outputs);
         drop(offer);
         let own = own.and_then(|read| Ok((read, outputs.finish()?)));
+        let waits = crate::env::now();
         let (others, outcome) = merge.end(own.as_ref().err());
+        let mut done = Done { waited: waits.elapsed(), takings: others.len(), ..Done::default() };
         let mut read = 0;
-        let mut tables = Vec::new();
         if let Ok(own) = own {
-            (read, tables) = own;
+            (read, done.tables) = own;
         }
         for other in others {
             read += other.read;
-            tables.extend(other.tables);
+            done.others_time += other.time;
+            done.tables.extend(other.tables);
             outputs.adopt(other.created);
         }
         outcome?;
@@ -88,17 +108,18 @@ impl Engine {
             let what = format!("a compaction read {read} entries of tables that hold {stated}");
             return Err(Error::internal(what));
         }
-        Ok(tables)
+        Ok(done)
     }
 
     /// Merges these pieces of another worker's merge.
     pub(crate) fn help(&self, merge: &SharedMerge, pieces: Range<usize>) {
+        let start = crate::env::now();
         let mut help = Help { merge, first: pieces.start, outcome: None };
         let mut outputs = self.outputs(merge);
         let outcome = self.merge(merge, pieces, false, &mut outputs);
         help.outcome = Some(outcome.and_then(|read| {
             let tables = outputs.finish()?;
-            Ok(Merged { read, tables, created: outputs.hand_over() })
+            Ok(Merged { read, time: start.elapsed(), tables, created: outputs.hand_over() })
         }));
     }
 

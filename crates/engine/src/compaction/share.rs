@@ -1,12 +1,12 @@
 //! A merge that idle workers take part in.
 //!
-//! 1. The keys of a merge are divided into *pieces*: where tables of its deepest inputs begin, or, where
-//!    that is one table or none, by the index of the largest input. The worker whose merge it is goes
-//!    through the pieces from the front; one that has nothing else to do takes some from the back, at most
-//!    [`MOST_TAKEN`] at a time, and merges them into tables of its own.
+//! 1. The keys of a merge are divided into *pieces* of about an output table each: where tables of its
+//!    deepest sorted input begin, or, where that divides more finely, by the index of its largest table.
+//!    The worker whose merge it is goes through the pieces from the front; one that has nothing else to do
+//!    takes some from the back, at most [`MOST_TAKEN`] at a time, and merges them into tables of its own.
 //! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
 //!    compacted: else a thread that is free for the next flush is worth more, and so is a core for who
-//!    writes.
+//!    writes. A flush that becomes due meanwhile waits until what was taken is merged.
 //! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
 //!    installs all tables together. Whatever fails fails the whole merge; its tables are removed.
 //!
@@ -18,18 +18,18 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::output::Purpose;
 use crate::sync::{Condvar, Mutex, lock, wait};
-use crate::version::TableMeta;
+use crate::version::{TableFile, TableMeta, Version};
 
 use super::plan::Plan;
 
-/// Most pieces that a helper takes at once: about so many tables, so that a flush that becomes due
-/// meanwhile does not wait long.
+/// Most pieces that a helper takes at once: a flush may have to wait for them.
 const MOST_TAKEN: usize = 4;
 
 /// A merge, and who does which of its pieces.
@@ -37,6 +37,8 @@ const MOST_TAKEN: usize = 4;
 pub(crate) struct SharedMerge {
     pub(crate) plan: Plan,
     pub(crate) purpose: Purpose,
+    /// What the tables join that are written.
+    pub(crate) version: Arc<Version>,
     /// The first keys of all pieces but the first, ascending.
     bounds: Vec<Box<[u8]>>,
     progress: Mutex<Progress>,
@@ -63,6 +65,8 @@ struct Progress {
 pub(crate) struct Merged {
     /// Entries that were read.
     pub(crate) read: u64,
+    /// How long it took.
+    pub(crate) time: Duration,
     /// The tables, in key order, all durable.
     pub(crate) tables: Vec<TableMeta>,
     /// Their files, which are to be removed unless the merge is installed.
@@ -72,11 +76,17 @@ pub(crate) struct Merged {
 impl SharedMerge {
     /// The merge of `plan` in pieces that begin at `bounds`, but for the first one; nobody takes part in
     /// it yet.
-    pub(crate) fn new(plan: &Plan, purpose: Purpose, bounds: Vec<Box<[u8]>>) -> Arc<Self> {
+    pub(crate) fn new(
+        plan: &Plan,
+        purpose: Purpose,
+        version: Arc<Version>,
+        bounds: Vec<Box<[u8]>>,
+    ) -> Arc<Self> {
         let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
         Arc::new(Self {
             plan: plan.clone(),
             purpose,
+            version,
             bounds,
             progress: Mutex::new(progress),
             changed: Condvar::new(),
@@ -155,21 +165,41 @@ impl SharedMerge {
 impl Engine {
     /// Where the pieces of the merge of `plan` begin, but for the first one.
     pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
+        let table_bytes = self.options.load().table_bytes.max(1);
+        let pieces = plan.input_bytes().div_ceil(table_bytes);
         let is_sorted = plan.level > 0;
         let runs = [Some(&plan.lower), Some(&plan.through), is_sorted.then_some(&plan.upper)];
-        if let Some([_, rest @ ..]) =
-            runs.into_iter().flatten().map(Vec::as_slice).find(|run| run.len() > 1)
-        {
-            return Ok(rest.iter().map(|table| table.smallest.clone()).collect());
+        let run = runs.into_iter().flatten().find(|run| run.len() > 1);
+        let by_tables = run.map_or_else(Vec::new, |run| beginnings(run, pieces));
+        // With so many, no piece is much more than a table.
+        if by_tables.len() as u64 + 1 >= pieces / 2 {
+            return Ok(by_tables);
         }
         let Some(largest) = plan.tables().max_by_key(|table| table.file_bytes) else {
-            return Ok(Vec::new());
+            return Ok(by_tables);
         };
-        let parts = plan.input_bytes().div_ceil(self.options.load().table_bytes.max(1));
-        let parts = usize::try_from(parts).unwrap_or(usize::MAX);
-        let keys = self.tables.reader(largest)?.dividing_keys(parts);
-        Ok(keys.into_iter().map(Vec::into_boxed_slice).collect())
+        let parts = usize::try_from(pieces).unwrap_or(usize::MAX);
+        let by_index = self.tables.reader(largest)?.dividing_keys(parts);
+        let by_index: Vec<_> = by_index.into_iter().map(Vec::into_boxed_slice).collect();
+        Ok(if by_index.len() > by_tables.len() { by_index } else { by_tables })
     }
+}
+
+/// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the same
+/// size.
+fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
+    let all: u64 = run.iter().map(|table| table.file_bytes).sum();
+    let each = all.div_ceil(pieces.max(1)).max(1);
+    let mut bytes = 0;
+    let mut begin = Vec::new();
+    for table in run {
+        if bytes >= each {
+            begin.push(table.smallest.clone());
+            bytes = 0;
+        }
+        bytes += table.file_bytes;
+    }
+    begin
 }
 
 /// A merge that workers are told of as long as this lives.
@@ -181,8 +211,12 @@ pub(crate) struct Offer<'a> {
 impl<'a> Offer<'a> {
     pub(crate) fn new(background: &'a Background, merge: &'a Arc<SharedMerge>) -> Self {
         if !merge.bounds.is_empty() {
-            lock(&background.state).shared.push(Arc::clone(merge));
-            background.changed.notify_all();
+            let mut state = lock(&background.state);
+            state.shared.push(Arc::clone(merge));
+            // Who comes to wait later wakes the workers too.
+            if state.is_waited_for() {
+                background.changed.notify_all();
+            }
         }
         Self { background, merge }
     }

@@ -53,7 +53,7 @@ fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
     let plan: Plan = plan(&engine.version(), &InProgress::default(), &options)?;
     let bounds = engine.piece_bounds(&plan).unwrap();
-    Some(SharedMerge::new(&plan, engine.purpose(&plan), bounds))
+    Some(SharedMerge::new(&plan, engine.purpose(&plan), engine.version(), bounds))
 }
 
 fn assert_holds(db: &Db, content: &Content) {
@@ -72,7 +72,7 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
         }
         engine.merge_with_helpers(merge, &mut outputs)
     });
-    let tables = outcome?;
+    let tables = outcome?.tables;
     for pair in tables.windows(2) {
         assert!(pair[0].largest < pair[1].smallest, "tables in order, no key in two");
     }
@@ -143,14 +143,71 @@ fn a_failure_of_anyone_leaves_no_table_behind() {
 }
 
 #[test]
-fn a_helper_that_panicked_fails_the_merge() {
-    let db = open(&SimDisk::new());
+fn a_helper_that_panicked_ends_the_merge_early() {
+    let disk = SimDisk::new();
+    let db = open(&disk);
     write(&db, &mut Rng(5), &mut Content::new());
     let merge = next_merge(db.engine()).unwrap();
     let pieces = merge.take().unwrap();
+    assert!(pieces.start > 2, "the owner has more than two tables to write: {pieces:?}");
     drop(Help { merge: &merge, first: pieces.start, outcome: None });
+    let before = disk.calls(OpKind::Create);
     let outcome = db.engine().merge_with_helpers(&merge, &mut db.engine().outputs(&merge));
-    assert!(outcome.is_err());
+    assert!(matches!(outcome, Err(Error::Internal { .. })), "{outcome:?}");
+    assert!(disk.calls(OpKind::Create) <= before + 1, "the owner stopped");
+}
+
+#[test]
+fn pieces_are_about_a_table_each() {
+    let disk = SimDisk::new();
+    let db = open(&disk);
+    let put = |keys: std::ops::Range<u64>| {
+        for number in keys {
+            db.put(format!("key{number:06}"), [7; 32]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let pieces = || {
+        let merge = next_merge(db.engine()).unwrap();
+        (merge.whole().len() as u64, merge.plan.input_bytes() / (4 << 10))
+    };
+    // Into an empty level.
+    (0..4).for_each(|run| put(100 * run..100 * run + 400));
+    let (count, tables) = pieces();
+    assert!((tables / 2..=tables + 1).contains(&count), "{count} of {tables}");
+    // What lies below is at one end of all that comes.
+    db.compact_range(..).unwrap();
+    put(1000..4000);
+    (0..4).for_each(|run| put(run..run + 1));
+    let (count, tables) = pieces();
+    assert!((tables / 3..=tables + 1).contains(&count), "{count} of {tables}");
+}
+
+/// Through all of the way: the offer, the wake-up and the look for work.
+#[test]
+fn idle_workers_take_part_while_somebody_waits() {
+    let disk = SimDisk::new();
+    drop(open(&disk));
+    let options = Options::default()
+        .vfs(Arc::new(disk))
+        .background_threads(2)
+        .auto_compaction(false)
+        .compression(Compression::None)
+        .block_bytes(256)
+        .table_bytes(4 << 10);
+    let db = Db::open("db", options).unwrap();
+    let mut content = Content::new();
+    let mut rng = Rng(11);
+    // Where the other thread comes too late there is another time.
+    for _ in 0..100 {
+        write(&db, &mut rng, &mut content);
+        db.compact_range(..).unwrap();
+        assert_holds(&db, &content);
+        if db.stats().shared_compactions > 0 {
+            return;
+        }
+    }
+    panic!("nobody took part in {} merges", db.stats().compactions);
 }
 
 #[test]
@@ -160,7 +217,7 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
     let plan = next_merge(db.engine()).unwrap().plan.clone();
     let merge = |pieces: u8| {
         let bounds = (1..pieces).map(|key| Box::from([key])).collect();
-        SharedMerge::new(&plan, db.engine().purpose(&plan), bounds)
+        SharedMerge::new(&plan, db.engine().purpose(&plan), db.engine().version(), bounds)
     };
     let takings = |merge: &SharedMerge| std::iter::from_fn(|| merge.take()).collect::<Vec<_>>();
     assert_eq!(takings(&merge(1)), [], "the owner's one piece");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, MAX_SEQNO, SeqNo, compare_internal};
+use trommel_base::{Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal};
 
 use super::MergeCursor;
 
@@ -20,6 +20,12 @@ struct ListCursor {
 impl ListCursor {
     fn new(entries: Vec<Version>) -> Self {
         Self { entries, ..Self::default() }
+    }
+
+    fn at_hand(&mut self, at: usize) -> Option<KeyHead> {
+        let is_short = self.entries.get(at)?.0.len() <= 16;
+        is_short.then(|| self.at = Some(at))?;
+        self.head()
     }
 
     fn stand(&mut self, at: Option<usize>) -> Result<(), &'static str> {
@@ -64,6 +70,15 @@ impl Cursor for ListCursor {
         self.at.map_or(Ok(()), |at| self.stand(at.checked_sub(1)))
     }
 
+    /// Of short keys, as cursors over blocks do.
+    fn next_at_hand(&mut self) -> Option<KeyHead> {
+        self.at_hand(self.at? + 1)
+    }
+
+    fn prev_at_hand(&mut self) -> Option<KeyHead> {
+        self.at_hand(self.at?.checked_sub(1)?)
+    }
+
     fn entry(&self) -> Option<EntryRef<'_>> {
         let (key, seqno) = &self.entries[self.at?];
         Some(EntryRef { key, seqno: *seqno, kind: EntryKind::Put, value: key })
@@ -86,9 +101,9 @@ impl Rng {
     fn key(&mut self) -> Vec<u8> {
         let tail = [0, b'a', 0xff][self.below(3)];
         match self.below(4) {
-            0 => vec![tail; self.below(10)],
+            0 => vec![tail; self.below(20)],
             1 => vec![b'a' + self.below(20) as u8],
-            2 => format!("shared prefix {}", self.below(30)).into_bytes(),
+            2 => format!("a prefix of many keys {}", self.below(30)).into_bytes(),
             _ => (0..self.below(4)).map(|_| self.below(3) as u8).collect(),
         }
     }
@@ -132,6 +147,7 @@ fn movement(rng: &mut Rng, cursor: &mut impl Cursor<Error = &'static str>) -> &'
 
 #[test]
 fn a_merge_moves_as_one_sorted_list_does() {
+    let mut at_hand = 0;
     for seed in 0..400 {
         let mut rng = Rng(seed);
         let (sources, all) = random_sources(&mut rng);
@@ -139,12 +155,30 @@ fn a_merge_moves_as_one_sorted_list_does() {
         let mut list = ListCursor::new(all);
         for step in 0..500 {
             let before = Rng(rng.0);
-            let name = movement(&mut rng, &mut merge);
-            movement(&mut { before }, &mut list);
+            let passed = match rng.below(4) {
+                0 => merge.pass_at_hand().map(|passed| (passed, list.next())),
+                1 => merge.pass_back_at_hand().map(|passed| (passed, list.prev())),
+                _ => None,
+            };
+            at_hand += usize::from(passed.is_some());
+            let name = match passed {
+                Some(((_, reached), moved)) => {
+                    moved.unwrap();
+                    assert_eq!(merge.head().map(|_| reached), list.head(), "seed {seed}");
+                    "at hand"
+                }
+                None => {
+                    rng = before;
+                    let name = movement(&mut Rng(rng.0), &mut list);
+                    movement(&mut rng, &mut merge);
+                    name
+                }
+            };
             assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {name}");
             assert_eq!(merge.value(), list.value());
         }
     }
+    assert!(at_hand > 10_000, "{at_hand} steps");
 }
 
 #[test]

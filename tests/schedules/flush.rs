@@ -1,10 +1,11 @@
 //! Flushes, compactions and rotations against those who read and write meanwhile.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
 use trommel::vfs::SimDisk;
-use trommel::{Db, WriteBatch, WriteOptions};
+use trommel::{Db, Error, ErrorKind, WriteBatch, WriteOptions};
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};
@@ -203,43 +204,85 @@ fn compacts_against_readers() {
     lane("compacts_against_readers", 3_000, compaction_against_readers);
 }
 
-/// A merge of a dozen tables' worth, while whoever asked for it waits: the other worker takes pieces
-/// of it, wherever the first one is. Nothing is lost or seen twice, by those who read meanwhile either.
-fn shared_merge() {
-    const KEYS: u64 = 48;
-    let disk = SimDisk::new();
-    let small = options(&disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
+/// Keys of a store whose merge has a dozen tables' worth.
+const MERGED_KEYS: u64 = 48;
+
+/// Schedules in which a merge was shared.
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+/// Two runs of level 0, and two workers.
+fn two_runs(disk: &SimDisk) -> Db {
+    let small = options(disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
     let db = open(small.background_threads(2).auto_compaction(false));
     for round in 1..=2u64 {
         let mut batch = WriteBatch::new();
-        for n in (0..KEYS).filter(|n| n % round == 0) {
+        for n in (0..MERGED_KEYS).filter(|n| n % round == 0) {
             batch.put(format!("key{n:03}"), [round as u8; 128]);
         }
         db.write(batch).unwrap();
         db.flush().unwrap();
     }
+    db
+}
+
+/// That a walk sees all of it.
+fn assert_sees_all(db: &Db) {
+    let entries: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();
+    assert_eq!(entries.len() as u64, MERGED_KEYS);
+    for (n, (key, value)) in (0..MERGED_KEYS).zip(&entries) {
+        assert_eq!(*key, *format!("key{n:03}").as_bytes());
+        assert_eq!(value[..], [if n % 2 == 0 { 2 } else { 1 }; 128]);
+    }
+}
+
+/// While whoever asked for a merge waits for it, the other worker takes pieces of it, wherever the
+/// first one is. Nothing is lost or seen twice, by those who read meanwhile either.
+fn shared_merge() {
+    let disk = SimDisk::new();
+    let db = two_runs(&disk);
     let compactor = spawn({
         let db = db.clone();
         move || db.compact_all().unwrap()
     });
-    let written = |entries: trommel::Range| {
-        let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
-        for (n, (key, value)) in (0..KEYS).zip(&entries) {
-            assert_eq!(*key, *format!("key{n:03}").as_bytes());
-            assert_eq!(value[..], [if n % 2 == 0 { 2 } else { 1 }; 128]);
-        }
-        entries.len() as u64
-    };
-    assert_eq!(written(db.iter()), KEYS);
+    assert_sees_all(&db);
     compactor.join().unwrap();
-    assert_eq!(written(db.iter()), KEYS);
-    assert_eq!(written(after_power_cut(&disk).iter()), KEYS);
+    assert_sees_all(&db);
+    assert_sees_all(&after_power_cut(&disk));
+    SHARED.fetch_add(db.stats().shared_compactions, Relaxed);
     db.close().unwrap();
+}
+
+/// As above, and the store is closed meanwhile, or the disk is full.
+fn shared_merge_that_is_given_up() {
+    let disk = SimDisk::new();
+    let db = two_runs(&disk);
+    let compactor = spawn({
+        let db = db.clone();
+        move || {
+            let outcome = db.compact_all();
+            let is_given_up =
+                |error: &Error| matches!(error, Error::Closed) || error.kind() == ErrorKind::Retry;
+            assert!(outcome.as_ref().err().is_none_or(is_given_up), "{outcome:?}");
+        }
+    });
+    disk.set_capacity(Some(disk.used_bytes() + 6_000));
+    shuttle::thread::yield_now();
+    disk.set_capacity(None);
+    shuttle::thread::yield_now();
+    db.close().unwrap();
+    compactor.join().unwrap();
+    assert_sees_all(&after_power_cut(&disk));
 }
 
 #[test]
 fn shares_a_merge_with_an_idle_worker() {
     lane("shares_a_merge_with_an_idle_worker", 2_000, shared_merge);
+    assert!(SHARED.load(Relaxed) > 0, "nobody took part in any merge");
+}
+
+#[test]
+fn gives_a_shared_merge_up() {
+    lane("gives_a_shared_merge_up", 2_000, shared_merge_that_is_given_up);
 }
 
 #[test]

@@ -31,6 +31,9 @@ use super::plan::Plan;
 
 /// Most pieces that a helper takes at once: a flush may have to wait for them.
 const MOST_TAKEN: usize = 4;
+/// Tables' worth of bytes from which on a merge is shared: a smaller one is soon done, and what is taken
+/// of it ends in tables that are smaller than they need be.
+const FEWEST_TABLES: u64 = 4;
 
 /// A merge, and who does which of its pieces.
 #[derive(Debug)]
@@ -163,10 +166,14 @@ impl SharedMerge {
 }
 
 impl Engine {
-    /// Where the pieces of the merge of `plan` begin, but for the first one.
+    /// Where the pieces of the merge of `plan` begin, but for the first one; nowhere if it is too small to
+    /// be shared.
     pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
         let table_bytes = self.options.load().table_bytes.max(1);
         let pieces = plan.input_bytes().div_ceil(table_bytes);
+        if pieces < FEWEST_TABLES {
+            return Ok(Vec::new());
+        }
         let is_sorted = plan.level > 0;
         let runs = [Some(&plan.lower), Some(&plan.through), is_sorted.then_some(&plan.upper)];
         let run = runs.into_iter().flatten().find(|run| run.len() > 1);

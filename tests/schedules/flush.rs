@@ -277,7 +277,9 @@ fn shared_merge_that_is_given_up() {
 #[test]
 fn shares_a_merge_with_an_idle_worker() {
     lane("shares_a_merge_with_an_idle_worker", 2_000, shared_merge);
-    assert!(SHARED.load(Relaxed) > 0, "nobody took part in any merge");
+    // One schedule by itself may be one in which nobody was idle.
+    let is_replay = std::env::var_os("TROMMEL_SCHEDULE").is_some();
+    assert!(is_replay || SHARED.load(Relaxed) > 0, "nobody took part in any merge");
 }
 
 #[test]

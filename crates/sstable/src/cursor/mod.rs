@@ -13,6 +13,7 @@
 
 mod coming;
 mod reading;
+mod told;
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ScanOptions;
 use super::coming::Coming;
+use super::told::Told;
 use crate::Error;
 use crate::block::SharedBlock;
 use crate::compression::zeroed;
@@ -17,6 +18,9 @@ use crate::source::{ReadStats, Source};
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
 /// So many neighbouring blocks come through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
+/// So many neighbouring blocks are read before the file is told what comes: a short walk in memory does
+/// not pay for a call.
+const BLOCKS_BEFORE_TELLING: u32 = 4;
 /// Of neighbouring blocks, the first whose next one is asked for: a short walk does not get that far.
 const BLOCKS_BEFORE_COMING: u32 = 3;
 
@@ -52,6 +56,7 @@ pub(super) struct Reading {
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
     coming: Coming,
+    told: Told,
     /// Neighbouring blocks entered in a row.
     run: u32,
 }
@@ -107,7 +112,7 @@ impl ReadAhead {
 impl Reading {
     pub(super) fn new(options: ScanOptions) -> Self {
         let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
-        let mut reading = Self { options, stats, ahead, coming, run: 0 };
+        let mut reading = Self { options, stats, ahead, coming, told: Told::default(), run: 0 };
         reading.restart();
         reading
     }
@@ -123,6 +128,7 @@ impl Reading {
     pub(super) fn restart(&mut self) {
         self.run = 0;
         self.coming.forget();
+        self.told = Told::default();
         let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
         self.ahead.window = first.min(self.options.read_ahead_bytes);
     }
@@ -134,7 +140,7 @@ impl Reading {
     }
 
     /// The block that is wanted, verified; a walk that goes on in this direction has the next one
-    /// asked for.
+    /// asked for, and the file told what it will read.
     pub(super) fn load(
         &mut self,
         source: &Source,
@@ -142,6 +148,9 @@ impl Reading {
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         self.run = self.run.saturating_add(1);
+        if self.run > BLOCKS_BEFORE_TELLING || !self.options.fill_cache {
+            self.told.tell(source, wanted.handle, direction);
+        }
         let block = self.fetch(source, wanted, direction)?;
         if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
             self.look_ahead(source, wanted, direction, block.count());

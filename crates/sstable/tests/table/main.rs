@@ -18,3 +18,4 @@ mod prefixes;
 mod reading;
 mod round_trip;
 mod sidecars;
+mod walks;

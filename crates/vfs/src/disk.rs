@@ -16,6 +16,8 @@
 
 mod map;
 mod read;
+#[cfg(target_os = "linux")]
+mod resident;
 mod write;
 
 use std::fs::{File, TryLockError};

@@ -17,12 +17,19 @@ use memmap2::Mmap;
 use rustix::io::Errno;
 
 use super::map::map;
+#[cfg(target_os = "linux")]
+use super::resident::is_in_memory;
 use crate::error::{check_range, end_of_file, ended_early, os_error, wrap};
 use crate::{Access, ReadFile};
 
 /// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
 /// for 512 or 4096.
 const ALIGN: usize = 4096;
+
+/// Shortest range of a map, in bytes, about which the system is asked whether it is in memory before it is
+/// told that it will be needed: what it does then for each page is dear where there is nothing to do.
+#[cfg(target_os = "linux")]
+const ASKED_BYTES: usize = 32 << 10;
 
 /// Longest single `O_DIRECT` read, in bytes; longer ranges take several.
 const DIRECT_BYTES: usize = 1 << 20;
@@ -106,8 +113,12 @@ impl ReadFile for MappedFile {
     #[cfg(target_os = "linux")]
     fn will_need(&self, offset: u64, bytes: usize) {
         let end = offset.saturating_add(bytes as u64);
-        if end <= self.bytes() {
-            let _ = self.map.advise_range(memmap2::Advice::WillNeed, offset as usize, bytes);
+        if end > self.bytes() {
+            return;
+        }
+        let start = offset as usize;
+        if bytes < ASKED_BYTES || !is_in_memory(&self.map, start..start + bytes) {
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, start, bytes);
         }
     }
 

@@ -1,0 +1,87 @@
+//! Whether a part of a map is in memory, as far as the system says.
+//!
+//! To tell the system that a MiB will be needed takes it 15 us where all of it is in memory, as it looks
+//! for each page; to ask about a page of each quarter of it takes one.
+
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use memmap2::Mmap;
+
+/// A page, in bytes; of a system whose pages are larger nothing is learnt.
+const PAGE_BYTES: usize = 4096;
+/// Of so many bytes one page is asked about.
+const SAMPLED_BYTES: usize = 256 << 10;
+
+/// Whether those pages of this range that are asked about, its last and some before it, are in memory.
+/// Linux says that they are of a file that this process neither owns nor may write.
+pub(super) fn is_in_memory(map: &Mmap, range: Range<usize>) -> bool {
+    let mut sampled = range.rev().step_by(SAMPLED_BYTES);
+    sampled.all(|at| is_page_in_memory(map, at - at % PAGE_BYTES))
+}
+
+fn is_page_in_memory(map: &Mmap, at: usize) -> bool {
+    let Some(page) = map.get(at..) else { return false };
+    let mut is_there = 0_u8;
+    // SAFETY: the address lies in a map that is borrowed here, the call reads nothing behind it, and it
+    // writes one byte for each page asked about, which is one.
+    let outcome = unsafe { libc::mincore(page.as_ptr().cast_mut().cast(), 1, &raw mut is_there) };
+    outcome == 0 && is_there & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::time::Duration;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::disk::read::reader;
+    use crate::Access;
+
+    const BYTES: usize = 2 << 20;
+
+    fn file() -> (tempfile::TempDir, File) {
+        // Not where files may be in memory and nowhere else.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("file");
+        let mut file = File::create_new(&path).unwrap();
+        file.write_all(&vec![7; BYTES]).unwrap();
+        file.sync_all().unwrap();
+        (dir, File::open(&path).unwrap())
+    }
+
+    #[test]
+    fn what_was_written_is_in_memory_until_it_is_dropped() {
+        let (_dir, file) = file();
+        let map = crate::disk::map::map(&file, BYTES).unwrap();
+        assert!(is_in_memory(&map, 0..BYTES));
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        assert!(!is_in_memory(&map, 0..BYTES));
+        // A part of it: the last page of a range is asked about, whatever comes before it.
+        let mut part = [0; 100];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut part, BYTES as u64 - 200).unwrap();
+        assert!(!is_in_memory(&map, 0..BYTES));
+        assert!(is_in_memory(&map, BYTES - 300..BYTES - 100));
+        assert!(!is_in_memory(&map, 5000..6000));
+    }
+
+    #[test]
+    fn a_map_that_is_told_of_a_long_range_brings_it() {
+        let (dir, file) = file();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let map = crate::disk::map::map(&file, BYTES).unwrap();
+        assert!(!is_in_memory(&map, 0..BYTES / 2));
+        let told = reader(file, dir.path(), BYTES as u64, Access::Mapped);
+        told.will_need(0, BYTES / 2);
+        let brought = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_in_memory(&map, 0..BYTES / 2)
+        });
+        assert!(brought, "it was not brought within ten seconds");
+        assert!(!is_in_memory(&map, BYTES / 2..BYTES));
+    }
+}

@@ -34,6 +34,7 @@ pub mod sidecar;
 mod sink;
 mod source;
 mod table;
+mod together;
 mod verified;
 mod verify;
 

@@ -9,23 +9,30 @@
 //! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
 //! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
 //! and nobody says which: there a round's first block is timed, and where it was waited for the files are
-//! told. Called by the engine's `multi_get`.
+//! told. For files that are read past the system's memory, which can fetch nothing ahead, those blocks are
+//! read by several threads at once. Called by the engine's `multi_get`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
 
 use crate::Error;
+use crate::block::SharedBlock;
 use crate::format::Handle;
 use crate::index::{At, Index};
 use crate::source::ReadStats;
 use crate::table::{Found, Held, Table, handle_of};
+use crate::together::read_together;
 
 /// Keys that are taken together.
 const ROUND: usize = 16;
 
 /// Requests whose blocks the files are told of at once.
 const TOLD_AHEAD: usize = 64;
+
+/// Most bytes of blocks that are read at once, but for the first of them.
+const TOGETHER_BYTES: usize = 4 << 20;
 
 /// A block in a map that took longer than this was not in memory: verifying one takes less than a
 /// microsecond, a read of any device more than ten.
@@ -61,7 +68,8 @@ pub fn get_many<'a>(
 ) -> Result<(), Error> {
     let first = requests.first().and_then(|request| tables(request.table));
     let is_mapped = first.is_some_and(|table| table.source.mapped);
-    let mut batch = Batch { tables, requests, told: 0, index_reads: 0 };
+    let (ahead, together) = (ReadStats::default(), Vec::new());
+    let mut batch = Batch { tables, requests, told: 0, ahead, together };
     let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
         let ahead = if is_mapped { Some(batch.ask_ahead(first, round, stats)?) } else { None };
@@ -90,7 +98,7 @@ pub fn get_many<'a>(
             answer(nth, found);
         }
     }
-    stats.index_reads += batch.index_reads;
+    stats.add(&batch.ahead);
     Ok(())
 }
 
@@ -110,16 +118,18 @@ impl Place<'_> {
     }
 }
 
-struct Batch<'r, Tables> {
+struct Batch<'a, 'r, Tables> {
     tables: Tables,
     requests: &'r [Request<'r>],
     /// The files were told of the blocks of the requests before this one.
     told: usize,
-    /// Index leaves that were read for that.
-    index_reads: u64,
+    /// What was read for that.
+    ahead: ReadStats,
+    /// Blocks that were read at once and not yet looked at, in the order of the requests.
+    together: Vec<(Place<'a>, SharedBlock)>,
 }
 
-impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'_, Tables> {
+impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// Where the key of `request` must be, by the index.
     #[inline]
     fn find(
@@ -163,10 +173,60 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'_, Tables> {
         place: Place<'a>,
         stats: &mut ReadStats,
     ) -> Result<Held<'a>, Error> {
-        let Place { table, leaf, at, .. } = place;
+        let Place { table, leaf, at, handle } = place;
+        if table.source.file.is_direct()
+            && let Some(block) = self.hold_direct(nth, place, stats)
+        {
+            return Ok(Held::shared(handle, block));
+        }
         self.timed(nth, place, |batch| {
             table.hold_after(leaf, at, stats, || batch.tell_ahead(nth, place))
         })
+    }
+
+    /// The block of request `nth` from a file that is read past the system's memory: out of the cache, or
+    /// read at once with those behind it. `None` where it cannot be read, which then shows again.
+    fn hold_direct(
+        &mut self,
+        nth: usize,
+        place: Place<'a>,
+        stats: &mut ReadStats,
+    ) -> Option<SharedBlock> {
+        if self.together.is_empty() {
+            if let Some(block) = place.table.source.cached(place.handle, stats) {
+                return Some(block);
+            }
+            if nth >= self.told {
+                self.read_at_once(nth, place);
+            }
+        }
+        let found = self.together.iter().position(|(read, _)| place.is_at(read.table, read.handle));
+        self.together.drain(..=found?).next_back().map(|(_, block)| block)
+    }
+
+    /// Reads the block of request `nth`, which is at `first`, and those behind it that the cache does not
+    /// hold.
+    #[cold]
+    fn read_at_once(&mut self, nth: usize, first: Place<'a>) {
+        let (mut places, mut bytes) = (vec![first], 0);
+        self.told = self.each_ahead(nth, first, |next| {
+            if !next.table.source.is_cached(next.handle) {
+                bytes += next.handle.bytes;
+                places.push(next);
+            }
+            bytes < TOGETHER_BYTES
+        });
+        let wanted = places.iter().map(|place| (Arc::clone(&place.table.source), place.handle));
+        let blocks = read_together(wanted.collect(), |(source, handle)| {
+            source.read_block(*handle, &mut ReadStats::default()).ok()
+        });
+        for (place, block) in places.into_iter().zip(blocks) {
+            let Some(block) = block.flatten() else { continue };
+            self.ahead.block_reads += 1;
+            self.ahead.block_bytes += place.handle.bytes as u64;
+            place.table.source.keep(place.handle, &block);
+            self.together.push((place, block));
+        }
     }
 
     /// Does what looks at the block of request `nth`; if that is a round's first, and its block had to
@@ -183,23 +243,41 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'_, Tables> {
     }
 
     /// Tells the files which blocks will be read for the requests behind number `nth`, whose block is
-    /// at `last`, unless they were told. What goes wrong here goes wrong again when the blocks are read.
+    /// at `last`, unless they were told.
     #[cold]
-    fn tell_ahead(&mut self, nth: usize, mut last: Place<'a>) {
+    fn tell_ahead(&mut self, nth: usize, last: Place<'a>) {
         if nth < self.told {
             return;
         }
+        self.told = self.each_ahead(nth, last, |place| {
+            place.table.source.tell(place.handle);
+            true
+        });
+    }
+
+    /// Calls `with` for each of the blocks of the requests behind number `nth`, whose block is at `last`, until
+    /// it says that it has enough. Returns the first request that this was not done for. What goes wrong here goes
+    /// wrong again when the blocks are read.
+    fn each_ahead(
+        &mut self,
+        nth: usize,
+        mut last: Place<'a>,
+        mut with: impl FnMut(Place<'a>) -> bool,
+    ) -> usize {
         let rest = self.requests.get(nth + 1..).unwrap_or_default();
         let rest = rest.get(..TOLD_AHEAD).unwrap_or(rest);
-        self.told = nth + 1 + rest.len();
         let mut stats = ReadStats::default();
+        let mut until = nth + 1;
         for request in rest {
+            until += 1;
             let Ok(Some(place)) = self.find(request, &mut stats) else { continue };
-            if !place.is_at(last.table, last.handle) {
-                place.table.source.tell(place.handle);
-            }
+            let is_other = !place.is_at(last.table, last.handle);
             last = place;
+            if is_other && !with(place) {
+                break;
+            }
         }
-        self.index_reads += stats.index_reads;
+        self.ahead.index_reads += stats.index_reads;
+        until
     }
 }

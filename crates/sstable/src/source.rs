@@ -179,9 +179,19 @@ impl Source {
         before();
         let block = self.read_block(handle, stats)?;
         if fill {
-            self.cache.insert(self.number, handle.offset, block.clone());
+            self.keep(handle, &block);
         }
         Ok(block)
+    }
+
+    /// Leaves a data block in the cache.
+    pub(crate) fn keep(&self, handle: Handle, block: &SharedBlock) {
+        self.cache.insert(self.number, handle.offset, block.clone());
+    }
+
+    /// Whether the cache holds a data block, which counts as a use of it.
+    pub(crate) fn is_cached(&self, handle: Handle) -> bool {
+        self.cache.get(self.number, handle.offset).is_some()
     }
 
     /// A data block, if the cache holds it.
@@ -194,13 +204,17 @@ impl Source {
 
     /// Tells the file that a data block will be read, unless the cache holds it.
     pub(crate) fn tell(&self, handle: Handle) {
-        if self.cache.get(self.number, handle.offset).is_none() {
+        if !self.is_cached(handle) {
             self.file.will_need(handle.offset, handle.bytes);
         }
     }
 
     /// A data block from the file.
-    fn read_block(&self, handle: Handle, stats: &mut ReadStats) -> Result<SharedBlock, Error> {
+    pub(crate) fn read_block(
+        &self,
+        handle: Handle,
+        stats: &mut ReadStats,
+    ) -> Result<SharedBlock, Error> {
         let mut buffer = zeroed(handle.bytes);
         if let Some(room) = Arc::get_mut(&mut buffer) {
             self.read_into(handle.offset, room)?;

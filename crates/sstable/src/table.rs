@@ -328,7 +328,7 @@ impl Table {
             }
         }
         let block = self.source.block_after(handle, true, stats, before)?;
-        Ok(Held { handle, bytes: HeldBytes::Shared(block) })
+        Ok(Held::shared(handle, block))
     }
 
     /// The stored bytes of a block if it lies in a map, and whether it was found intact before.
@@ -412,6 +412,11 @@ enum HeldBytes<'a> {
 }
 
 impl Held<'_> {
+    /// A block that is shared.
+    pub(crate) fn shared(handle: Handle, block: SharedBlock) -> Self {
+        Self { handle, bytes: HeldBytes::Shared(block) }
+    }
+
     #[inline]
     pub(crate) fn get(
         &self,

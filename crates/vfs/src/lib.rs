@@ -163,6 +163,12 @@ pub trait ReadFile: Debug + Send + Sync {
     /// a disk heed it.
     fn will_need(&self, _offset: u64, _bytes: usize) {}
 
+    /// Whether each read is one of the device, for which the system fetches nothing ahead: reads then
+    /// overlap only if several threads make them.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
     /// The file's length when it was opened, in bytes.
     fn bytes(&self) -> u64;
 

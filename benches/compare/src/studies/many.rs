@@ -36,10 +36,11 @@ const WARM_BOUND: &str = "what a key waits for in memory is the same: in the cac
     be asked for ahead; in maps sixteen keys are asked for ahead, verified blocks down to the entry, \
     others while the one before is verified; to take each step for sixteen keys at a time was tried \
     for the cache as well, and cost more than it gained";
-const COLD_BOUND: &str = "the device: with 64 reads of 4 KiB under way it took 21 to 26 us for each, \
-    with one 70 to 91, whoever asked for them (io_submit with O_DIRECT), so that less than four times \
-    is to be had; files are told of the blocks of 64 keys at once, over all tables of a run, but for \
-    those that are read past the page cache, whose reads do not overlap yet";
+const COLD_BOUND: &str = "the device: with 64 reads of 4 KiB under way it took 21 to 26 us for each on \
+    one machine, with one 70 to 91, whoever asked for them (io_submit with O_DIRECT), so that less than \
+    four times was to be had there, and some more elsewhere; files are told of the blocks of 64 keys at \
+    once, over all tables of a run; those that are read past the page cache are read by up to 32 threads, \
+    each of which wakes for each of its reads";
 
 const TITLES: [[&str; 2]; 2] =
     [["get (warm)", "multi-get (warm)"], ["get (cold)", "multi-get (cold)"]];

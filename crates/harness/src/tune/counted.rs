@@ -31,6 +31,14 @@ impl ReadFile for Reader {
         self.file.read_at(offset, buffer)
     }
 
+    fn will_need(&self, offset: u64, bytes: usize) {
+        self.file.will_need(offset, bytes);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+
     fn bytes(&self) -> u64 {
         self.file.bytes()
     }

@@ -7,7 +7,9 @@
 //!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
 //! 3. Out of a mapped file blocks are copied one by one, and verified in the copy: what lies behind a
 //!    map can change, what a walk stands on does not.
-//! 4. The buffer that is read into is reused unless a value read from it still lives.
+//! 4. The file is told ahead what a walk comes to, where the system cannot see it: out of a map, and
+//!    backward (`told`).
+//! 5. The buffer that is read into is reused unless a value read from it still lives.
 //!
 //! The key is put together in a place that is reused; the value is not copied.
 

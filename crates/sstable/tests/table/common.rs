@@ -10,7 +10,7 @@ use trommel_sstable::{
     BlockCache, Compression, Error, Expected, Table, TableBuilder, TableConfig, TableOptions,
     TableSummary,
 };
-use trommel_vfs::{Access, MemoryVfs, Vfs};
+use trommel_vfs::{Access, MemoryVfs, ReadFile, Vfs};
 
 pub(crate) const TABLE_ID: u64 = 0x1234_5678_9abc_def0;
 
@@ -113,7 +113,16 @@ pub(crate) fn open(
     access: Access,
     cache: &Arc<BlockCache>,
 ) -> Result<Arc<Table>, Error> {
-    let file = vfs.open(path, access).unwrap();
+    open_file(vfs.open(path, access).unwrap(), path, access, cache)
+}
+
+/// As `open`, of a file that is there.
+pub(crate) fn open_file(
+    file: Arc<dyn ReadFile>,
+    path: &Path,
+    access: Access,
+    cache: &Arc<BlockCache>,
+) -> Result<Arc<Table>, Error> {
     let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
     let config = TableConfig { cache: Arc::clone(cache), access, filter_host: None };
     Table::open(file, path, expected, &config).map(Arc::new)

@@ -7,6 +7,7 @@ mod allocator;
 mod building;
 mod common;
 mod damage;
+mod direct;
 mod filter_shapes;
 mod format_page;
 mod golden;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
-    BlockCache, Compression, Error, Expected, Found, ReadStats, Request, ScanOptions, Table,
-    TableBuilder, TableConfig, TableOptions, get_many,
+    BlockCache, Compression, Error, Found, ReadStats, Request, ScanOptions, Table, TableBuilder,
+    TableOptions, get_many,
 };
 use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs, WriteFile};
 
@@ -131,7 +131,7 @@ fn long_scans_read_ahead_and_leave_the_cache_alone() {
     for fill_cache in [true, false] {
         let (file, calls) = Counted::open(&table, u64::MAX);
         let cache = BlockCache::new(1 << 30);
-        let opened = open_file(file, &table, &cache).unwrap();
+        let opened = open_file(file, &table.path, Access::Buffered, &cache).unwrap();
         let before = calls.load(Ordering::Relaxed);
         let mut cursor = opened.cursor(ScanOptions { fill_cache, ..ScanOptions::default() });
         for forward in [true, false] {
@@ -295,7 +295,8 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     let table = InMemory::new(options(512, Compression::None, "none"), &entries);
     let (file, notes) = (table.vfs.open(&table.path, Access::Buffered).unwrap(), Arc::default());
     let file = Arc::new(Noted { file, notes: Arc::clone(&notes) });
-    let opened = open_file(file, &table, &BlockCache::new(1 << 20)).unwrap();
+    let cache = BlockCache::new(1 << 20);
+    let opened = open_file(file, &table.path, Access::Buffered, &cache).unwrap();
     let look_up = |from: usize| {
         let wanted = entries[from..].iter().step_by(300);
         let requests: Vec<Request<'_>> = wanted
@@ -349,7 +350,8 @@ fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
         .iter()
         .map(|table| {
             let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
-            open_file(Arc::new(Noted { file, notes: Arc::clone(&notes) }), table, &cache).unwrap()
+            let file = Arc::new(Noted { file, notes: Arc::clone(&notes) });
+            open_file(file, &table.path, Access::Buffered, &cache).unwrap()
         })
         .collect();
     let opened: Vec<&Table> = opened.iter().map(|table| &**table).collect();
@@ -422,17 +424,6 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
     }
 }
 
-fn open_file(
-    file: Arc<dyn ReadFile>,
-    table: &InMemory,
-    cache: &Arc<BlockCache>,
-) -> Result<Arc<Table>, Error> {
-    let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
-    let config =
-        TableConfig { cache: Arc::clone(cache), access: Access::Buffered, filter_host: None };
-    Table::open(file, &table.path, expected, &config).map(Arc::new)
-}
-
 /// A read error is never "no more entries" and never "not found".
 #[test]
 fn a_failed_read_is_an_error_wherever_it_strikes() {
@@ -443,7 +434,8 @@ fn a_failed_read_is_an_error_wherever_it_strikes() {
     let mut whole_scans = 0;
     for limit in 0..150 {
         let (file, calls) = Counted::open(&table, limit);
-        let opened = match open_file(file, &table, &BlockCache::new(0)) {
+        let cache = BlockCache::new(0);
+        let opened = match open_file(file, &table.path, Access::Buffered, &cache) {
             Ok(opened) => opened,
             Err(error) => {
                 assert!(matches!(error, Error::Io { .. }) && limit < 2, "{error}");

@@ -8,9 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use trommel_base::Cursor;
-use trommel_sstable::{
-    BlockCache, Compression, Expected, ScanOptions, Table, TableConfig, TableCursor,
-};
+use trommel_sstable::{BlockCache, Compression, ScanOptions, TableCursor};
 use trommel_vfs::{Access, ReadFile, Vfs};
 
 use crate::common::*;
@@ -56,10 +54,8 @@ fn cursor(
     let told = Arc::default();
     let file = table.vfs.open(&table.path, access).unwrap();
     let file = Arc::new(Confidant { file, told: Arc::clone(&told) });
-    let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
-    let config = TableConfig { cache: BlockCache::new(0), access, filter_host: None };
-    let opened = Table::open(file, &table.path, expected, &config).unwrap();
-    (Arc::new(opened).cursor(scan), told)
+    let opened = open_file(file, &table.path, access, &BlockCache::new(0)).unwrap();
+    (opened.cursor(scan), told)
 }
 
 /// Walks by `step` from where `start` puts the cursor to the end. Returns of each block, in the order in

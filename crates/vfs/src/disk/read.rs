@@ -171,6 +171,10 @@ impl ReadFile for DirectFile {
         Ok(())
     }
 
+    fn is_direct(&self) -> bool {
+        true
+    }
+
     fn bytes(&self) -> u64 {
         self.file.bytes
     }

@@ -32,6 +32,8 @@ fn is_page_in_memory(map: &Mmap, at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a file that is not opened as a store's are")]
+
     use std::fs::File;
     use std::io::Write;
     use std::time::Duration;
@@ -39,8 +41,8 @@ mod tests {
     use rustix::fs::{Advice, fadvise};
 
     use super::*;
-    use crate::disk::read::reader;
     use crate::Access;
+    use crate::disk::read::reader;
 
     const BYTES: usize = 2 << 20;
 
@@ -48,10 +50,10 @@ mod tests {
         // Not where files may be in memory and nowhere else.
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("file");
-        let mut file = File::create_new(&path).unwrap();
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.write_all(&vec![7; BYTES]).unwrap();
         file.sync_all().unwrap();
-        (dir, File::open(&path).unwrap())
+        (dir, file)
     }
 
     #[test]

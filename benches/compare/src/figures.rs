@@ -26,7 +26,7 @@ pub(crate) struct Figure {
 }
 
 /// Times of operations, in microseconds; less is better.
-pub(crate) const TIMES: [Figure; 10] = [
+pub(crate) const TIMES: [Figure; 11] = [
     Figure { title: "fill", of: |group| group.per_operation(FILL) },
     Figure { title: "fill until idle", of: |group| group.fill_until_idle() },
     Figure { title: "read", of: |group| group.row(Row::Read) },
@@ -35,6 +35,7 @@ pub(crate) const TIMES: [Figure; 10] = [
     Figure { title: "read, 2 threads", of: |group| group.row(Row::Read2) },
     Figure { title: "missing, 2 threads", of: |group| group.row(Row::Missing2) },
     Figure { title: "seek+10", of: |group| group.row(Row::Seek) },
+    Figure { title: "seek+100", of: |group| group.row(Row::LongSeek) },
     Figure { title: "scan", of: |group| group.row(Row::Scan) },
     Figure { title: "reverse", of: |group| group.row(Row::Reverse) },
 ];

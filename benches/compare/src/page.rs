@@ -78,7 +78,7 @@ In the main measurement a store is filled at random keys drawn with replacement,
 memory and is closed; its files are synced, dropped from the page cache and read in again; it is
 opened, read at random without a clock (half as many reads as are measured, and one for every three
 keys at least), and then measured. A missing key lies inside the range of keys and is never asked
-for twice. A scan counts one operation an entry, a seek reads ten entries, a multi-get looks up a
+for twice. A scan counts one operation an entry, a seek reads ten or a hundred entries, a multi-get looks up a
 hundred keys and counts each.
 
 ";

@@ -14,27 +14,28 @@ pub(crate) enum Row {
     Read2,
     Missing2,
     Seek,
+    LongSeek,
     Scan,
     Reverse,
 }
 
-/// Entries that a seek reads behind the one it finds.
-pub(crate) const SEEK_NEXTS: u64 = 9;
-/// Seeks, as a part of the reads.
+/// Seeks, as a part of the reads, and those that read a hundred entries.
 const READS_PER_SEEK: u64 = 10;
+const READS_PER_LONG_SEEK: u64 = 50;
 /// Multi-gets look up this part of what single reads do.
 const READS_PER_MULTI: u64 = 2;
 
 impl Row {
     /// All, in the order in which a trial does them: what reads at random first, so that scans
     /// leave nothing in a cache that lookups would find.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Read,
         Self::Missing,
         Self::MultiGet,
         Self::Read2,
         Self::Missing2,
         Self::Seek,
+        Self::LongSeek,
         Self::Scan,
         Self::Reverse,
     ];
@@ -48,6 +49,7 @@ impl Row {
             Self::Read2 => "read2",
             Self::Missing2 => "missing2",
             Self::Seek => "seek",
+            Self::LongSeek => "seek100",
             Self::Scan => "scan",
             Self::Reverse => "reverse",
         }
@@ -59,7 +61,7 @@ impl Row {
             Self::Read | Self::Read2 => Workload::ReadRandom,
             Self::Missing | Self::Missing2 => Workload::ReadMissing,
             Self::MultiGet => Workload::MultiReadRandom,
-            Self::Seek => Workload::SeekRandom,
+            Self::Seek | Self::LongSeek => Workload::SeekRandom,
             Self::Scan => Workload::ReadSeq,
             Self::Reverse => Workload::ReadReverse,
         }
@@ -70,12 +72,18 @@ impl Row {
         match self {
             Self::Read2 => "readrandom (2 threads)",
             Self::Missing2 => "readmissing (2 threads)",
+            Self::LongSeek => "seekrandom (100 entries)",
             one => one.workload().name(),
         }
     }
 
     pub(crate) fn threads(self) -> usize {
         if matches!(self, Self::Read2 | Self::Missing2) { 2 } else { 1 }
+    }
+
+    /// Entries that a seek reads behind the one it finds.
+    pub(crate) fn seek_nexts(self) -> u64 {
+        if self == Self::LongSeek { 99 } else { 9 }
     }
 
     /// Operations of each thread, if a single thread reads `reads` times.
@@ -85,6 +93,7 @@ impl Row {
             Self::Read2 | Self::Missing2 => reads / 2,
             Self::MultiGet => reads / READS_PER_MULTI,
             Self::Seek => reads / READS_PER_SEEK,
+            Self::LongSeek => reads / READS_PER_LONG_SEEK,
             Self::Scan | Self::Reverse => u64::MAX,
         }
     }

@@ -47,7 +47,7 @@ const ROCKS: &str = "rocksdb";
 const FJALL: &str = "fjall";
 const LMDB: &str = "lmdb";
 
-static TARGETS: [Target; 26] = [
+static TARGETS: [Target; 27] = [
     target("fill", Ours::Either, ROCKS, 3.0),
     target("fill", Ours::Either, FJALL, 3.0),
     target("fill", Ours::Either, LMDB, 2.0),
@@ -68,6 +68,7 @@ static TARGETS: [Target; 26] = [
     target("scan", Ours::Either, ROCKS, 6.0),
     target("scan", Ours::Either, LMDB, 1.0),
     target("seek+10", Ours::Either, ROCKS, 1.0),
+    target("seek+100", Ours::Either, ROCKS, 1.0),
     target("write amplification", Ours::Either, ROCKS, 1.0),
     target("runs", Ours::Either, ROCKS, 1.0),
     target("disk, MiB", Ours::Either, ROCKS, 1.0),

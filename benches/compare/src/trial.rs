@@ -27,7 +27,7 @@ use trommel_harness::{
 
 use crate::checked::Checked;
 use crate::process::{self, Memory, warm_page_cache};
-use crate::rows::{Row, SEEK_NEXTS};
+use crate::rows::Row;
 use crate::settings::Settings;
 use crate::stores::{Contender, FACTS};
 use crate::studies::{STUDY, Sizes, Study};
@@ -278,6 +278,7 @@ impl<'a> Trial<'a> {
             operations: row.operations(settings.reads),
             threads: row.threads(),
             batch: settings.multi_get,
+            seek_nexts: row.seek_nexts(),
             ..self.load(2 + row as u64)
         };
         let start = SystemTime::now();
@@ -291,7 +292,6 @@ impl<'a> Trial<'a> {
         Load {
             seed: self.spec.settings.seed,
             stream,
-            seek_nexts: SEEK_NEXTS,
             tail_bytes: TAIL_BYTES,
             ..Load::new(&self.keys, &self.values)
         }

@@ -14,7 +14,7 @@ use crate::sheets;
 use crate::stores::ALL;
 use crate::studies::Study;
 use crate::targets;
-use crate::verdict::shortfalls_first;
+use crate::verdict::{Verdict, shortfalls_first};
 
 /// The page.
 pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
@@ -51,7 +51,12 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
 
 /// What falls short in the main measurement or in any study, before anything else.
 fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
-    let rows = results.nums().into_iter().flat_map(|num| targets::verdicts(results, num));
+    let nums = results.nums();
+    let is_one = nums.len() == 1;
+    let of = |num, verdict: Verdict| if is_one { verdict } else { verdict.of_keys(num) };
+    let rows = nums.into_iter().flat_map(|num| {
+        targets::verdicts(results, num).into_iter().map(move |verdict| of(num, verdict))
+    });
     let studied = studies.iter().flat_map(|(study, results)| sheets::verdicts(*study, results));
     let verdicts = shortfalls_first(rows.chain(studied).collect());
     let short = verdicts.iter().filter(|verdict| !verdict.is_met).count();

@@ -1,5 +1,7 @@
 //! What was to be reached, beside what was.
 
+use trommel_harness::units::grouped;
+
 use crate::figures::{Figure, Results};
 use crate::report::number;
 
@@ -32,6 +34,11 @@ impl Verdict {
     /// The same, where it falls short with what bounds it.
     pub(crate) fn bounded_by(self, bound: &'static str) -> Self {
         Self { bound, ..self }
+    }
+
+    /// The same, where several numbers of keys were measured, with that of this one.
+    pub(crate) fn of_keys(self, num: u64) -> Self {
+        Self { text: format!("{} keys, {}", grouped(num), self.text), ..self }
     }
 
     /// As a line of a list, for a page.
@@ -91,6 +98,10 @@ mod tests {
         let bounded = short.clone().bounded_by("the disk").line();
         assert!(bounded.ends_with("**not met**; the disk"), "{bounded}");
         assert_eq!(met.clone().bounded_by("the disk").line(), met.line());
+        assert_eq!(
+            met.clone().of_keys(5000).line(),
+            "5,000 keys, syncs: 0.500, target at most 0.500: met"
+        );
         let sorted = shortfalls_first(vec![met.clone(), short.clone()]);
         assert_eq!(sorted, [short.clone(), met]);
         assert!(short.line().ends_with("target at least 4.00: **not met**"));

@@ -7,13 +7,16 @@
 //!    past the system's memory has none. To begin one takes as long as a read.
 //! 3. Who wants things read never depends on a thread: it goes on until none is left that nobody has taken.
 //!
-//! Called by lookups of many keys.
+//! Files in memory and simulated ones are not read so, and no scenario of schedules comes here. Called by
+//! lookups of many keys.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use trommel_base::sync::{AtomicUsize, Condvar, Mutex, lock, wait, wait_at_most};
 
 /// Most reads that are under way at once for one caller. Each waits for the device nearly all the time, so
 /// that they may be more than the processor's cores.
@@ -55,7 +58,7 @@ impl<W, R> Order<W, R> {
     fn wait(&self) {
         let mut left = lock(&self.left);
         while *left > 0 {
-            left = self.done.wait(left).unwrap_or_else(PoisonError::into_inner);
+            left = wait(&self.done, left);
         }
     }
 
@@ -109,14 +112,10 @@ struct Calls {
     idle: usize,
 }
 
-static POOL: Pool = Pool {
+static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
     calls: Mutex::new(Calls { waiting: VecDeque::new(), threads: 0, idle: 0 }),
     called: Condvar::new(),
-};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+});
 
 impl Pool {
     /// Calls so many threads to an order. Where one cannot be begun the others do its part.
@@ -135,10 +134,14 @@ impl Pool {
                 self.called.notify_one();
             }
         }
+        if calls.threads == 0 {
+            calls.waiting.clear();
+        }
     }
 
     /// What a thread does.
     fn serve(&self) {
+        let mut idle_since = Instant::now();
         let mut calls = lock(&self.calls);
         loop {
             if let Some(order) = calls.waiting.pop_front() {
@@ -146,18 +149,17 @@ impl Pool {
                 // A panic was counted, and told by its hook; its caller has no result.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| order.work()));
                 drop(order);
+                idle_since = Instant::now();
                 calls = lock(&self.calls);
                 continue;
             }
-            calls.idle += 1;
-            let (woken, waited) =
-                self.called.wait_timeout(calls, IDLE).unwrap_or_else(PoisonError::into_inner);
-            calls = woken;
-            calls.idle -= 1;
-            if waited.timed_out() && calls.waiting.is_empty() {
+            if idle_since.elapsed() >= IDLE {
                 calls.threads -= 1;
                 return;
             }
+            calls.idle += 1;
+            calls = wait_at_most(&self.called, calls, IDLE);
+            calls.idle -= 1;
         }
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! 1. Who wants several things read has threads called for them, takes part, and waits for the last one.
 //! 2. The threads are those of the process, shared by all stores in it. They are begun when they are first
-//!    needed, at most 31, and end when nothing was to be read for a second: a store that reads nothing
-//!    past the system's memory has none. To begin one takes as long as a read.
-//! 3. Who wants things read never depends on a thread: it goes on until none is left that nobody has taken.
+//!    needed, at most 31, and end when they had nothing to read for a second or two: a store that reads
+//!    nothing past the system's memory has none. To begin one takes as long as a read.
+//! 3. Who wants things read does all that no thread has taken, and waits only for what one has.
 //!
 //! Files in memory and simulated ones are not read so, and no scenario of schedules comes here. Called by
 //! lookups of many keys.
@@ -34,8 +34,14 @@ where
     let (count, results) = (wanted.len(), wanted.iter().map(|_| OnceLock::new()).collect());
     let (next, left, done) = (AtomicUsize::new(0), Mutex::new(count), Condvar::new());
     let order = Arc::new(Order { wanted, read, results, next, left, done });
-    POOL.call(&order, count.min(READERS).saturating_sub(1));
-    order.work();
+    if count > 1 {
+        let work = Arc::clone(&order) as Arc<dyn Work>;
+        POOL.call(&work, count.min(READERS) - 1);
+        order.work();
+        POOL.recall(&work);
+    } else {
+        order.work();
+    }
     order.wait();
     order.results.iter().map(|result| result.get().cloned()).collect()
 }
@@ -119,24 +125,26 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
 
 impl Pool {
     /// Calls so many threads to an order. Where one cannot be begun the others do its part.
-    fn call<W: Send + Sync + 'static, R: Send + Sync + 'static>(
-        &'static self,
-        order: &Arc<Order<W, R>>,
-        threads: usize,
-    ) {
+    fn call(&'static self, order: &Arc<dyn Work>, threads: usize) {
         let mut calls = lock(&self.calls);
-        for _ in 0..threads {
-            calls.waiting.push_back(Arc::clone(order) as Arc<dyn Work>);
-            if calls.waiting.len() > calls.idle && calls.threads < READERS - 1 {
-                let reader = thread::Builder::new().name("trommel-read".into());
-                calls.threads += usize::from(reader.spawn(|| self.serve()).is_ok());
-            } else {
-                self.called.notify_one();
+        let (idle, room) = (calls.idle, READERS - 1 - calls.threads);
+        calls.waiting.extend((0..threads).map(|_| Arc::clone(order)));
+        let begun = calls.waiting.len().saturating_sub(idle).min(threads).min(room);
+        calls.threads += begun;
+        drop(calls);
+        (0..threads.min(idle)).for_each(|_| self.called.notify_one());
+        for nth in 0..begun {
+            let reader = thread::Builder::new().name("trommel-read".into());
+            if reader.spawn(|| self.serve()).is_err() {
+                lock(&self.calls).threads -= begun - nth;
+                break;
             }
         }
-        if calls.threads == 0 {
-            calls.waiting.clear();
-        }
+    }
+
+    /// Calls nobody to an order any more.
+    fn recall(&self, order: &Arc<dyn Work>) {
+        lock(&self.calls).waiting.retain(|waiting| !Arc::ptr_eq(waiting, order));
     }
 
     /// What a thread does.
@@ -170,6 +178,9 @@ mod tests {
 
     use super::*;
 
+    /// Held by a test that needs all threads of the pool at once.
+    static ALL_THREADS: LazyLock<Mutex<()>> = LazyLock::new(|| Mutex::new(()));
+
     #[test]
     fn each_is_read_once_and_in_its_place() {
         for count in [0, 1, 2, READERS - 1, READERS, READERS + 1, 200] {
@@ -187,11 +198,45 @@ mod tests {
     /// Would wait for ever if one were read after the other.
     #[test]
     fn they_are_read_at_the_same_time() {
+        let _alone = lock(&ALL_THREADS);
         for _ in 0..50 {
             let all = Arc::new(Barrier::new(READERS));
             let read = read_together(vec![all; READERS], |all| all.wait().is_leader());
             assert_eq!(read.into_iter().filter(|is_leader| *is_leader == Some(true)).count(), 1);
         }
+    }
+
+    /// What was read, and the files it was read from, were held by entries that nobody took back, for as long as
+    /// another caller's device kept all threads waiting.
+    #[test]
+    fn nothing_is_held_for_threads_that_did_not_come() {
+        let _alone = lock(&ALL_THREADS);
+        // How many wait, and whether they may go.
+        let gate = Arc::new((Mutex::new((0, false)), Condvar::new()));
+        let kept = Arc::new(());
+        thread::scope(|scope| {
+            let at_gate = vec![Arc::clone(&gate); READERS];
+            scope.spawn(|| {
+                read_together(at_gate, |gate| {
+                    let mut state = lock(&gate.0);
+                    state.0 += 1;
+                    gate.1.notify_all();
+                    while !state.1 {
+                        state = wait(&gate.1, state);
+                    }
+                })
+            });
+            let mut state = lock(&gate.0);
+            while state.0 < READERS {
+                state = wait(&gate.1, state);
+            }
+            drop(state);
+            read_together(vec![Arc::clone(&kept); READERS], |_| ());
+            let held = Arc::strong_count(&kept) - 1;
+            lock(&gate.0).1 = true;
+            gate.1.notify_all();
+            assert_eq!(held, 0);
+        });
     }
 
     #[test]

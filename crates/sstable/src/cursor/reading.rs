@@ -18,8 +18,8 @@ use crate::source::{ReadStats, Source};
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
 /// So many neighbouring blocks come through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
-/// So many neighbouring blocks are read before the file is told what comes: a short walk in memory does
-/// not pay for a call.
+/// So many neighbouring blocks are read out of a map before the file is told what comes: a short walk in
+/// memory does not pay for a call.
 const BLOCKS_BEFORE_TELLING: u32 = 4;
 /// Of neighbouring blocks, the first whose next one is asked for: a short walk does not get that far.
 const BLOCKS_BEFORE_COMING: u32 = 3;
@@ -148,9 +148,6 @@ impl Reading {
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         self.run = self.run.saturating_add(1);
-        if self.run > BLOCKS_BEFORE_TELLING || !self.options.fill_cache {
-            self.told.tell(source, wanted.handle, direction);
-        }
         let block = self.fetch(source, wanted, direction)?;
         if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
             self.look_ahead(source, wanted, direction, block.count());
@@ -190,6 +187,9 @@ impl Reading {
         }
         if self.ahead.position(handle).is_none() {
             if self.options.fill_cache {
+                if source.mapped && self.run > BLOCKS_BEFORE_TELLING {
+                    self.told.tell(source, handle.offset..handle.end(), direction);
+                }
                 if let Some(stored) = source.raw_in_map(handle)? {
                     self.ahead.copy(stored, handle);
                     return self.open(source, handle);
@@ -201,7 +201,9 @@ impl Reading {
                     return Ok(block);
                 }
             }
-            self.ahead.read(source, window(wanted, self.ahead.window, direction))?;
+            let range = window(wanted, self.ahead.window, direction);
+            self.told.tell(source, range.clone(), direction);
+            self.ahead.read(source, range)?;
             self.ahead.window =
                 self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
         }

@@ -135,17 +135,23 @@ fn a_walk_by_calls_tells_the_file_what_comes_on_its_way_back() {
 #[test]
 fn a_walk_over_a_few_blocks_tells_the_file_nothing() {
     let table = table();
-    for access in [Access::Mapped, Access::Buffered] {
+    for (access, few) in [(Access::Mapped, 4), (Access::Buffered, 2)] {
         let blocks = walk(&table, access, ScanOptions::default(), last, prev);
-        assert!(blocks[..4].iter().all(|(_, told)| told.is_empty()), "{:?}", blocks[3]);
-        assert!(!blocks[5].1.is_empty());
+        assert!(blocks[..few].iter().all(|(_, told)| told.is_empty()), "{:?}", blocks[few - 1]);
+        assert!(!blocks[few + 1].1.is_empty());
     }
 }
 
 #[test]
 fn a_walk_that_turns_round_tells_the_file_what_comes_then() {
     let table = table();
-    let (mut cursor, told) = cursor(&table, Access::Mapped, ScanOptions::default());
+    for access in [Access::Mapped, Access::Buffered] {
+        turns_round(&table, access);
+    }
+}
+
+fn turns_round(table: &InMemory, access: Access) {
+    let (mut cursor, told) = cursor(table, access, ScanOptions::default());
     first(&mut cursor);
     while cursor.block_offset() < 2 << 20 {
         next(&mut cursor);
@@ -162,9 +168,20 @@ fn a_walk_that_turns_round_tells_the_file_what_comes_then() {
             prev(&mut cursor);
         }
     }
-    let told = told.lock().unwrap().split_off(told_forward);
-    assert!(told.len() < 7, "to and fro over one border: {told:?}");
-    assert!(told.len() > 2 && told[0].end <= turned_at, "{told:?}");
-    assert!(told.windows(2).all(|pair| pair[1].end == pair[0].start), "{told:?}");
-    assert!(told.last().unwrap().start <= 1 << 20, "{told:?}");
+    let told_back = told.lock().unwrap().split_off(told_forward);
+    assert!(told_back.len() < 7, "to and fro over one border: {told_back:?}");
+    assert!(told_back.len() > 2 && told_back[0].end <= turned_at, "{told_back:?}");
+    assert!(told_back.windows(2).all(|pair| pair[1].end == pair[0].start), "{told_back:?}");
+    assert!(told_back.last().unwrap().start <= 1 << 20, "{told_back:?}");
+
+    // A turn that is not the first one is seen as well.
+    while cursor.block_offset() < 3 << 20 {
+        next(&mut cursor);
+    }
+    let (again_at, told_before) = (cursor.block_offset(), told.lock().unwrap().len());
+    while cursor.block_offset() > 2 << 20 {
+        prev(&mut cursor);
+    }
+    let again = told.lock().unwrap().split_off(told_before);
+    assert!(again.iter().any(|range| range.start < again_at && range.end > 5 << 19), "{again:?}");
 }

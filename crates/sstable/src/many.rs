@@ -31,7 +31,7 @@ const ROUND: usize = 16;
 /// Requests whose blocks the files are told of at once.
 const TOLD_AHEAD: usize = 64;
 
-/// Most bytes of blocks that are read at once, but for the first of them.
+/// So many stored bytes of blocks, the first one not counted, and no more blocks are read at once.
 const TOGETHER_BYTES: usize = 4 << 20;
 
 /// A block in a map that took longer than this was not in memory: verifying one takes less than a

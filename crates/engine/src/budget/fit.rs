@@ -128,7 +128,8 @@ fn enough(mut candidates: Vec<Candidate<'_>>, bytes: u64) -> Vec<Waiting> {
             break;
         }
         gone += it.held.bytes - it.takes;
-        waiting.push(Waiting { table: it.table.number, aim: Aim::Budget(it.to) });
+        let aim = Aim::Budget { spec: it.to, sidecar: it.table.filter_sidecar };
+        waiting.push(Waiting { table: it.table.number, aim });
     }
     waiting
 }

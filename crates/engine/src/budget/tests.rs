@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs};
 
+use crate::sync::lock;
 use crate::{BudgetReport, Db, Error, ErrorKind, Options};
 
 const DIR: &str = "db";
@@ -113,6 +114,26 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
         check_fits(&db);
         check(&db);
     }
+}
+
+/// Two workers at once: what one has rebuilt is seen by the other before the queue is filled anew. Its
+/// table is not taken a second time, in which nothing smaller could be built and all would go.
+#[test]
+fn what_was_rebuilt_meanwhile_keeps_its_filters() {
+    let vfs = in_memory();
+    filled(&vfs).close().unwrap();
+    let db = Db::open(DIR, options(&vfs, "budget=6/key,misses=1")).unwrap();
+    let stale = lock(&db.engine().background.state).fit_budget.waiting();
+    assert!(stale.len() > 6);
+    db.wait_idle().unwrap();
+    check_fits(&db);
+    let (before, files) = (budget(&db), names(&vfs, ".flt"));
+    lock(&db.engine().background.state).fit_budget.refill(stale);
+    db.wait_idle().unwrap();
+    assert_eq!(names(&vfs, ".flt"), files);
+    assert_eq!(budget(&db).built_bytes, before.built_bytes, "{}", budget(&db));
+    check_fits(&db);
+    check(&db);
 }
 
 /// A pause is a pause for what the store does by itself: filters were rebuilt in it.

@@ -146,7 +146,7 @@ impl Engine {
                 let planned = self.planned_by_budget(&version, this);
                 self.rebuild_of(&version, *level, table, planned.as_ref())?
             }
-            Aim::Budget(spec) => self.fit_of(&version, *level, table, spec),
+            Aim::Budget { spec, .. } => self.fit_of(&version, *level, table, spec),
         };
         match task {
             Task::Keep => Ok(Done::Kept),

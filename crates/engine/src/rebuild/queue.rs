@@ -29,8 +29,19 @@ const MOST_UNREAD: u32 = 4;
 pub(crate) enum Aim {
     /// To be what the policy in force would build.
     Policy,
-    /// To be less: of whole keys this.
-    Budget(FilterSpec),
+    /// To be less: of whole keys `spec`.
+    Budget {
+        spec: FilterSpec,
+        /// The sidecar of the filters that are too large. Once the table has another, this is done.
+        sidecar: Option<u64>,
+    },
+}
+
+impl Aim {
+    /// Whether `table` has got other filters since they were found to be too large.
+    fn is_past(self, table: &TableFile) -> bool {
+        matches!(self, Self::Budget { sidecar, .. } if sidecar != table.filter_sidecar)
+    }
 }
 
 /// A table whose turn comes.
@@ -102,6 +113,12 @@ impl Rebuild {
         }
         self.waiting = waiting.into();
         self.fillings += 1;
+    }
+
+    /// Those that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        self.waiting.iter().copied().collect()
     }
 
     /// Whether this is the request with that number.
@@ -176,8 +193,10 @@ impl Rebuild {
     pub(crate) fn next(&mut self, busy: &mut InProgress, version: &Version) -> Option<RebuildJob> {
         let mut at = 0;
         while let Some(Waiting { table: number, aim }) = self.waiting.get(at).copied() {
-            let Some((level, table)) = version.tables().find(|(_, table)| table.number == number)
-            else {
+            // A version is seen before tables are chosen anew by it: one that was rebuilt in it may still
+            // wait here.
+            let found = version.tables().find(|(_, table)| table.number == number);
+            let Some((level, table)) = found.filter(|(_, table)| !aim.is_past(table)) else {
                 self.waiting.remove(at);
                 self.report.needless += 1;
                 continue;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
-use trommel::vfs::SimDisk;
+use trommel::vfs::{OpKind, SimDisk};
 use trommel::{Db, Error, ErrorKind, WriteBatch, WriteOptions};
 
 use crate::lane::lane;
@@ -210,10 +210,13 @@ const MERGED_KEYS: u64 = 48;
 /// Schedules in which a merge was shared.
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
-/// Two runs of level 0, and two workers.
-fn two_runs(disk: &SimDisk) -> Db {
+/// Schedules in which a memtable was written out in the middle of a merge.
+static BETWEEN: AtomicU64 = AtomicU64::new(0);
+
+/// Two runs of level 0, and so many workers.
+fn two_runs(disk: &SimDisk, workers: usize) -> Db {
     let small = options(disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
-    let db = open(small.background_threads(2).auto_compaction(false));
+    let db = open(small.background_threads(workers).auto_compaction(false));
     for round in 1..=2u64 {
         let mut batch = WriteBatch::new();
         for n in (0..MERGED_KEYS).filter(|n| n % round == 0) {
@@ -239,7 +242,7 @@ fn assert_sees_all(db: &Db) {
 /// first one is. Nothing is lost or seen twice, by those who read meanwhile either.
 fn shared_merge() {
     let disk = SimDisk::new();
-    let db = two_runs(&disk);
+    let db = two_runs(&disk, 2);
     let compactor = spawn({
         let db = db.clone();
         move || db.compact_all().unwrap()
@@ -255,7 +258,7 @@ fn shared_merge() {
 /// As above, and the store is closed meanwhile, or the disk is full.
 fn shared_merge_that_is_given_up() {
     let disk = SimDisk::new();
-    let db = two_runs(&disk);
+    let db = two_runs(&disk, 2);
     let compactor = spawn({
         let db = db.clone();
         move || {
@@ -272,6 +275,41 @@ fn shared_merge_that_is_given_up() {
     db.close().unwrap();
     compactor.join().unwrap();
     assert_sees_all(&after_power_cut(&disk));
+}
+
+/// The only worker merges when a memtable is frozen: who waits for that is not left to wait for the
+/// merge.
+fn flush_in_a_merge() {
+    let disk = SimDisk::new();
+    let db = two_runs(&disk, 1);
+    let created = disk.calls(OpKind::Create);
+    let compactor = spawn({
+        let db = db.clone();
+        move || db.compact_all().unwrap()
+    });
+    let flusher = spawn({
+        let (db, disk) = (db.clone(), disk.clone());
+        move || {
+            let has_begun = disk.calls(OpKind::Create) > created;
+            db.put("key000", [2; 128]).unwrap();
+            db.flush().unwrap();
+            let is_over = db.stats().compactions > 0;
+            BETWEEN.fetch_add(u64::from(has_begun && !is_over), Relaxed);
+        }
+    });
+    assert_sees_all(&db);
+    flusher.join().unwrap();
+    compactor.join().unwrap();
+    assert_sees_all(&db);
+    assert_sees_all(&after_power_cut(&disk));
+    db.close().unwrap();
+}
+
+#[test]
+fn flushes_in_the_middle_of_a_merge() {
+    lane("flushes_in_the_middle_of_a_merge", 2_000, flush_in_a_merge);
+    let is_replay = std::env::var_os("TROMMEL_SCHEDULE").is_some();
+    assert!(is_replay || BETWEEN.load(Relaxed) > 0, "every flush waited for the merge");
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //!    the next plan of the planner, or the next step of a requested range compaction, then the next
 //!    table whose filters are to be rebuilt. Where there is none of these and somebody waits for merges, it
 //!    takes part in one that runs.
-//! 2. It runs it without any lock, installs the outcome, and looks again.
+//! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long: where all
+//!    workers are at one and a memtable is frozen, one of them writes it out in between, so that no more
+//!    memtables wait than are filled in the time of a flush.
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
@@ -150,6 +152,14 @@ impl State {
         }
         let taken = |merge: &Arc<SharedMerge>| Some(Job::Help(Arc::clone(merge), merge.take()?));
         self.shared.iter().find_map(taken)
+    }
+
+    /// The oldest frozen memtable, if it is its turn.
+    fn next_flush(&mut self, view: &View, now: Instant) -> Option<Job> {
+        let oldest = view.frozen.last().filter(|_| !self.flushing && self.flushes.is_due(now))?;
+        self.flushing = true;
+        self.running += 1;
+        Some(Job::Flush(Arc::clone(oldest)))
     }
 
     /// A number for a request.
@@ -305,19 +315,34 @@ impl Engine {
             return None;
         }
         let view = self.view.load();
-        if !state.flushing
-            && state.flushes.is_due(now)
-            && let Some(oldest) = view.frozen.last()
-        {
-            state.flushing = true;
-            state.running += 1;
-            return Some(Job::Flush(Arc::clone(oldest)));
+        if let Some(flush) = state.next_flush(&view, now) {
+            return Some(flush);
         }
         let job = self.next_compaction(state, &view, now);
         let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild));
         let job = job.or_else(|| state.help())?;
         state.running += 1;
         Some(job)
+    }
+
+    /// In the middle of a merge: writes out a memtable that waits while no worker is free.
+    pub(crate) fn flush_between(&self) {
+        if self.view.load().frozen.is_empty() || self.poison.get().is_some() {
+            return;
+        }
+        let flush = {
+            let mut state = lock(&self.background.state);
+            // Who is free has been woken.
+            let has_free = state.running < self.options.load().background_threads;
+            if has_free || state.shutting_down {
+                return;
+            }
+            state.next_flush(&self.view.load(), env::now())
+        };
+        // How it ended is noted where others look for it; the merge meets what is wrong by itself.
+        if let Some(flush) = flush {
+            let _ = self.run_job(&flush);
+        }
     }
 
     fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {

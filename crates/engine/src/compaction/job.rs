@@ -29,9 +29,9 @@ use crate::version::{TableFile, TableMeta};
 /// Bytes that a merge reads ahead of each input.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Entries after which a merge looks whether the store is being closed, or somebody else's part of it has
-/// failed.
-const ENTRIES_BETWEEN_LOOKS: u64 = if cfg!(test) { 16 } else { 1024 };
+/// Entries after which a merge looks whether the store is being closed, somebody else's part of it has
+/// failed, or a memtable waits.
+const ENTRIES_BETWEEN_LOOKS: u64 = if cfg!(any(test, shuttle)) { 16 } else { 1024 };
 
 /// What came of a merge that others may have taken part in.
 #[derive(Debug, Default)]
@@ -180,6 +180,7 @@ impl Engine {
                     return Err(Error::Closed);
                 }
                 merge.check()?;
+                self.flush_between();
             }
             let older_exists = || {
                 !planted(Bug::TombstoneDroppedEarly)

@@ -6,7 +6,7 @@
 //!    takes some from the back, at most [`MOST_TAKEN`] at a time, and merges them into tables of its own.
 //! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
 //!    compacted: else a thread that is free for the next flush is worth more, and so is a core for who
-//!    writes. A flush that becomes due meanwhile waits until what was taken is merged.
+//!    writes.
 //! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
 //!    installs all tables together. Whatever fails fails the whole merge; its tables are removed.
 //!
@@ -29,7 +29,7 @@ use crate::version::{TableFile, TableMeta, Version};
 
 use super::plan::Plan;
 
-/// Most pieces that a helper takes at once: a flush may have to wait for them.
+/// Most pieces that a helper takes at once: what it has begun nobody else can take.
 const MOST_TAKEN: usize = 4;
 /// Tables' worth of bytes from which on a merge is shared: a smaller one is soon done, and what is taken
 /// of it ends in tables that are smaller than they need be.

@@ -1,5 +1,6 @@
 //! The planner by transcripts, and the whole of compaction by random simulation.
 
+mod between;
 mod share;
 mod simulator;
 mod transcripts;

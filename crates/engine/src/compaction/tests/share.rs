@@ -15,9 +15,9 @@ use crate::{Compression, Db, Error, Options};
 
 const KEYS: u64 = 400;
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn open(disk: &SimDisk) -> Db {
+pub(super) fn open(disk: &SimDisk) -> Db {
     let options = Options::default()
         .vfs(Arc::new(disk.clone()))
         .background_threads(0)
@@ -31,7 +31,7 @@ fn open(disk: &SimDisk) -> Db {
 }
 
 /// Four runs of level 0 full of new versions of keys, some of which are deleted.
-fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
+pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
     for _ in 0..4 {
         for _ in 0..KEYS / 2 {
             let key = format!("key{:04}", rng.next() % KEYS).into_bytes();
@@ -49,14 +49,14 @@ fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
 }
 
 /// The next merge of the store, in pieces.
-fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
+pub(super) fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
     let plan: Plan = plan(&engine.version(), &InProgress::default(), &options)?;
     let bounds = engine.piece_bounds(&plan).unwrap();
     Some(SharedMerge::new(&plan, engine.purpose(&plan), engine.version(), bounds))
 }
 
-fn assert_holds(db: &Db, content: &Content) {
+pub(super) fn assert_holds(db: &Db, content: &Content) {
     let entries =
         db.range(..).map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
     assert!(entries.map(Result::unwrap).eq(content.clone()));

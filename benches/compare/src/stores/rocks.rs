@@ -43,6 +43,7 @@ pub(crate) struct RocksStore {
     write: WriteOptions,
     synced: WriteOptions,
     read: ReadOptions,
+    set_up: SetUp,
     /// Asked for what it counts, if it does.
     counts: Option<Options>,
 }
@@ -61,16 +62,22 @@ impl RocksStore {
         write.disable_wal(!variant.log);
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
-        let mut read = ReadOptions::default();
-        // A mapped block is used in place, and would be checked again at each read.
-        read.set_verify_checksums(variant.set_up != SetUp::Mapped);
+        let (set_up, read) = (variant.set_up, read_options(variant.set_up));
         let counts = settings.counted.then_some(options);
-        Ok(Self { db, write, synced, read, counts })
+        Ok(Self { db, write, synced, read, set_up, counts })
     }
 
     fn family(&self) -> Result<&ColumnFamily, StoreError> {
         self.db.cf_handle("default").ok_or_else(|| "RocksDB lost its default column family".into())
     }
+}
+
+/// Those of lookups and of walks.
+fn read_options(set_up: SetUp) -> ReadOptions {
+    let mut read = ReadOptions::default();
+    // A mapped block is used in place, and would be checked again at each read.
+    read.set_verify_checksums(set_up != SetUp::Mapped);
+    read
 }
 
 fn options(settings: &Settings, variant: Variant) -> Options {
@@ -210,7 +217,7 @@ impl Store for RocksStore {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        let mut entries = self.db.raw_iterator();
+        let mut entries = self.db.raw_iterator_opt(read_options(self.set_up));
         match (start, direction) {
             (None, Direction::Forward) => entries.seek_to_first(),
             (None, Direction::Backward) => entries.seek_to_last(),

@@ -325,24 +325,26 @@ impl Engine {
         Some(job)
     }
 
-    /// In the middle of a merge: writes out a memtable that waits while no worker is free.
-    pub(crate) fn flush_between(&self) {
-        if self.view.load().frozen.is_empty() || self.poison.get().is_some() {
-            return;
+    /// Writes out a memtable that waits while all workers are at merges, of which the caller is one; whether
+    /// there was one. How that ended is noted where others look for it.
+    pub(crate) fn flush_between(&self) -> bool {
+        let threads = self.options.load().background_threads;
+        // Without threads, callers do the work that they make.
+        if threads == 0 || self.view.load().frozen.is_empty() || self.poison.get().is_some() {
+            return false;
         }
         let flush = {
             let mut state = lock(&self.background.state);
             // Who is free has been woken.
-            let has_free = state.running < self.options.load().background_threads;
-            if has_free || state.shutting_down {
-                return;
+            if state.running < threads || state.shutting_down {
+                return false;
             }
             state.next_flush(&self.view.load(), env::now())
         };
-        // How it ended is noted where others look for it; the merge meets what is wrong by itself.
-        if let Some(flush) = flush {
-            let _ = self.run_job(&flush);
+        if let Some(flush) = &flush {
+            let _ = self.run_job(flush);
         }
+        flush.is_some()
     }
 
     fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Cursor, MAX_SEQNO};
@@ -29,9 +29,36 @@ use crate::version::{TableFile, TableMeta};
 /// Bytes that a merge reads ahead of each input.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Entries after which a merge looks whether the store is being closed, somebody else's part of it has
-/// failed, or a memtable waits.
-const ENTRIES_BETWEEN_LOOKS: u64 = if cfg!(any(test, shuttle)) { 16 } else { 1024 };
+/// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the store is
+/// being closed, somebody else's part of it has failed, or a memtable waits.
+const BETWEEN_LOOKS: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
+const OF_AN_ENTRY: usize = 1 << 10;
+
+/// What a thread did of a merge.
+#[derive(Debug, Default)]
+struct Part {
+    /// Entries that were read.
+    read: u64,
+    /// What has been read since it last looked about.
+    since_look: usize,
+    /// How long it was away for memtables.
+    away: Duration,
+    /// Until when it is not away again.
+    merges_until: Option<Instant>,
+}
+
+impl Part {
+    /// Whether it may be away again: not before it has merged for as long as it was away.
+    fn may_leave(&self, now: Instant) -> bool {
+        self.merges_until.is_none_or(|until| until <= now)
+    }
+
+    fn was_away(&mut self, from: Instant, to: Instant) {
+        let away = to.saturating_duration_since(from);
+        self.away += away;
+        self.merges_until = Some(to + away);
+    }
+}
 
 /// What came of a merge that others may have taken part in.
 #[derive(Debug, Default)]
@@ -42,8 +69,8 @@ pub(super) struct Done {
     pub(super) takings: usize,
     /// How long they took for these, added up.
     others_time: Duration,
-    /// How long the owner waited for them.
-    waited: Duration,
+    /// How long the owner waited for them, or wrote memtables out.
+    not_merging: Duration,
 }
 
 impl Engine {
@@ -60,13 +87,13 @@ impl Engine {
         let bounds = if is_shared { self.piece_bounds(plan)? } else { Vec::new() };
         let merge = SharedMerge::new(plan, self.purpose(plan), self.version(), bounds);
         let mut outputs = self.outputs(&merge);
-        let Done { tables, takings, others_time, waited } =
+        let Done { tables, takings, others_time, not_merging } =
             self.merge_with_helpers(&merge, &mut outputs)?;
         let written = tables.iter().map(|table| table.file_bytes).sum();
         self.install(edit(plan, tables), Some(id), None)?;
         outputs.keep();
         let time = start.elapsed();
-        let threads_time = (time + others_time).saturating_sub(waited);
+        let threads_time = (time + others_time).saturating_sub(not_merging);
         self.stalls.count_compaction(plan.input_bytes(), written, threads_time, takings > 0);
         crate::events::compacted(plan, written, time);
         Ok(())
@@ -87,13 +114,16 @@ impl Engine {
         let offer = Offer::new(&self.background, merge);
         let own = self.merge(merge, merge.whole(), true, outputs);
         drop(offer);
-        let own = own.and_then(|read| Ok((read, outputs.finish()?)));
+        let own = own.and_then(|part| Ok((part, outputs.finish()?)));
         let waits = crate::env::now();
         let (others, outcome) = merge.end(own.as_ref().err());
-        let mut done = Done { waited: waits.elapsed(), takings: others.len(), ..Done::default() };
+        let mut done =
+            Done { not_merging: waits.elapsed(), takings: others.len(), ..Done::default() };
         let mut read = 0;
-        if let Ok(own) = own {
-            (read, done.tables) = own;
+        if let Ok((part, tables)) = own {
+            read = part.read;
+            done.not_merging += part.away;
+            done.tables = tables;
         }
         for other in others {
             read += other.read;
@@ -117,9 +147,10 @@ impl Engine {
         let mut help = Help { merge, first: pieces.start, outcome: None };
         let mut outputs = self.outputs(merge);
         let outcome = self.merge(merge, pieces, false, &mut outputs);
-        help.outcome = Some(outcome.and_then(|read| {
+        help.outcome = Some(outcome.and_then(|part| {
             let tables = outputs.finish()?;
-            Ok(Merged { read, time: start.elapsed(), tables, created: outputs.hand_over() })
+            let time = start.elapsed().saturating_sub(part.away);
+            Ok(Merged { read: part.read, time, tables, created: outputs.hand_over() })
         }));
     }
 
@@ -140,14 +171,14 @@ impl Engine {
     }
 
     /// Merges pieces until their end, or until the next one is another's, where the worker is the
-    /// owner of the merge. Returns how many entries were read.
+    /// owner of the merge.
     fn merge(
         &self,
         merge: &SharedMerge,
         pieces: Range<usize>,
         is_owner: bool,
         outputs: &mut Outputs<'_>,
-    ) -> Result<u64> {
+    ) -> Result<Part> {
         let plan = &merge.plan;
         // The snapshots are listed before the inputs are read: one taken later sees, of every
         // key, a version that is kept.
@@ -161,26 +192,23 @@ impl Engine {
             Some(key) => merged.seek(key, MAX_SEQNO),
         };
         match begun {
-            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(0),
+            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(Part::default()),
             begun => begun?,
         }
         let mut piece = pieces.start;
-        let mut read = 0;
+        let mut part = Part::default();
         while let Some(entry) = merged.entry() {
             while merge.start(piece + 1).is_some_and(|end| *end <= *entry.key) {
                 let goes_on = if is_owner { merge.go_on(piece) } else { piece + 1 < pieces.end };
                 if !goes_on {
-                    return Ok(read);
+                    return Ok(part);
                 }
                 piece += 1;
             }
-            read += 1;
-            if read % ENTRIES_BETWEEN_LOOKS == 0 {
-                if self.background.is_closing() {
-                    return Err(Error::Closed);
-                }
-                merge.check()?;
-                self.flush_between();
+            part.read += 1;
+            part.since_look += OF_AN_ENTRY + entry.key.len() + entry.value.len();
+            if part.since_look >= BETWEEN_LOOKS {
+                self.look_about(merge, &mut part)?;
             }
             let older_exists = || {
                 !planted(Bug::TombstoneDroppedEarly)
@@ -194,11 +222,29 @@ impl Engine {
                 outputs.add(entry)?;
             }
             match merged.next() {
-                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(read),
+                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(part),
                 moved => moved?,
             }
         }
-        Ok(read)
+        Ok(part)
+    }
+
+    /// In the middle of a merge: an error if it is not to go on; and a memtable is written out that waits while
+    /// no worker is free. Half of the time is left for the merge: whoever waits for it must not wait for as
+    /// long as somebody writes.
+    fn look_about(&self, merge: &SharedMerge, part: &mut Part) -> Result<()> {
+        part.since_look = 0;
+        if self.background.is_closing() {
+            return Err(Error::Closed);
+        }
+        merge.check()?;
+        let start = crate::env::now();
+        if !part.may_leave(start) || !self.flush_between() {
+            return Ok(());
+        }
+        part.was_away(start, crate::env::now());
+        // What was merged could not be installed.
+        self.check_writable()
     }
 
     /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
@@ -247,5 +293,23 @@ pub(super) fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
         removed: upper.chain(through).chain(lower).collect(),
         added: outputs.into_iter().map(|table| (plan.output_level as u8, table)).collect(),
         ..VersionEdit::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_time_is_left_for_the_merge() {
+        let mut part = Part::default();
+        let at = |start: Instant, seconds| start + Duration::from_secs(seconds);
+        let start = crate::env::now();
+        assert!(part.may_leave(start));
+        part.was_away(at(start, 10), at(start, 30));
+        assert!(!part.may_leave(at(start, 49)) && part.may_leave(at(start, 50)));
+        part.was_away(at(start, 60), at(start, 61));
+        assert!(!part.may_leave(at(start, 61)) && part.may_leave(at(start, 62)));
+        assert_eq!(part.away, Duration::from_secs(21));
     }
 }

@@ -1,7 +1,8 @@
 //! Requests for rebuilds, and the next table of one.
 //!
 //! A request is over when no table of it waits and none is being rebuilt. Tables that are busy wait;
-//! those that have left the store meanwhile are counted and passed over.
+//! those that have left the store meanwhile, or are to have smaller filters and have got others since, are
+//! counted and passed over.
 //!
 //! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is there as
 //! long as more filters are built than the budget allows, and its tables are chosen anew with each
@@ -198,6 +199,7 @@ impl Rebuild {
             let found = version.tables().find(|(_, table)| table.number == number);
             let Some((level, table)) = found.filter(|(_, table)| !aim.is_past(table)) else {
                 self.waiting.remove(at);
+                self.unread.remove(&number);
                 self.report.needless += 1;
                 continue;
             };

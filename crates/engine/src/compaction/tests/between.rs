@@ -1,85 +1,168 @@
 //! Memtables that are written out in the middle of a merge, as no other worker is free.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 
-use super::super::job::edit;
-use super::super::share::SharedMerge;
 use super::Rng;
-use super::share::{Content, assert_holds, next_merge, open, write};
+use super::share::{Content, assert_holds, open, options, write};
 use crate::{Db, Error, Result};
 
-/// A store whose only worker comes to this merge while a memtable is frozen.
-fn with_frozen(disk: &SimDisk, content: &mut Content) -> (Db, Arc<SharedMerge>) {
-    let db = open(disk);
-    write(&db, &mut Rng(17), content);
-    let merge = next_merge(db.engine()).unwrap();
-    db.put("key0007", "newest").unwrap();
-    content.insert(b"key0007".to_vec(), b"newest".to_vec());
-    let engine = db.engine();
-    engine.exclusively(|leader| engine.rotate(leader)).unwrap();
-    assert_eq!(frozen(&db), 1);
-    (db, merge)
+/// How long anything is waited for.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// A disk on which no more tables are created than it is told.
+#[derive(Debug, Clone)]
+struct Gated {
+    disk: SimDisk,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
 }
 
-fn frozen(db: &Db) -> usize {
-    db.engine().view.load().frozen.len()
+#[derive(Debug)]
+struct Gate {
+    open_for: u64,
+    waiting: bool,
 }
 
-/// Merges and installs; the numbers of the tables that were written.
-fn run(db: &Db, merge: &Arc<SharedMerge>) -> Result<Vec<u64>> {
-    let engine = db.engine();
-    let mut outputs = engine.outputs(merge);
-    let tables = engine.merge_with_helpers(merge, &mut outputs)?.tables;
-    let numbers = tables.iter().map(|table| table.number).collect();
-    engine.install(edit(&merge.plan, tables), None, None)?;
-    outputs.keep();
-    Ok(numbers)
+impl Gated {
+    fn new(disk: &SimDisk) -> Self {
+        let gate = Gate { open_for: u64::MAX, waiting: false };
+        Self { disk: disk.clone(), gate: Arc::new((Mutex::new(gate), Condvar::new())) }
+    }
+
+    /// Lets so many pass.
+    fn open_for(&self, tables: u64) {
+        self.gate.0.lock().unwrap().open_for = tables;
+        self.gate.1.notify_all();
+    }
+
+    fn is_waited_at(&self) -> bool {
+        self.gate.0.lock().unwrap().waiting
+    }
+}
+
+impl Layer for Gated {
+    fn below(&self) -> &dyn Vfs {
+        &self.disk
+    }
+
+    fn create(&self, path: &Path) -> std::io::Result<Box<dyn WriteFile>> {
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            let mut gate = self.gate.0.lock().unwrap();
+            gate.waiting = gate.open_for == 0;
+            gate = self.gate.1.wait_while(gate, |gate| gate.open_for == 0).unwrap();
+            gate.open_for -= 1;
+            gate.waiting = false;
+        }
+        self.disk.create(path)
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + LONGEST;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A store whose only worker has written one table of a merge and waits to create the second, while a
+/// memtable is frozen.
+struct Busy {
+    disk: SimDisk,
+    gated: Gated,
+    db: Db,
+    content: Content,
+    compactor: Option<JoinHandle<Result<()>>>,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let (disk, mut content) = (SimDisk::new(), Content::new());
+        let gated = Gated::new(&disk);
+        let options = options(Arc::new(gated.clone())).background_threads(1);
+        let db = Db::open("db", options).unwrap();
+        write(&db, &mut Rng(17), &mut content);
+        gated.open_for(1);
+        let compactor = Some(thread::spawn({
+            let db = db.clone();
+            move || db.compact_all()
+        }));
+        wait_until("the merge wants its second table", || gated.is_waited_at());
+        db.put("key0007", "newest").unwrap();
+        content.insert(b"key0007".to_vec(), b"newest".to_vec());
+        let engine = db.engine();
+        engine.exclusively(|leader| engine.rotate(leader)).unwrap();
+        let busy = Self { disk, gated, db, content, compactor };
+        assert_eq!(busy.frozen(), 1);
+        busy
+    }
+
+    fn frozen(&self) -> usize {
+        self.db.engine().view.load().frozen.len()
+    }
+
+    /// Lets the merge go on to its end.
+    fn end_merge(&mut self) -> Result<()> {
+        self.gated.open_for(u64::MAX);
+        self.compactor.take().unwrap().join().unwrap()
+    }
+
+    fn assert_holds(&self) {
+        assert_holds(&self.db, &self.content);
+    }
+
+    /// Ends, and looks at what is on the disk.
+    fn reopen(self) {
+        drop(self.db);
+        let db = open(&self.disk);
+        assert_holds(&db, &self.content);
+        db.verify().unwrap();
+    }
 }
 
 #[test]
 fn a_memtable_does_not_wait_for_the_end_of_a_merge() {
-    let (disk, mut content) = (SimDisk::new(), Content::new());
-    let (db, merge) = with_frozen(&disk, &mut content);
-    let before = db.engine().version();
-    let merged = run(&db, &merge).unwrap();
-    assert_eq!(frozen(&db), 0);
-    let version = db.engine().version();
-    let is_new = |number: u64| before.tables().all(|(_, table)| table.number != number);
-    let flushed = version.levels[0].iter().find(|table| is_new(table.number)).unwrap();
-    assert!(merged.iter().any(|number| *number > flushed.number), "{merged:?}");
-    assert_holds(&db, &content);
-    db.verify().unwrap();
-    drop(db);
-    assert_holds(&open(&disk), &content);
+    let mut busy = Busy::new();
+    // The second table of the merge, and that of the memtable.
+    busy.gated.open_for(2);
+    wait_until("the memtable is a table", || busy.frozen() == 0);
+    wait_until("the merge wants its third table", || busy.gated.is_waited_at());
+    assert_eq!(busy.db.stats().compactions, 0);
+    busy.assert_holds();
+    busy.end_merge().unwrap();
+    assert!(busy.db.stats().compactions > 0);
+    busy.assert_holds();
+    busy.reopen();
 }
 
 /// The merge is none the worse for it, and the memtable is tried again.
 #[test]
 fn a_flush_that_fails_there_is_tried_again() {
-    let (disk, mut content) = (SimDisk::new(), Content::new());
-    let (db, merge) = with_frozen(&disk, &mut content);
-    // The first table is the merge's own.
-    disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(1));
-    run(&db, &merge).unwrap();
-    assert_eq!((disk.faults_fired(), frozen(&db)), (1, 1));
-    assert_holds(&db, &content);
-    db.flush().unwrap();
-    assert_eq!(frozen(&db), 0);
-    assert_holds(&db, &content);
+    let mut busy = Busy::new();
+    busy.disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(1));
+    // Who waits is told of any work that failed meanwhile.
+    let _ = busy.end_merge();
+    wait_until("the merge is done", || busy.db.stats().compactions > 0);
+    assert_eq!(busy.disk.faults_fired(), 1);
+    busy.db.flush().unwrap();
+    assert_eq!(busy.frozen(), 0);
+    busy.assert_holds();
+    busy.reopen();
 }
 
-/// Where writing fails for good there, the store takes no more. What was merged is as good as ever.
+/// Where writing fails for good there, the store takes no more, and nothing is merged in vain.
 #[test]
-fn a_flush_that_poisons_there_harms_no_merge() {
-    let (disk, mut content) = (SimDisk::new(), Content::new());
-    let (db, merge) = with_frozen(&disk, &mut content);
-    disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".sst").after(1));
-    run(&db, &merge).unwrap();
-    assert_eq!((disk.faults_fired(), frozen(&db)), (1, 1));
-    assert!(matches!(db.put("key", "value"), Err(Error::Poisoned { .. })));
-    assert_holds(&db, &content);
-    drop(db);
-    assert_holds(&open(&disk), &content);
+fn a_flush_that_poisons_there_ends_the_merge() {
+    let mut busy = Busy::new();
+    busy.disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".sst").after(1));
+    assert!(matches!(busy.end_merge(), Err(Error::Poisoned { .. } | Error::Io { .. })));
+    assert_eq!((busy.disk.faults_fired(), busy.frozen()), (1, 1));
+    assert!(matches!(busy.db.put("key", "value"), Err(Error::Poisoned { .. })));
+    assert_eq!(busy.db.stats().compactions, 0);
+    busy.assert_holds();
+    busy.reopen();
 }

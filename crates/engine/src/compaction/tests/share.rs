@@ -18,16 +18,19 @@ const KEYS: u64 = 400;
 pub(super) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(super) fn open(disk: &SimDisk) -> Db {
-    let options = Options::default()
-        .vfs(Arc::new(disk.clone()))
-        .background_threads(0)
+    Db::open("db", options(Arc::new(disk.clone())).background_threads(0)).unwrap()
+}
+
+/// Of small tables and blocks; nothing is compacted that nobody asks for.
+pub(super) fn options(vfs: Arc<dyn Vfs>) -> Options {
+    Options::default()
+        .vfs(vfs)
         .auto_compaction(false)
         .compression(Compression::None)
         .block_bytes(256)
         .table_bytes(4 << 10)
         .base_level_bytes(16 << 10)
-        .l0_trigger(4);
-    Db::open("db", options).unwrap()
+        .l0_trigger(4)
 }
 
 /// Four runs of level 0 full of new versions of keys, some of which are deleted.
@@ -49,7 +52,7 @@ pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
 }
 
 /// The next merge of the store, in pieces.
-pub(super) fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
+fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
     let plan: Plan = plan(&engine.version(), &InProgress::default(), &options)?;
     let bounds = engine.piece_bounds(&plan).unwrap();

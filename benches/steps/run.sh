@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Counts the instructions of lookups, of walks and of puts with valgrind's callgrind, and holds them to what
-# limits.txt, walks.txt and puts.txt say; and those of keys that are there with paired filters to 2% more than with
+# Counts the instructions of lookups, of walks, of puts and of filters' probes with valgrind's callgrind, and holds
+# them to what limits.txt, walks.txt, puts.txt and probes.txt say; and those of keys that are there with paired filters to 2% more than with
 # blocked ones. Instructions do not depend on what else the machine does, so that a lookup or a step that
 # grew dearer is seen where times would show nothing.
 #
 #   benches/steps/run.sh           count, and fail where a limit is passed
-#   benches/steps/run.sh --write   count, and make the counts and a tenth more the limits
+#   benches/steps/run.sh --write   count, and make the counts and a 25th more the limits, where that is less
 #
 # Without valgrind, or without AVX2, which valgrind then does not offer to the filters either, it says
-# so and counts nothing.
+# so and counts nothing; with TROMMEL_DEMAND=steps it fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -20,17 +20,22 @@ SEEKS=500
 walk_limits=benches/steps/walks.txt
 PUTS=10000
 put_limits=benches/steps/puts.txt
+PROBED_KEYS=50000
+probe_limits=benches/steps/probes.txt
+# What a count may grow by before it is told.
+SLACK=1.04
 
-if ! command -v valgrind >/dev/null; then
-  echo "no valgrind here: nothing is counted" >&2
+lacks() {
+  echo "no $1 here: nothing is counted" >&2
+  case ",${TROMMEL_DEMAND-}," in *,steps,*) exit 1 ;; esac
   exit 0
-fi
-if ! grep -qw avx2 /proc/cpuinfo; then
-  echo "no AVX2 here: nothing is counted" >&2
-  exit 0
-fi
+}
+
+command -v valgrind >/dev/null || lacks valgrind
+grep -qw avx2 /proc/cpuinfo || lacks AVX2
 
 cargo build --quiet --release -p trommel-harness --example lookups --example walks --example puts
+cargo build --quiet --release -p trommel-filter --example probes
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -82,6 +87,19 @@ puts() {
   awk -v mode="$1" '/^totals:/ { printf "%s %.0f\n", mode, $2 / '"$PUTS"' }' "$out.2"
 }
 
+# probes KIND: its instructions an ask, of a key that is there, of others, and of others 64 at once.
+probes() {
+  local out="$scratch/probes-$1" part=0 row
+  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
+    --toggle-collect='*_probes' --dump-after='*_probes' \
+    "$examples/probes" "$PROBED_KEYS" "$1:10" 1 >"$out.rows"
+  for row in present absent absent-64; do
+    part=$((part + 1))
+    awk -v row="$1-$row" \
+      '/^totals:/ { printf "%s %.0f\n", row, $2 / '"$PROBED_KEYS"' }' "$out.$part"
+  done
+}
+
 {
   tree 1 deep
   tree 4 runs
@@ -96,6 +114,7 @@ puts() {
 } >"$scratch/walk-counts"
 
 for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
+for kind in standard blocked paired ribbon; do probes "$kind"; done >"$scratch/probe-counts"
 
 # held WORDS COUNTS LIMITS WHAT: prints counts beside limits, both behind a name of so many words. One that
 # is missing, of another name, or above its limit is a failure.
@@ -121,22 +140,32 @@ held() {
   }
 }
 
-if [ "${1:-}" = --write ]; then
+# renewed WORDS NUMBERS COUNTS LIMITS: writes counts with some slack into the limits, so many numbers behind a
+# name of so many words, and no limit above what it was.
+renewed() {
   {
-    sed -n '/^#/p' "$limits"
-    awk '{ printf "%-3s %s %.0f %.0f\n", $1, $2, $3 * 1.1, $4 * 1.1 }' "$scratch/counts"
+    sed -n '/^#/p' "$4"
+    paste -d ' ' "$3" <(sed '/^#/d' "$4") | awk -v words="$1" -v numbers="$2" -v slack="$SLACK" '
+      {
+        line = $1
+        for (i = 2; i <= words; i++) line = line " " $i
+        for (i = words + 1; i <= words + numbers; i++) {
+          limit = sprintf("%.0f", $i * slack) + 0
+          before = $(i + words + numbers) + 0
+          line = line " " (before && before < limit ? before : limit)
+        }
+        print line
+      }
+    '
   } >"$scratch/limits"
-  cp "$scratch/limits" "$limits"
-  {
-    sed -n '/^#/p' "$walk_limits"
-    awk '{ printf "%-3s %s %.0f\n", $1, $2, $3 * 1.1 }' "$scratch/walk-counts"
-  } >"$scratch/walk-limits"
-  cp "$scratch/walk-limits" "$walk_limits"
-  {
-    sed -n '/^#/p' "$put_limits"
-    awk '{ printf "%s %.0f\n", $1, $2 * 1.1 }' "$scratch/put-counts"
-  } >"$scratch/put-limits"
-  cp "$scratch/put-limits" "$put_limits"
+  cp "$scratch/limits" "$4"
+}
+
+if [ "${1:-}" = --write ]; then
+  renewed 2 2 "$scratch/counts" "$limits"
+  renewed 2 1 "$scratch/walk-counts" "$walk_limits"
+  renewed 1 1 "$scratch/put-counts" "$put_limits"
+  renewed 1 1 "$scratch/probe-counts" "$probe_limits"
 fi
 
 failed=0
@@ -183,4 +212,6 @@ printf '\n'
 held 2 "$scratch/walk-counts" "$walk_limits" 'a walk'
 printf '\n'
 held 1 "$scratch/put-counts" "$put_limits" 'a put'
+printf '\n'
+held 1 "$scratch/probe-counts" "$probe_limits" 'a probe'
 exit $failed

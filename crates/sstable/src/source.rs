@@ -166,6 +166,7 @@ impl Source {
     }
 
     /// As [`Source::block`]; calls `before` if it has to read the block from the file.
+    #[inline]
     pub(crate) fn block_after(
         &self,
         handle: Handle,

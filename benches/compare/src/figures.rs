@@ -41,12 +41,13 @@ pub(crate) const TIMES: [Figure; 11] = [
 ];
 
 /// What else is known; less is better of these too.
-pub(crate) const SIZES: [Figure; 7] = [
+pub(crate) const SIZES: [Figure; 8] = [
     Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.bytes)) },
     Figure { title: "write amplification", of: |group| group.write_amplification() },
     Figure { title: "runs", of: |group| group.runs() },
     Figure { title: "open, ms", of: |group| Some(group.find(OPEN)?.wall_seconds * 1e3) },
     Figure { title: "peak in fill, MiB", of: |group| group.peak(true) },
+    Figure { title: "own after fill, MiB", of: |group| group.own_after_fill() },
     Figure { title: "own after reads, MiB", of: |group| group.own_memory() },
     Figure { title: "peak in reads, MiB", of: |group| group.peak(false) },
 ];
@@ -97,6 +98,12 @@ impl Group<'_> {
         let records = self.records.iter().filter(|record| (record.workload == FILL) == of_fill);
         let peaks = records.filter_map(|record| Some(record.state.memory.as_ref()?.values().sum()));
         peaks.max().map(mebibytes)
+    }
+
+    /// What the process held of its own when the last key was written, in MiB.
+    fn own_after_fill(&self) -> Option<f64> {
+        let own = *self.find(FILL)?.state.memory.as_ref()?.get(OWN)?;
+        Some(mebibytes(own))
     }
 
     /// What the process held of its own after the last row of reads, in MiB.

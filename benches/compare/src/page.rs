@@ -10,6 +10,7 @@ use crate::figures::Results;
 use crate::report::{
     Shown, UNEQUAL, fairness, floor, ratios, reading, sizes, times, troubles, versions,
 };
+use crate::rows::Row;
 use crate::sheets;
 use crate::stores::ALL;
 use crate::studies::Study;
@@ -25,7 +26,7 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
         page += INTRODUCTION;
     }
     page += UNITS;
-    page += &format!("```sh\n{}\n```\n\n", command(results, studies));
+    page += &format!("```sh\n{}\n```\n\n", commands(results, studies));
     page += &about(&all);
     page += &targets(results, studies);
     for num in results.nums() {
@@ -67,13 +68,20 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
     for verdict in &verdicts[..short] {
         text += &format!("* {}\n", verdict.line());
     }
+    for num in results.nums() {
+        let missing = targets::unmeasured(results, num);
+        if !missing.is_empty() {
+            let (num, count) = (units::grouped(num), missing.len());
+            text += &format!("* {num} keys, **{count} not measured**: {}\n", missing.join("; "));
+        }
+    }
     text
 }
 
 const HEAD: &str = "\
 # Trommel beside other stores
 
-This page is written by the command below; no figure in it is typed. Each store runs in a process
+This page is written by the commands below; no figure in it is typed. Each store runs in a process
 of its own. Every value found is checked against its key.
 
 ";
@@ -89,35 +97,46 @@ hundred keys and counts each.
 ";
 
 const UNITS: &str = "\
-Times are microseconds an operation on one machine in one hour: the ratios between stores are worth
-more than the figures.
+Times are microseconds an operation on one machine: the ratios between stores that were measured in turns
+are worth more than the figures. Verdicts of fewer than five rounds say so.
 
 ";
 
-/// The command that measures this again.
-fn command(results: &Results, studies: &[(Study, Results)]) -> String {
-    let mut words = String::from(COMMAND);
-    let nums: Vec<_> = results.nums().iter().map(u64::to_string).collect();
+/// The commands that measure this again: one for each number of keys, and one for the studies. Their records
+/// behind each other make the page.
+fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
+    let mut lines: Vec<_> =
+        results.nums().into_iter().map(|num| main_command(results, num)).collect();
+    if !studies.is_empty() {
+        let all = studies.iter().flat_map(|(_, results)| results.records());
+        lines.push(format!("{COMMAND}{}{}", studied(studies), rounds(all)));
+    }
+    lines.push(format!("{COMMAND} --from RESULTS --page FILE"));
+    lines.join("\n")
+}
+
+fn main_command(results: &Results, num: u64) -> String {
     let setting = |name: &str| {
-        let values = results.records().iter().filter_map(|record| record.settings.get(name));
+        let values = results.of_num(num).filter_map(|record| record.settings.get(name));
         values.filter_map(Value::as_u64).max().unwrap_or_default()
     };
-    if !nums.is_empty() {
-        words += &format!(" --num {} --reads {}", nums.join(","), setting("reads"));
-        words += if studies.is_empty() { "" } else { " --rows all" };
+    let mut words = format!("{COMMAND} --num {num} --reads {}", setting("reads"));
+    let measured = |row: &&Row| results.of_num(num).any(|record| record.workload == row.title());
+    let rows: Vec<_> = Row::ALL.iter().filter(measured).map(|row| row.name()).collect();
+    if rows.len() < Row::ALL.len() {
+        words += &format!(" --rows {}", rows.join(","));
     }
-    words += &chosen(results);
-    words += &studied(studies);
-    let all = studies.iter().map(|(_, results)| results).chain([results]);
-    let rounds = all.flat_map(|results| results.records().iter().map(|record| record.repeat)).max();
-    words + &format!(" \\\n    --rounds {} --page FILE", rounds.unwrap_or(1))
+    words + &chosen(results, num) + &rounds(results.of_num(num))
+}
+
+fn rounds<'a>(records: impl Iterator<Item = &'a Record>) -> String {
+    let rounds = records.map(|record| record.repeat).max();
+    format!(" --rounds {} --out DIR", rounds.unwrap_or(1))
 }
 
 /// The stores on a command line, if they are not those that are measured unless others are named.
-fn chosen(results: &Results) -> String {
-    let nums = results.nums();
-    let Some(num) = nums.first() else { return String::new() };
-    let names = results.names(*num);
+fn chosen(results: &Results, num: u64) -> String {
+    let names = results.names(num);
     let usual = ALL.iter().filter(|contender| contender.usual).map(|contender| contender.name);
     match usual.eq(names.iter().copied()) {
         true => String::new(),
@@ -171,7 +190,10 @@ fn measured(results: &Results, num: u64) -> String {
     for line in troubles(results, num) {
         text += &format!("* **{line}**\n");
     }
-    text += "\nMicroseconds an operation; with several rounds the median, least and greatest.\n\n";
+    let rounds = results.of_num(num).map(|record| record.repeat).max().unwrap_or(1);
+    text += &format!(
+        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {rounds}.\n\n"
+    );
     text += &times(results, num).markdown();
     text += &floor(results, num).map_or_else(String::new, |line| format!("\n{line}\n"));
     text += "\n### The best Trommel beside the fastest rival\n\n";

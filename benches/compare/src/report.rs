@@ -22,7 +22,7 @@ pub(crate) const NO_LOG: &str = "-nolog";
 pub(crate) const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
-pub(crate) const UNEQUAL: [&str; 14] = [
+pub(crate) const UNEQUAL: [&str; 15] = [
     "LMDB and redb write 1000 entries in a transaction, the trees one at a time. A process that \
      dies loses the transaction it is in; a tree loses nothing.",
     "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \
@@ -36,6 +36,9 @@ pub(crate) const UNEQUAL: [&str; 14] = [
      filling is lost at closing, as it is for all.",
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
      Trommel each time it uses one, trommel-mapped-once when it first does, redb and LMDB never, and rocksdb-mmap was told not to.",
+    "All trees merge level 0 from four runs on, but Trommel waits for a fifth where four bring less than \
+     seven eighths of what the base level may hold, as they do with these write buffers: it writes less and \
+     has one run more to ask.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",

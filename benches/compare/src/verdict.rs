@@ -65,18 +65,32 @@ pub(crate) fn beside(
         let names = results.names(num).into_iter();
         names
             .filter(|name| starts.iter().any(|start| name.starts_with(start)))
-            .filter_map(|name| Some((name, results.figure(num, name, figure)?.median)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .filter_map(|name| Some((name, results.figure(num, name, figure)?)))
+            .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
     };
     let ((name, ours), (rival, theirs)) = (best(&[OURS])?, best(rivals)?);
-    let ratio = theirs / ours.max(f64::MIN_POSITIVE);
-    let (ours, theirs) = (number(ours), number(theirs));
+    let rounds = ours.rounds.min(theirs.rounds);
+    let ratio = theirs.median / ours.median.max(f64::MIN_POSITIVE);
+    let (ours, theirs) = (number(ours.median), number(theirs.median));
     let text = format!(
-        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}",
+        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}{}",
         number(ratio),
-        number(times)
+        number(times),
+        few(rounds)
     );
     Some(Verdict { text, is_met: ratio >= times, bound: "" })
+}
+
+/// Rounds whose median is believed.
+const ENOUGH_ROUNDS: usize = 5;
+
+/// What is said of a figure of so many rounds, if these are few.
+pub(crate) fn few(rounds: usize) -> String {
+    match rounds {
+        ENOUGH_ROUNDS.. => String::new(),
+        1 => " (of one round)".to_owned(),
+        few => format!(" (of {few} rounds)"),
+    }
 }
 
 /// All `verdicts`, those that fall short first.
@@ -88,6 +102,13 @@ pub(crate) fn shortfalls_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rounds_are_told() {
+        assert_eq!(few(1), " (of one round)");
+        assert_eq!(few(4), " (of 4 rounds)");
+        assert_eq!(few(5), "");
+    }
 
     #[test]
     fn a_target_is_met_at_its_limit_and_shortfalls_come_first() {

@@ -181,7 +181,7 @@ fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
         let say = |what: &str| format!("opening, {name}, {what}");
         verdicts.extend(median(tables).map(|is| Verdict::at_least(&say("tables"), is, asked)));
         let size = median(mebibytes_a_table);
-        let at_least = |is| Verdict::at_least(&say("MiB a table"), is, TABLE_BYTES_MIN);
+        let at_least = |is| Verdict::at_least(&say("MiB a table on average"), is, TABLE_BYTES_MIN);
         verdicts.extend(size.map(at_least));
         let time = median(warm_open);
         verdicts.extend(

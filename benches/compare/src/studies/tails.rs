@@ -18,7 +18,7 @@ use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::settings::Settings;
 use crate::trial::{Trial, write};
-use crate::verdict::{Verdict, beside};
+use crate::verdict::{OURS, Verdict, beside};
 
 /// The contender whose peak the others are paced by.
 pub(crate) const CALIBRATES: &str = "rocksdb-best";
@@ -237,15 +237,16 @@ impl Store for Nothing {
 }
 
 fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let read =
-        beside(results, num, "p99.9 of reads during a fill, us", &READ_TIMES[2], &["rocksdb"], 1.0);
-    let written = beside(
-        results,
-        num,
-        "p99.9 of writes under compaction, us",
-        &WRITE_TIMES[2],
-        &["rocksdb"],
-        1.0,
-    );
-    read.into_iter().chain(written).map(|verdict| verdict.bounded_by(BOUND)).collect()
+    let ours = results.names(num).into_iter().filter(|name| name.starts_with(OURS));
+    let of_one = |name: &str| {
+        let compared = results.only(|other| other == name || other.starts_with("rocksdb"));
+        let tail = |what: &str, figure: &Figure| {
+            beside(&compared, num, &format!("{what}, {name}"), figure, &["rocksdb"], 1.0)
+        };
+        [
+            tail("p99.9 of reads during a fill, us", &READ_TIMES[2]),
+            tail("p99.9 of writes under compaction, us", &WRITE_TIMES[2]),
+        ]
+    };
+    ours.flat_map(of_one).flatten().map(|verdict| verdict.bounded_by(BOUND)).collect()
 }

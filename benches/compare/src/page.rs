@@ -167,8 +167,10 @@ fn about(records: &[&Record]) -> String {
     let Environment {
         cpu, cores, memory_bytes, kernel, file_system, rustc, program, commit, ..
     } = &first.environment;
+    let starts = || records.iter().map(|record| record.start.as_str());
+    let (from, to) = (starts().min().unwrap_or_default(), starts().max().unwrap_or_default());
     let mut lines = vec![
-        ("Measured", first.start.clone()),
+        ("Measured", format!("{from} to {to}")),
         ("Program", format!("trommel {program}")),
         ("Compiler", rustc.clone()),
         ("Stores", versions(records).join("; ")),

@@ -105,7 +105,7 @@ const MEMTABLES: &str = "a full memtable of 64 MiB and the next, which fills fas
     keeps; a writer that is slower has less of the second";
 
 /// By figure, what bounds it and what was tried.
-const BOUNDS: [(&str, &str); 10] = [
+const BOUNDS: [(&str, &str); 11] = [
     ("fill", WRITER),
     (
         "fill until idle",
@@ -135,6 +135,7 @@ const BOUNDS: [(&str, &str); 10] = [
     ("runs", LEFT),
     ("disk, MiB", LEFT),
     ("peak in fill, MiB", MEMTABLES),
+    ("own after fill, MiB", MEMTABLES),
 ];
 
 /// All targets of the measurement with `num` keys, shortfalls first.

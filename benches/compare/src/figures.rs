@@ -183,6 +183,12 @@ impl Results {
         nums
     }
 
+    /// Rounds of `num` keys that were begun.
+    pub(crate) fn rounds(&self, num: u64) -> usize {
+        let rounds = self.of_num(num).map(|record| record.repeat).max();
+        rounds.map_or(0, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX))
+    }
+
     /// The contenders of `num` keys, Trommel's first, then in the order of [`crate::stores::ALL`].
     pub(crate) fn names(&self, num: u64) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -304,6 +310,7 @@ mod tests {
             record("trommel", 1, "fillrandom", 0.001),
         ]);
         assert_eq!(results.nums(), [1000]);
+        assert_eq!((results.rounds(1000), results.rounds(5)), (2, 0));
         assert_eq!(results.names(1000), ["trommel", "rocksdb"]);
         let fill = results.figure(1000, "rocksdb", &TIMES[0]).unwrap();
         assert!((fill.median - 5.0).abs() < 1e-9 && fill.rounds == 2, "{fill:?}");

@@ -108,8 +108,11 @@ fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
     let mut lines: Vec<_> =
         results.nums().into_iter().map(|num| main_command(results, num)).collect();
     if !studies.is_empty() {
-        let all = studies.iter().flat_map(|(_, results)| results.records());
-        lines.push(format!("{COMMAND}{}{}", studied(studies), rounds(all)));
+        let of_each = |(_, results): &(Study, Results)| {
+            results.nums().into_iter().map(|num| results.rounds(num)).max()
+        };
+        let most = studies.iter().filter_map(of_each).max().unwrap_or(1);
+        lines.push(format!("{COMMAND}{}{}", studied(studies), rounds(most)));
     }
     lines.push(format!("{COMMAND} --from RESULTS --page FILE"));
     lines.join("\n")
@@ -126,12 +129,11 @@ fn main_command(results: &Results, num: u64) -> String {
     if rows.len() < Row::ALL.len() {
         words += &format!(" --rows {}", rows.join(","));
     }
-    words + &chosen(results, num) + &rounds(results.of_num(num))
+    words + &chosen(results, num) + &rounds(results.rounds(num))
 }
 
-fn rounds<'a>(records: impl Iterator<Item = &'a Record>) -> String {
-    let rounds = records.map(|record| record.repeat).max();
-    format!(" --rounds {} --out DIR", rounds.unwrap_or(1))
+fn rounds(rounds: usize) -> String {
+    format!(" --rounds {rounds} --out DIR")
 }
 
 /// The stores on a command line, if they are not those that are measured unless others are named.
@@ -192,9 +194,9 @@ fn measured(results: &Results, num: u64) -> String {
     for line in troubles(results, num) {
         text += &format!("* **{line}**\n");
     }
-    let rounds = results.of_num(num).map(|record| record.repeat).max().unwrap_or(1);
     text += &format!(
-        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {rounds}.\n\n"
+        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {}.\n\n",
+        results.rounds(num)
     );
     text += &times(results, num).markdown();
     text += &floor(results, num).map_or_else(String::new, |line| format!("\n{line}\n"));

@@ -12,8 +12,11 @@ use crate::verdict::{Verdict, shortfalls_first};
 
 /// What was to be reached in a study, and what was; shortfalls first.
 pub(crate) fn verdicts(study: Study, results: &Results) -> Vec<Verdict> {
-    let nums = results.nums();
-    shortfalls_first(nums.iter().flat_map(|num| (study.sheet().verdicts)(results, *num)).collect())
+    let of_keys = |num| {
+        let verdicts = (study.sheet().verdicts)(results, num).into_iter();
+        verdicts.map(move |verdict| verdict.of_rounds(results.rounds(num)))
+    };
+    shortfalls_first(results.nums().into_iter().flat_map(of_keys).collect())
 }
 
 /// Headings and tables of a study; a table that no store has a figure for is left out.

@@ -1,6 +1,6 @@
 //! What the main measurement is to reach; of each part, what bounds it and what was tried.
 
-use crate::figures::{Figure, Results, SIZES, TIMES};
+use crate::figures::{Figure, Results, SIZES, Spread, TIMES};
 use crate::report::{NO_LOG, OWN_FILTERS};
 use crate::verdict::{OURS, Verdict, beside, shortfalls_first};
 
@@ -100,9 +100,9 @@ const STEP: &str = "some 440 instructions a step: 138 decode the entry, 72 hand 
     levels of cursors between; entries are decoded together, the next block is asked for ahead, sources are \
     compared by numbers; entries handed out in batches are not tried yet";
 /// What memory of a writer's store is.
-const MEMTABLES: &str = "a full memtable of 64 MiB and the next, which fills faster than the first is written \
-    out, the memory of one that is kept for the next, buffers of merges, and what the C library's allocator \
-    keeps; a writer that is slower has less of the second";
+const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out, the \
+    memory of one that is kept for the next, buffers of merges, and what the C library's allocator keeps; a \
+    writer that is slower has less of the second";
 
 /// By figure, what bounds it and what was tried.
 const BOUNDS: [(&str, &str); 11] = [
@@ -116,8 +116,8 @@ const BOUNDS: [(&str, &str); 11] = [
     (
         "read",
         "some ten cache misses, of which the filters' and a block's columns are asked for together; \
-         the block cache costs three of them, one behind the other, and a map none, but each of its \
-         pages must be found by the processor",
+         a block in the cache costs two of them, one behind the other, its place and its count of \
+         references, and a map none, but each of its pages must be found by the processor",
     ),
     (
         "missing",
@@ -174,17 +174,18 @@ fn bound(title: &str) -> &'static str {
 }
 
 fn reverse(results: &Results, num: u64) -> Vec<Verdict> {
-    let median = |name: &str, title| Some(results.figure(num, name, figure(title)?)?.median);
+    let spread = |name: &str, title| results.figure(num, name, figure(title)?);
     let names = results.names(num).into_iter();
     let ratios = names
         .filter(|name| name.starts_with(OURS) && *name != OWN_FILTERS)
-        .filter_map(|name| Some((name, median(name, "reverse")? / median(name, "scan")?)));
-    ratios
-        .map(|(name, ratio)| {
-            let what = format!("reverse beside scan, {name}");
-            Verdict::at_most(&what, ratio, REVERSE_TO_SCAN_MAX).bounded_by(bound("reverse"))
-        })
-        .collect()
+        .filter_map(|name| Some((name, spread(name, "reverse")?, spread(name, "scan")?)));
+    let verdict = |(name, reverse, scan): (&str, Spread, Spread)| {
+        let (what, ratio) = (format!("reverse beside scan, {name}"), reverse.median / scan.median);
+        Verdict::at_most(&what, ratio, REVERSE_TO_SCAN_MAX)
+            .bounded_by(bound("reverse"))
+            .of_rounds(reverse.rounds.min(scan.rounds))
+    };
+    ratios.map(verdict).collect()
 }
 
 #[cfg(test)]

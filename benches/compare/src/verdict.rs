@@ -16,24 +16,31 @@ pub(crate) struct Verdict {
     pub(crate) is_met: bool,
     /// What bounds it, and what was tried; empty where nothing is said of that.
     bound: &'static str,
+    /// Rounds that it is of, if that is known.
+    rounds: Option<usize>,
 }
 
 impl Verdict {
     /// `measured` is to be at most `limit`.
     pub(crate) fn at_most(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at most {}", number(measured), number(limit));
-        Self { text, is_met: measured <= limit, bound: "" }
+        Self { text, is_met: measured <= limit, bound: "", rounds: None }
     }
 
     /// `measured` is to be at least `limit`.
     pub(crate) fn at_least(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at least {}", number(measured), number(limit));
-        Self { text, is_met: measured >= limit, bound: "" }
+        Self { text, is_met: measured >= limit, bound: "", rounds: None }
     }
 
     /// The same, where it falls short with what bounds it.
     pub(crate) fn bounded_by(self, bound: &'static str) -> Self {
         Self { bound, ..self }
+    }
+
+    /// The same, of so many rounds if that is not known yet.
+    pub(crate) fn of_rounds(self, rounds: usize) -> Self {
+        Self { rounds: self.rounds.or(Some(rounds)), ..self }
     }
 
     /// The same, where several numbers of keys were measured, with that of this one.
@@ -43,10 +50,11 @@ impl Verdict {
 
     /// As a line of a list, for a page.
     pub(crate) fn line(&self) -> String {
+        let text = format!("{}{}", self.text, self.rounds.map_or_else(String::new, few));
         match (self.is_met, self.bound) {
-            (true, _) => format!("{}: met", self.text),
-            (false, "") => format!("{}: **not met**", self.text),
-            (false, bound) => format!("{}: **not met**; {bound}", self.text),
+            (true, _) => format!("{text}: met"),
+            (false, "") => format!("{text}: **not met**"),
+            (false, bound) => format!("{text}: **not met**; {bound}"),
         }
     }
 }
@@ -69,23 +77,22 @@ pub(crate) fn beside(
             .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
     };
     let ((name, ours), (rival, theirs)) = (best(&[OURS])?, best(rivals)?);
-    let rounds = ours.rounds.min(theirs.rounds);
+    let rounds = Some(ours.rounds.min(theirs.rounds));
     let ratio = theirs.median / ours.median.max(f64::MIN_POSITIVE);
     let (ours, theirs) = (number(ours.median), number(theirs.median));
     let text = format!(
-        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}{}",
+        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}",
         number(ratio),
         number(times),
-        few(rounds)
     );
-    Some(Verdict { text, is_met: ratio >= times, bound: "" })
+    Some(Verdict { text, is_met: ratio >= times, bound: "", rounds })
 }
 
 /// Rounds whose median is believed.
 const ENOUGH_ROUNDS: usize = 5;
 
 /// What is said of a figure of so many rounds, if these are few.
-pub(crate) fn few(rounds: usize) -> String {
+fn few(rounds: usize) -> String {
     match rounds {
         ENOUGH_ROUNDS.. => String::new(),
         1 => " (of one round)".to_owned(),
@@ -108,6 +115,9 @@ mod tests {
         assert_eq!(few(1), " (of one round)");
         assert_eq!(few(4), " (of 4 rounds)");
         assert_eq!(few(5), "");
+        let of = |rounds| Verdict::at_most("syncs", 0.5, 0.5).of_rounds(rounds);
+        assert_eq!(of(1).line(), "syncs: 0.500, target at most 0.500 (of one round): met");
+        assert_eq!(of(2).of_rounds(5), of(2), "what it is of by itself counts");
     }
 
     #[test]

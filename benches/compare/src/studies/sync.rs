@@ -23,9 +23,10 @@ const WARMING: u64 = 20;
 /// At most so many syncs are to be made for a write, as a multiple of one for all threads.
 const SYNCS_PER_GROUP: f64 = 2.0;
 
-/// What bounds it.
+/// What bounds the syncs a write.
 const GROUPS: &str = "a group is who came while the one before was synced; after each sync all of it must be \
     woken, on two cores, and who is late is in the group after next";
+/// What bounds the time of a write.
 const BOUND: &str = "the device: a thread by itself waits for one sync a write in either store";
 
 pub(super) static SHEET: Sheet = Sheet {

@@ -101,6 +101,13 @@ impl Busy {
         busy
     }
 
+    /// Such a store, in which the memtable's table cannot be created.
+    fn whose_flush_fails(failure: Failure) -> Self {
+        let busy = Self::new();
+        busy.disk.inject(Fault::new(failure).on(OpKind::Create).named(".sst").after(1));
+        busy
+    }
+
     fn frozen(&self) -> usize {
         self.db.engine().view.load().frozen.len()
     }
@@ -142,8 +149,7 @@ fn a_memtable_does_not_wait_for_the_end_of_a_merge() {
 /// The merge is none the worse for it, and the memtable is tried again.
 #[test]
 fn a_flush_that_fails_there_is_tried_again() {
-    let mut busy = Busy::new();
-    busy.disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(1));
+    let mut busy = Busy::whose_flush_fails(Failure::NoSpace);
     // Who waits is told of any work that failed meanwhile.
     let _ = busy.end_merge();
     wait_until("the merge is done", || busy.db.stats().compactions > 0);
@@ -157,8 +163,7 @@ fn a_flush_that_fails_there_is_tried_again() {
 /// Where writing fails for good there, the store takes no more, and nothing is merged in vain.
 #[test]
 fn a_flush_that_poisons_there_ends_the_merge() {
-    let mut busy = Busy::new();
-    busy.disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".sst").after(1));
+    let mut busy = Busy::whose_flush_fails(Failure::Io);
     assert!(matches!(busy.end_merge(), Err(Error::Poisoned { .. } | Error::Io { .. })));
     assert_eq!((busy.disk.faults_fired(), busy.frozen()), (1, 1));
     assert!(matches!(busy.db.put("key", "value"), Err(Error::Poisoned { .. })));

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Counts the instructions of lookups, of walks, of puts and of filters' probes with valgrind's callgrind, and holds
-# them to what limits.txt, walks.txt, puts.txt and probes.txt say; and those of keys that are there with paired filters to 2% more than with
-# blocked ones. Instructions do not depend on what else the machine does, so that a lookup or a step that
-# grew dearer is seen where times would show nothing.
+# Counts the instructions of lookups, of walks, of puts and of filters' probes with valgrind's callgrind, and
+# holds them to what limits.txt, walks.txt, puts.txt and probes.txt say; and those of keys that are there with
+# paired filters to 2% more than with blocked ones. Instructions do not depend on what else the machine does,
+# so that a lookup or a step that grew dearer is seen where times would show nothing.
 #
 #   benches/steps/run.sh           count, and fail where a limit is passed
 #   benches/steps/run.sh --write   count, and make the counts and a 25th more the limits, where that is less
@@ -40,13 +40,20 @@ examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# counted OUT OPTIONS... PROGRAM ARGUMENTS...: runs the program below callgrind, which counts nothing until an option
+# says so, into files that begin with OUT.
+counted() {
+  local out=$1
+  shift
+  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no "$@" >"$out.rows"
+}
+
 # tree RUNS ROWS: one line a row with the instructions a key of gets and of multi-gets.
 tree() {
   local out="$scratch/$2-$1"
-  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-    --toggle-collect='*gets' \
+  counted "$out" --toggle-collect='*gets' \
     --dump-after='lookups::gets' --dump-after='lookups::multi_gets' \
-    "$examples/lookups" "$KEYS" "$1" "$READS" 1 "$2" >"$out.rows"
+    "$examples/lookups" "$KEYS" "$1" "$READS" 1 "$2"
   # A file for each function that ended, in turn.
   local counts=()
   local part
@@ -65,9 +72,8 @@ walks() {
   for walk in "${names[@]}"; do
     dumps+=("--dump-after=walks::${walk/-/_}_walk")
   done
-  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-    --toggle-collect='*_walk' "${dumps[@]}" \
-    "$examples/walks" "$WALK_KEYS" "$1" "$SEEKS" 1 "$2" "$3" >"$out.rows"
+  counted "$out" --toggle-collect='*_walk' "${dumps[@]}" \
+    "$examples/walks" "$WALK_KEYS" "$1" "$SEEKS" 1 "$2" "$3"
   for walk in "${names[@]}"; do
     # Each ends twice; the second time all that is kept has been read.
     part=$((part + 2))
@@ -81,8 +87,7 @@ walks() {
 # puts MODE: its instructions a key.
 puts() {
   local out="$scratch/puts-$1"
-  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-    --toggle-collect='*_puts' --dump-after='*_puts' "$examples/puts" "$PUTS" 1 "$1" >"$out.rows"
+  counted "$out" --toggle-collect='*_puts' --dump-after='*_puts' "$examples/puts" "$PUTS" 1 "$1"
   # It ends twice; the first time fills.
   awk -v mode="$1" '/^totals:/ { printf "%s %.0f\n", mode, $2 / '"$PUTS"' }' "$out.2"
 }
@@ -90,9 +95,8 @@ puts() {
 # probes KIND: its instructions an ask, of a key that is there, of others, and of others 64 at once.
 probes() {
   local out="$scratch/probes-$1" part=0 row
-  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-    --toggle-collect='*_probes' --dump-after='*_probes' \
-    "$examples/probes" "$PROBED_KEYS" "$1:10" 1 >"$out.rows"
+  counted "$out" --toggle-collect='*_probes' --dump-after='*_probes' \
+    "$examples/probes" "$PROBED_KEYS" "$1:10" 1
   for row in present absent absent-64; do
     part=$((part + 1))
     awk -v row="$1-$row" \
@@ -186,9 +190,8 @@ paste -d ' ' "$scratch/counts" <(sed '/^#/d' "$limits") | awk '
 # present KIND ROW: instructions of a get of a key that is there, with such filters of 23.4 bits a key.
 present() {
   local out="$scratch/$1-$2"
-  valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-    --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
-    "$examples/lookups" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4" >"$out.rows"
+  counted "$out" --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
+    "$examples/lookups" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4"
   awk '/^totals:/ { printf "%.1f", $2 / '"$READS"' }' "$out.1"
 }
 

@@ -3,12 +3,14 @@
 //!
 //! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
 //! block is keyed by a number that the cache gives each open table, not by anything a file says,
-//! so two files that claim the same id never answer for each other.
+//! so two files that claim the same id never answer for each other. Lookups find most blocks without
+//! a search here, by their [places](crate::places).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use trommel_base::planted::{Bug, planted};
+use trommel_base::sync::quiet::{Mutex, lock};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
@@ -16,13 +18,20 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::block::SharedBlock;
 use crate::filter_memory::FilterMemory;
 use crate::filters::Piece;
+use crate::places::{Cached, Seat};
 
-/// What a cached block costs beside its bytes: the entry, its key, the allocation.
-const BLOCK_OVERHEAD_BYTES: u64 = 160;
+/// What an entry costs beside its bytes: itself, its key, the allocation.
+const ENTRY_OVERHEAD_BYTES: u64 = 112;
+/// What a block costs beside its buffer.
+const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<Cached>() as u64 + 24;
 /// Used to size the cache's tables at first; wrong guesses only cost a regrowth.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 /// More shards than threads are likely to meet in.
 const SHARDS: usize = 64;
+/// Of the capacity, what the places of blocks may take: one part in so many.
+const PLACES_PART: u64 = 32;
+/// In so many turns all that the cache holds may have been replaced.
+const TURNS: u64 = 8;
 
 /// Names a block: the number of its table, its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,25 +84,10 @@ impl Hasher for WordHasher {
 struct ByBytes;
 
 /// What the cache holds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Entry {
-    Block(SharedBlock),
+    Block(Arc<Cached>),
     Piece(Arc<CachedPiece>),
-}
-
-impl Clone for Entry {
-    /// For whoever looks something up. What is searched of a block is asked for before the reference is
-    /// counted, which waits for memory and lets nothing overtake it.
-    #[inline]
-    fn clone(&self) -> Self {
-        match self {
-            Self::Block(block) => {
-                block.ask_for_columns();
-                Self::Block(block.clone())
-            }
-            Self::Piece(cached) => Self::Piece(Arc::clone(cached)),
-        }
-    }
 }
 
 /// A piece of a filter in the cache, or on its way out of it.
@@ -144,11 +138,10 @@ impl Drop for Hold {
 impl Weighter<BlockKey, Entry> for ByBytes {
     #[inline]
     fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
-        let bytes = match entry {
-            Entry::Block(block) => block.buffer.len() as u64,
-            Entry::Piece(cached) => cached.hold.bytes,
-        };
-        bytes + BLOCK_OVERHEAD_BYTES
+        match entry {
+            Entry::Block(cached) => cached.block().buffer.len() as u64 + BLOCK_OVERHEAD_BYTES,
+            Entry::Piece(cached) => cached.hold.bytes + ENTRY_OVERHEAD_BYTES,
+        }
     }
 }
 
@@ -159,12 +152,35 @@ pub struct BlockCache {
     blocks: Entries,
     next_table: AtomicU64,
     filters: Arc<FilterMemory>,
+    /// Bytes that it may hold, with the places of blocks. Held while they are shared out.
+    capacity: Mutex<u64>,
+    /// Bytes of places.
+    places: AtomicU64,
+    /// Bytes that have come in.
+    came: AtomicU64,
+    /// So many of them make a turn.
+    turn_bytes: AtomicU64,
+    turn: AtomicU32,
+}
+
+/// Memory for places, out of the cache's share; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    cache: Arc<BlockCache>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // The blocks get it with the next change: this may be called while the cache evicts.
+        self.cache.places.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// How full a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Bytes held, bookkeeping included.
+    /// Bytes held, bookkeeping and places of blocks included.
     pub used_bytes: u64,
     /// Bytes it may hold.
     pub capacity_bytes: u64,
@@ -188,20 +204,49 @@ impl BlockCache {
             .expect("both capacities were given");
         let blocks =
             Cache::with_options(options, ByBytes, WordHasher(0), DefaultLifecycle::default());
-        Arc::new(Self { blocks, next_table: AtomicU64::new(0), filters: Arc::default() })
+        Arc::new(Self {
+            blocks,
+            next_table: AtomicU64::new(0),
+            filters: Arc::default(),
+            capacity: Mutex::new(bytes),
+            places: AtomicU64::new(0),
+            came: AtomicU64::new(0),
+            turn_bytes: AtomicU64::new(bytes / TURNS),
+            turn: AtomicU32::new(0),
+        })
     }
 
     /// Changes the capacity, and evicts what no longer fits.
     pub fn set_capacity(&self, bytes: u64) {
-        self.blocks.set_capacity(bytes);
+        let mut capacity = lock(&self.capacity);
+        *capacity = bytes;
+        self.share_out(bytes);
+    }
+
+    /// Gives the blocks what their places leave of `capacity`.
+    fn share_out(&self, capacity: u64) {
+        let left = capacity.saturating_sub(self.places.load(Ordering::Relaxed));
+        self.turn_bytes.store(left / TURNS, Ordering::Relaxed);
+        self.blocks.set_capacity(left);
+    }
+
+    /// Memory for `bytes` of places, if they may be so many.
+    pub(crate) fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let capacity = lock(&self.capacity);
+        if self.places.load(Ordering::Relaxed) + bytes > *capacity / PLACES_PART {
+            return None;
+        }
+        self.places.fetch_add(bytes, Ordering::Relaxed);
+        self.share_out(*capacity);
+        Some(Room { cache: Arc::clone(self), bytes })
     }
 
     /// How full the cache is. Hits are counted where they happen, in
     /// [`ReadStats`](crate::ReadStats), so that readers do not meet in a counter.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
-            used_bytes: self.blocks.weight(),
-            capacity_bytes: self.blocks.capacity(),
+            used_bytes: self.blocks.weight() + self.places.load(Ordering::Relaxed),
+            capacity_bytes: *lock(&self.capacity),
             blocks: self.blocks.len() as u64,
             filter_bytes: self.filters.cached(),
         }
@@ -229,16 +274,39 @@ impl BlockCache {
         self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    #[inline]
-    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<SharedBlock> {
+    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Arc<Cached>> {
         match self.blocks.get(&BlockKey { table, offset }) {
-            Some(Entry::Block(block)) => Some(block),
+            Some(Entry::Block(cached)) => Some(cached),
             _ => None,
         }
     }
 
-    pub(crate) fn insert(&self, table: u64, offset: u64, block: SharedBlock) {
-        self.blocks.insert(BlockKey { table, offset }, Entry::Block(block));
+    /// Notes a use of a block that was found in its place.
+    #[cold]
+    pub(crate) fn use_once(&self, table: u64, offset: u64) {
+        self.blocks.get(&BlockKey { table, offset });
+    }
+
+    /// Leaves a block in the cache; in its place as well if it has a `seat`.
+    pub(crate) fn insert(&self, table: u64, offset: u64, block: SharedBlock, seat: Option<Seat>) {
+        let bytes = block.buffer.len() as u64;
+        let cached = Cached::new(block, seat, self.turn());
+        self.blocks.insert(BlockKey { table, offset }, Entry::Block(cached));
+        self.note_arrival(bytes);
+    }
+
+    /// The number of the turn: it changes whenever an eighth of the capacity has come in.
+    #[inline]
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    fn note_arrival(&self, bytes: u64) {
+        let turn_bytes = self.turn_bytes.load(Ordering::Relaxed).max(1);
+        let before = self.came.fetch_add(bytes, Ordering::Relaxed);
+        if before % turn_bytes + bytes >= turn_bytes {
+            self.turn.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The piece of a filter at this place.
@@ -259,8 +327,10 @@ impl BlockCache {
         piece: Piece,
         hold: Hold,
     ) -> Arc<CachedPiece> {
+        let bytes = hold.bytes;
         let cached = Arc::new(CachedPiece { piece, hold });
         self.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
+        self.note_arrival(bytes);
         if !self.filters.is_kept() {
             self.remove(table, offset);
         }
@@ -269,7 +339,7 @@ impl BlockCache {
 
     /// Whether an entry of `bytes` bytes may stay for a while: it fills at most half of its shard.
     pub(crate) fn can_keep(&self, bytes: u64) -> bool {
-        2 * (bytes + BLOCK_OVERHEAD_BYTES) <= self.blocks.shard_capacity()
+        2 * (bytes + ENTRY_OVERHEAD_BYTES) <= self.blocks.shard_capacity()
     }
 
     pub(crate) fn remove(&self, table: u64, offset: u64) {

@@ -28,6 +28,7 @@ mod index;
 mod keys;
 mod layout;
 mod many;
+mod places;
 mod properties;
 mod salvage;
 pub mod sidecar;

@@ -1,10 +1,10 @@
 //! Looking up many keys in the tables of one sorted run, so that they wait for memory and for the
 //! device together.
 //!
-//! Where blocks lie in a map, keys are taken a *round* of [`ROUND`] at a time: all of them are looked for
-//! in the indexes, and the processor's memory is asked for what a search of each one's block looks at,
-//! before the first is searched; a block that is to be verified is asked for while the one before it is.
-//! Blocks in the cache lie behind its lock, where nothing can be asked for ahead.
+//! Keys are taken a *round* of [`ROUND`] at a time: all of them are looked for in the indexes, and the
+//! processor's memory is asked for what a search of each one's block looks at, in the map or by the
+//! block's place in the cache, before the first is searched; a block of a map that is to be verified is
+//! asked for while the one before it is.
 //!
 //! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
 //! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
@@ -20,9 +20,9 @@ use trommel_base::SeqNo;
 use crate::Error;
 use crate::block::SharedBlock;
 use crate::format::Handle;
-use crate::index::{At, Index};
+use crate::places::Spot;
 use crate::source::ReadStats;
-use crate::table::{Found, Held, Table, handle_of};
+use crate::table::{Found, Held, Table};
 use crate::together::read_together;
 
 /// Keys that are taken together.
@@ -69,14 +69,14 @@ pub fn get_many<'a>(
     let first = requests.first().and_then(|request| tables(request.table));
     let is_mapped = first.is_some_and(|table| table.source.mapped);
     let (ahead, together) = (ReadStats::default(), Vec::new());
-    let mut batch = Batch { tables, requests, told: 0, ahead, together };
+    let taken = [const { None }; ROUND];
+    let mut batch = Batch { tables, requests, is_mapped, told: 0, ahead, together, taken };
     let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
-        let ahead = if is_mapped { Some(batch.ask_ahead(first, round, stats)?) } else { None };
-        let ahead = |nth: usize| ahead.as_ref().and_then(|places| *places.get(nth - first)?);
+        let places = batch.ask_ahead(first, round, stats)?;
+        let ahead = |nth: usize| *places.get(nth - first)?;
         for (nth, request) in (first..).zip(round) {
-            let place = if is_mapped { ahead(nth) } else { batch.find(request, stats)? };
-            let Some(place) = place else {
+            let Some(place) = ahead(nth) else {
                 answer(nth, None);
                 continue;
             };
@@ -84,16 +84,16 @@ pub fn get_many<'a>(
                 Some((of, held)) if place.is_at(of, held.handle) => held,
                 _ => {
                     if let Some(next) = ahead(nth + 1) {
-                        next.table.ask_for_all(next.handle, next.at);
+                        next.table.ask_for_all(next.spot);
                     }
                     &last.insert((place.table, batch.hold(nth, place, stats)?)).1
                 }
             };
             let Request { key, hash, seqno, .. } = *request;
-            let Place { table, leaf, at, .. } = place;
+            let Place { table, spot } = place;
             let mut found = held.get(table, key, hash, seqno)?;
             if found.is_none() {
-                found = table.get_behind((leaf, at), key, hash, seqno, stats)?;
+                found = table.get_behind(spot, key, hash, seqno, stats)?;
             }
             answer(nth, found);
         }
@@ -106,27 +106,28 @@ pub fn get_many<'a>(
 #[derive(Clone, Copy)]
 struct Place<'a> {
     table: &'a Table,
-    leaf: &'a Index,
-    at: At,
-    handle: Handle,
+    spot: Spot<'a>,
 }
 
 impl Place<'_> {
     #[inline]
     fn is_at(&self, table: &Table, handle: Handle) -> bool {
-        self.handle == handle && std::ptr::eq(self.table, table)
+        self.spot.handle == handle && std::ptr::eq(self.table, table)
     }
 }
 
 struct Batch<'a, 'r, Tables> {
     tables: Tables,
     requests: &'r [Request<'r>],
+    is_mapped: bool,
     /// The files were told of the blocks of the requests before this one.
     told: usize,
     /// What was read for that.
     ahead: ReadStats,
     /// Blocks that were read at once and not yet looked at, in the order of the requests.
     together: Vec<(Place<'a>, SharedBlock)>,
+    /// Blocks of this round that were in their places in the cache and are not yet looked at.
+    taken: [Option<SharedBlock>; ROUND],
 }
 
 impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
@@ -139,7 +140,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     ) -> Result<Option<Place<'a>>, Error> {
         let Some(table) = (self.tables)(request.table) else { return Ok(None) };
         let found = table.index.find(request.key, &table.source, stats)?;
-        Ok(found.map(|(leaf, at)| Place { table, leaf, at, handle: handle_of(leaf, at.slot) }))
+        Ok(found.map(|(leaf, at)| Place { table, spot: table.index.spot(leaf, at) }))
     }
 
     /// Finds the keys of the round that begins with request `first`, and asks for what a search of their
@@ -153,16 +154,43 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         let mut places = [None; ROUND];
         for (request, place) in round.iter().zip(&mut places) {
             *place = self.find(request, stats)?;
-            if let Some(Place { table, handle, at, .. }) = place {
-                table.ask_for_search(*handle, *at);
+            match place {
+                Some(Place { table, spot }) if self.is_mapped => table.ask_for_search(*spot),
+                Some(Place { spot, .. }) => spot.ask_for_place(),
+                None => {}
             }
         }
+        if !self.is_mapped {
+            self.take(&places);
+            return Ok(places);
+        }
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
-            if let Some(place @ Place { table, handle, at, .. }) = place {
-                self.timed(nth, *place, |_| table.ask_for_entry(*handle, *at, request.hash));
+            if let Some(place @ Place { table, spot }) = place {
+                self.timed(nth, *place, |_| table.ask_for_entry(*spot, request.hash));
             }
         }
         Ok(places)
+    }
+
+    /// Takes the blocks of a round that are in their `places` in the cache. None of them is waited for
+    /// before all of them are asked for.
+    fn take(&mut self, places: &[Option<Place<'a>>; ROUND]) {
+        self.taken = [const { None }; ROUND];
+        if !self.together.is_empty() {
+            // They have come to the cache since, but are known already.
+            return;
+        }
+        for Place { spot, .. } in places.iter().flatten() {
+            spot.ask_for_block();
+        }
+        let mut last = None;
+        for (place, taken) in places.iter().zip(&mut self.taken) {
+            let Some(Place { table, spot }) = place else { continue };
+            // One block of several keys is held until the last of them.
+            if last.replace((&raw const **table, spot.handle)) != Some((*table, spot.handle)) {
+                *taken = table.source.in_place(*spot);
+            }
+        }
     }
 
     /// The block of request `nth`.
@@ -173,14 +201,18 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         place: Place<'a>,
         stats: &mut ReadStats,
     ) -> Result<Held<'a>, Error> {
-        let Place { table, leaf, at, handle } = place;
+        let Place { table, spot } = place;
+        if let Some(block) = self.taken.get_mut(nth % ROUND).and_then(Option::take) {
+            stats.cache_hits += 1;
+            return Ok(Held::shared(spot.handle, block));
+        }
         if table.source.file.is_direct()
             && let Some(block) = self.hold_direct(nth, place, stats)
         {
-            return Ok(Held::shared(handle, block));
+            return Ok(Held::shared(spot.handle, block));
         }
         self.timed(nth, place, |batch| {
-            table.hold_after(leaf, at, stats, || batch.tell_ahead(nth, place))
+            table.hold_after(spot, stats, || batch.tell_ahead(nth, place))
         })
     }
 
@@ -193,14 +225,15 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         stats: &mut ReadStats,
     ) -> Option<SharedBlock> {
         if self.together.is_empty() {
-            if let Some(block) = place.table.source.cached(place.handle, stats) {
+            if let Some(block) = place.table.source.cached(place.spot, stats) {
                 return Some(block);
             }
             if nth >= self.told {
                 self.read_at_once(nth, place);
             }
         }
-        let found = self.together.iter().position(|(read, _)| place.is_at(read.table, read.handle));
+        let found =
+            self.together.iter().position(|(read, _)| place.is_at(read.table, read.spot.handle));
         self.together.drain(..=found?).next_back().map(|(_, block)| block)
     }
 
@@ -210,21 +243,22 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     fn read_at_once(&mut self, nth: usize, first: Place<'a>) {
         let (mut places, mut bytes) = (vec![first], 0);
         self.told = self.each_ahead(nth, first, |next| {
-            if !next.table.source.is_cached(next.handle) {
-                bytes += next.handle.bytes;
+            if next.table.source.in_cache(next.spot).is_none() {
+                bytes += next.spot.handle.bytes;
                 places.push(next);
             }
             bytes < TOGETHER_BYTES
         });
-        let wanted = places.iter().map(|place| (Arc::clone(&place.table.source), place.handle));
+        let wanted =
+            places.iter().map(|place| (Arc::clone(&place.table.source), place.spot.handle));
         let blocks = read_together(wanted.collect(), |(source, handle)| {
             source.read_block(*handle, &mut ReadStats::default()).ok()
         });
         for (place, block) in places.into_iter().zip(blocks) {
             let Some(block) = block.flatten() else { continue };
             self.ahead.block_reads += 1;
-            self.ahead.block_bytes += place.handle.bytes as u64;
-            place.table.source.keep(place.handle, &block);
+            self.ahead.block_bytes += place.spot.handle.bytes as u64;
+            place.table.source.keep(place.spot, &block);
             self.together.push((place, block));
         }
     }
@@ -250,7 +284,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             return;
         }
         self.told = self.each_ahead(nth, last, |place| {
-            place.table.source.tell(place.handle);
+            place.table.source.tell(place.spot);
             true
         });
     }
@@ -271,7 +305,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         for request in rest {
             until += 1;
             let Ok(Some(place)) = self.find(request, &mut stats) else { continue };
-            let is_other = !place.is_at(last.table, last.handle);
+            let is_other = !place.is_at(last.table, last.spot.handle);
             last = place;
             if is_other && !with(place) {
                 break;

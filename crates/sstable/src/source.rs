@@ -16,6 +16,7 @@ use crate::block::{Layout, SharedBlock};
 use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
+use crate::places::Spot;
 
 /// Bytes that are read at a time of a block that goes to its memory in turns.
 const TURN_BYTES: usize = 256 << 10;
@@ -158,55 +159,75 @@ impl Source {
     #[inline]
     pub(crate) fn block(
         &self,
-        handle: Handle,
+        spot: Spot<'_>,
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<SharedBlock, Error> {
-        self.block_after(handle, fill, stats, || {})
+        self.block_after(spot, fill, stats, || {})
     }
 
     /// As [`Source::block`]; calls `before` if it has to read the block from the file.
     #[inline]
     pub(crate) fn block_after(
         &self,
-        handle: Handle,
+        spot: Spot<'_>,
         fill: bool,
         stats: &mut ReadStats,
         before: impl FnOnce(),
     ) -> Result<SharedBlock, Error> {
-        if let Some(block) = self.cached(handle, stats) {
+        if let Some(block) = self.cached(spot, stats) {
             return Ok(block);
         }
         before();
-        let block = self.read_block(handle, stats)?;
+        let block = self.read_block(spot.handle, stats)?;
         if fill {
-            self.keep(handle, &block);
+            self.keep(spot, &block);
         }
         Ok(block)
     }
 
     /// Leaves a data block in the cache.
-    pub(crate) fn keep(&self, handle: Handle, block: &SharedBlock) {
-        self.cache.insert(self.number, handle.offset, block.clone());
+    pub(crate) fn keep(&self, spot: Spot<'_>, block: &SharedBlock) {
+        let seat = spot.seat(&self.cache);
+        self.cache.insert(self.number, spot.handle.offset, block.clone(), seat);
     }
 
-    /// Whether the cache holds a data block, which counts as a use of it.
-    pub(crate) fn is_cached(&self, handle: Handle) -> bool {
-        self.cache.get(self.number, handle.offset).is_some()
-    }
-
-    /// A data block, if the cache holds it.
+    /// A data block, if the cache holds it, which counts as a hit.
     #[inline]
-    pub(crate) fn cached(&self, handle: Handle, stats: &mut ReadStats) -> Option<SharedBlock> {
-        let block = self.cache.get(self.number, handle.offset);
+    pub(crate) fn cached(&self, spot: Spot<'_>, stats: &mut ReadStats) -> Option<SharedBlock> {
+        let block = self.in_cache(spot);
         stats.cache_hits += u64::from(block.is_some());
         block
     }
 
+    /// A data block, if the cache holds it, which counts as a use of it.
+    #[inline]
+    pub(crate) fn in_cache(&self, spot: Spot<'_>) -> Option<SharedBlock> {
+        self.in_place(spot).or_else(|| self.in_cache_itself(spot))
+    }
+
+    /// As [`Source::in_cache`], by way of the block's place alone.
+    #[inline]
+    pub(crate) fn in_place(&self, spot: Spot<'_>) -> Option<SharedBlock> {
+        let (block, is_first) = spot.block(self.cache.turn())?;
+        if is_first {
+            self.cache.use_once(self.number, spot.handle.offset);
+        }
+        Some(block)
+    }
+
+    /// As [`Source::in_cache`], where the block is not in its place.
+    #[cold]
+    fn in_cache_itself(&self, spot: Spot<'_>) -> Option<SharedBlock> {
+        let cached = self.cache.get(self.number, spot.handle.offset)?;
+        cached.sit(self.cache.turn());
+        Some(cached.block().clone())
+    }
+
     /// Tells the file that a data block will be read, unless the cache holds it.
-    pub(crate) fn tell(&self, handle: Handle) {
-        if !self.is_cached(handle) {
-            self.file.will_need(handle.offset, handle.bytes);
+    pub(crate) fn tell(&self, spot: Spot<'_>) {
+        if self.in_cache(spot).is_none() {
+            self.file.will_need(spot.handle.offset, spot.handle.bytes);
         }
     }
 

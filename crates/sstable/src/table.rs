@@ -17,6 +17,7 @@ use crate::block::{Block, Layout, SharedBlock, ask_for_columns, ask_for_lines, t
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
 use crate::index::{At, Index, IndexTree};
+use crate::places::Spot;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
@@ -226,7 +227,7 @@ impl Table {
         stats: &mut ReadStats,
     ) -> Result<Option<Found>, Error> {
         while let Some((leaf, at)) = place {
-            let block = self.hold(leaf, at, stats)?;
+            let block = self.hold(self.index.spot(leaf, at), stats)?;
             if let Some(found) = block.get(self, key, hash, seqno)? {
                 return Ok(Some(found));
             }
@@ -239,11 +240,11 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::get`], where the block at `at` of `leaf`, in which it would begin, does not hold it.
+    /// As [`Table::get`], where this block, in which it would begin, does not hold it.
     #[inline]
     pub(crate) fn get_behind(
         &self,
-        (leaf, at): (&Index, At),
+        Spot { leaf, at, .. }: Spot<'_>,
         key: &[u8],
         hash: u64,
         seqno: SeqNo,
@@ -266,7 +267,7 @@ impl Table {
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
         let mut stats = ReadStats::default();
         match self.index.find(key, &self.source, &mut stats) {
-            Ok(Some((leaf, at))) => handle_of(leaf, at.slot).offset,
+            Ok(Some((leaf, at))) => self.index.spot(leaf, at).handle.offset,
             Ok(None) => self.footer.data_bytes,
             Err(_) => {
                 let (leaf, leaves) = (self.index.top().find(key), self.index.leaf_count());
@@ -293,33 +294,31 @@ impl Table {
     pub fn evict(&self) {
         self.filters.evict();
         for leaf in self.index.loaded_leaves() {
-            for slot in 0..leaf.len() {
-                self.source.cache.remove(self.source.number, handle_of(leaf, slot).offset);
+            for handle in (0..leaf.len()).map_while(|slot| leaf.handle(slot)) {
+                self.source.cache.remove(self.source.number, handle.offset);
             }
         }
     }
 
-    /// A verified data block to search in, the one at `at` of `leaf`: from the map, the cache or the
-    /// file.
+    /// A verified data block to search in: from the map, the cache or the file.
     #[inline]
-    fn hold(&self, leaf: &Index, at: At, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
-        self.hold_after(leaf, at, stats, || {})
+    fn hold(&self, spot: Spot<'_>, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
+        self.hold_after(spot, stats, || {})
     }
 
     /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
     #[inline]
     pub(crate) fn hold_after(
         &self,
-        leaf: &Index,
-        at: At,
+        spot: Spot<'_>,
         stats: &mut ReadStats,
         before: impl FnOnce(),
     ) -> Result<Held<'_>, Error> {
-        let handle = handle_of(leaf, at.slot);
+        let handle = spot.handle;
         if let Some(map) = self.source.map() {
             let stored = self.source.in_map(map, handle)?;
             let block = self
-                .look_at(stored, handle, leaf, at)
+                .look_at(stored, spot)
                 .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
             if let Some(block) = block {
                 stats.block_reads += 1;
@@ -327,30 +326,30 @@ impl Table {
                 return Ok(Held { handle, bytes: HeldBytes::Mapped(block) });
             }
         }
-        let block = self.source.block_after(handle, true, stats, before)?;
+        let block = self.source.block_after(spot, true, stats, before)?;
         Ok(Held::shared(handle, block))
     }
 
     /// The stored bytes of a block if it lies in a map, and whether it was found intact before.
     #[inline]
-    fn mapped(&self, handle: Handle, at: At) -> Option<(&[u8], bool)> {
-        let stored = self.source.in_map(self.source.map()?, handle).ok()?;
-        Some((stored, self.verified.as_ref().is_some_and(|known| known.has(at))))
+    fn mapped(&self, spot: Spot<'_>) -> Option<(&[u8], bool)> {
+        let stored = self.source.in_map(self.source.map()?, spot.handle).ok()?;
+        Some((stored, self.verified.as_ref().is_some_and(|known| known.has(spot.at))))
     }
 
     /// Asks the processor for what a search of a block begins with, if it lies in a map and need not be
     /// verified.
     #[inline]
-    pub(crate) fn ask_for_search(&self, handle: Handle, at: At) {
-        if let Some((stored, true)) = self.mapped(handle, at) {
+    pub(crate) fn ask_for_search(&self, spot: Spot<'_>) {
+        if let Some((stored, true)) = self.mapped(spot) {
             ask_for_columns(stored);
         }
     }
 
     /// Asks the processor for the entry of such a block that a key of this hash may be.
     #[inline]
-    pub(crate) fn ask_for_entry(&self, handle: Handle, at: At, hash: u64) {
-        if let Some((stored, true)) = self.mapped(handle, at)
+    pub(crate) fn ask_for_entry(&self, spot: Spot<'_>, hash: u64) {
+        if let Some((stored, true)) = self.mapped(spot)
             && let Ok((payload, _)) = frame_of(stored)
             && let Ok(layout) = Layout::parse(payload)
         {
@@ -360,8 +359,8 @@ impl Table {
 
     /// Asks the processor for all of a block, if it lies in a map and has to be verified.
     #[inline]
-    pub(crate) fn ask_for_all(&self, handle: Handle, at: At) {
-        if let Some((stored, false)) = self.mapped(handle, at) {
+    pub(crate) fn ask_for_all(&self, spot: Spot<'_>) {
+        if let Some((stored, false)) = self.mapped(spot) {
             ask_for_lines(stored);
         }
     }
@@ -372,9 +371,7 @@ impl Table {
     fn look_at<'a>(
         &self,
         stored: &'a [u8],
-        handle: Handle,
-        leaf: &Index,
-        at: At,
+        Spot { leaf, at, handle, .. }: Spot<'_>,
     ) -> Result<Option<Block<'a>>, Fault> {
         let known = self.verified.as_ref();
         let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {
@@ -392,12 +389,6 @@ impl Table {
         }
         Ok(Some(Block { payload, layout: Layout::parse(payload)? }))
     }
-}
-
-/// The place of a block that the index has; an impossible one if it has not.
-#[inline]
-pub(crate) fn handle_of(index: &Index, slot: usize) -> Handle {
-    index.handle(slot).unwrap_or(Handle { offset: 0, bytes: 0 })
 }
 
 /// A verified block while it is searched.

@@ -73,11 +73,9 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn parse(payload: &[u8]) -> Result<Self, Fault> {
         const SHORT: Fault = Fault::Damaged("a data block is too short for its entries");
-        let tail = payload.len().checked_sub(BLOCK_TAIL_BYTES).ok_or(SHORT)?;
-        let mut decoder = Decoder::new(payload.get(tail..).ok_or(SHORT)?);
-        let base = decoder.u64().ok_or(SHORT)?;
-        let count = decoder.u16().ok_or(SHORT)?;
-        let (trailer_width, flags) = (decoder.u8().ok_or(SHORT)?, decoder.u8().ok_or(SHORT)?);
+        let (columns, tail) = payload.split_last_chunk::<BLOCK_TAIL_BYTES>().ok_or(SHORT)?;
+        let [base @ .., c, d, trailer_width, flags] = *tail;
+        let (base, count) = (u64::from_le_bytes(base), u16::from_le_bytes([c, d]));
         if flags & !FLAG_WIDE_OFFSETS != 0 {
             return Err(Fault::Unsupported(
                 "a data block has a flag that this build does not know",
@@ -87,23 +85,15 @@ impl Layout {
             return Err(Fault::Damaged("a data block's fixed part makes no sense"));
         }
         let wide = flags & FLAG_WIDE_OFFSETS != 0;
-        let n = usize::from(count);
-        let tags = tail.checked_sub(n).ok_or(SHORT)?;
-        let trailers = tags.checked_sub(n * usize::from(trailer_width)).ok_or(SHORT)?;
-        let offset_column = n * if wide { 4 } else { 2 };
-        let key_offsets = trailers.checked_sub(offset_column).ok_or(SHORT)?;
-        let value_offsets = key_offsets.checked_sub(offset_column).ok_or(SHORT)?;
-        let narrow = |at: usize| u32::try_from(at).map_err(|_| SHORT);
-        Ok(Self {
-            base,
-            value_offsets: narrow(value_offsets)?,
-            key_offsets: narrow(key_offsets)?,
-            trailers: narrow(trailers)?,
-            tags: narrow(tags)?,
-            count,
-            trailer_width,
-            wide,
-        })
+        let n = u32::from(count);
+        let offset_column = n << if wide { 2 } else { 1 };
+        let trailer_column = n * u32::from(trailer_width);
+        let end = u32::try_from(columns.len()).map_err(|_| SHORT)?;
+        let value_offsets = end.checked_sub(n + trailer_column + 2 * offset_column).ok_or(SHORT)?;
+        let key_offsets = value_offsets + offset_column;
+        let trailers = key_offsets + offset_column;
+        let tags = trailers + trailer_column;
+        Ok(Self { base, value_offsets, key_offsets, trailers, tags, count, trailer_width, wide })
     }
 }
 
@@ -146,12 +136,6 @@ impl SharedBlock {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         usize::from(self.layout.count)
-    }
-
-    /// Asks the processor for what a search begins with.
-    #[inline]
-    pub(crate) fn ask_for_columns(&self) {
-        ask_for_lines_before(self.buffer.as_ptr().addr() + self.start as usize + self.len as usize);
     }
 
     #[inline]

@@ -27,7 +27,7 @@ use crate::format::{Fault, Handle};
 use crate::index::{At, Index, IndexTree};
 use crate::source::{ReadStats, Source};
 use crate::{Error, Table};
-use reading::{Direction, Reading, Wanted};
+use reading::{Direction, Reading};
 
 /// How a scan reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,13 +148,12 @@ impl TableCursor {
     ) -> Result<bool, Error> {
         let place = find(&self.table, self.at, &mut self.reading.stats)?;
         let Some((leaf, at)) = place else { return Ok(false) };
-        let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
-        let is_here = self.block.is_some() && self.handle == handle;
-        (self.at, self.handle) = (at, handle);
+        let wanted = self.table.index.spot(leaf, at);
+        let is_here = self.block.is_some() && self.handle == wanted.handle;
+        (self.at, self.handle) = (at, wanted.handle);
         if !is_here {
             self.block = None;
             self.stand.leave();
-            let wanted = Wanted { leaf, slot: at.slot, handle };
             self.block = Some(self.reading.load(&self.table.source, wanted, direction)?);
         }
         Ok(true)

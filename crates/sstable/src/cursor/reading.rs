@@ -11,7 +11,8 @@ use crate::Error;
 use crate::block::SharedBlock;
 use crate::compression::zeroed;
 use crate::format::Handle;
-use crate::index::Index;
+use crate::index::At;
+use crate::places::Spot;
 use crate::source::{ReadStats, Source};
 
 /// The first read-ahead of a scan that began in the cache.
@@ -28,25 +29,6 @@ const BLOCKS_BEFORE_COMING: u32 = 3;
 pub(super) enum Direction {
     Forward,
     Backward,
-}
-
-/// A block, where it lies, and its place in the leaf of the index that says so.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) leaf: &'a Index,
-    pub(super) slot: usize,
-    pub(super) handle: Handle,
-}
-
-impl Wanted<'_> {
-    /// The block behind it in this direction, if the same leaf has it.
-    #[inline]
-    fn next(&self, direction: Direction) -> Option<Handle> {
-        match direction {
-            Direction::Forward => self.leaf.handle(self.slot + 1),
-            Direction::Backward => self.leaf.handle(self.slot.checked_sub(1)?),
-        }
-    }
 }
 
 /// What a walk reads, and has read.
@@ -144,7 +126,7 @@ impl Reading {
     pub(super) fn load(
         &mut self,
         source: &Source,
-        wanted: Wanted<'_>,
+        wanted: Spot<'_>,
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         self.run = self.run.saturating_add(1);
@@ -160,24 +142,30 @@ impl Reading {
     fn look_ahead(
         &mut self,
         source: &Source,
-        wanted: Wanted<'_>,
+        wanted: Spot<'_>,
         direction: Direction,
         steps: usize,
     ) {
-        let next = wanted.next(direction);
-        let Some(next) = next.filter(|next| self.ahead.position(*next).is_none()) else { return };
+        let next = match direction {
+            Direction::Forward => wanted.moved_to(wanted.at.slot + 1),
+            Direction::Backward => {
+                wanted.at.slot.checked_sub(1).and_then(|slot| wanted.moved_to(slot))
+            }
+        };
+        let is_new = |next: &Spot<'_>| self.ahead.position(next.handle).is_none();
+        let Some(next) = next.filter(is_new) else { return };
         let is_copied = self.ahead.position(wanted.handle).is_some();
         if is_copied && let Some(map) = source.map() {
-            self.coming.lies_in(source.in_map(map, next).unwrap_or_default(), steps);
-        } else if let Some(block) = source.cache.get(source.number, next.offset) {
-            self.coming.found(next, block, steps);
+            self.coming.lies_in(source.in_map(map, next.handle).unwrap_or_default(), steps);
+        } else if let Some(block) = source.in_cache(next) {
+            self.coming.found(next.handle, block, steps);
         }
     }
 
     fn fetch(
         &mut self,
         source: &Source,
-        wanted: Wanted<'_>,
+        wanted: Spot<'_>,
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         let handle = wanted.handle;
@@ -195,9 +183,9 @@ impl Reading {
                     return self.open(source, handle);
                 }
                 if self.run <= BLOCKS_BEFORE_READ_AHEAD {
-                    return source.block(handle, true, &mut self.stats);
+                    return source.block(wanted, true, &mut self.stats);
                 }
-                if let Some(block) = source.cached(handle, &mut self.stats) {
+                if let Some(block) = source.cached(wanted, &mut self.stats) {
                     return Ok(block);
                 }
             }
@@ -222,8 +210,8 @@ impl Reading {
 
 /// What to read so that it holds the block that is wanted, and neighbours in the direction of the
 /// scan, together at most `bytes` long if there are neighbours.
-fn window(wanted: Wanted<'_>, bytes: usize, direction: Direction) -> Range<u64> {
-    let Wanted { leaf, slot, handle } = wanted;
+fn window(wanted: Spot<'_>, bytes: usize, direction: Direction) -> Range<u64> {
+    let Spot { leaf, at: At { slot, .. }, handle, .. } = wanted;
     let mut range = handle.offset..handle.end();
     let fits = |range: &Range<u64>| range.end - range.start <= bytes as u64;
     match direction {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Index;
 use crate::Error;
 use crate::format::{BlockKind, Fault, Footer, Handle};
+use crate::places::{Places, Spot};
 use crate::source::{ReadStats, Source};
 
 /// A data block, counted by leaf and within the leaf.
@@ -22,6 +23,8 @@ pub(crate) struct IndexTree {
     /// One cell a leaf; empty where the index has one level and the top is the only leaf.
     leaves: Box<[OnceLock<Index>]>,
     leaves_memory: AtomicUsize,
+    /// Where the blocks lie in the cache.
+    places: Places,
 }
 
 impl IndexTree {
@@ -41,6 +44,7 @@ impl IndexTree {
             top,
             leaves: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
             leaves_memory: AtomicUsize::new(0),
+            places: Places::of(cells.max(1)),
         })
     }
 
@@ -196,9 +200,16 @@ impl IndexTree {
         Ok(index.len().checked_sub(1).map(|slot| (index, At { leaf, slot })))
     }
 
-    /// Memory it takes now, in bytes.
+    /// The block at `at`, which `leaf` has; an impossible one if it has not.
+    #[inline]
+    pub(crate) fn spot<'a>(&'a self, leaf: &'a Index, at: At) -> Spot<'a> {
+        let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
+        Spot::new(&self.places, leaf, at, handle)
+    }
+
+    /// Memory it takes now, in bytes; places in the cache's share not counted.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let cells = self.leaves.len() * size_of::<OnceLock<Index>>();
+        let cells = self.leaves.len() * size_of::<OnceLock<Index>>() + self.places.memory_bytes();
         self.top.memory_bytes() + cells + self.leaves_memory.load(Ordering::Relaxed)
     }
 }

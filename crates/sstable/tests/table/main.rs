@@ -15,6 +15,7 @@ mod hostile_filters;
 mod layout;
 mod limits;
 mod loading;
+mod places;
 mod prefixes;
 mod reading;
 mod round_trip;

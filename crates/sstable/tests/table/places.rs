@@ -1,0 +1,175 @@
+//! Blocks in their places: found there, gone from there with the cache's entry, and counted.
+
+use std::sync::Arc;
+use std::thread;
+
+use trommel_base::MAX_SEQNO;
+use trommel_sstable::{BlockCache, Compression, ReadStats, Request, Table, get_many};
+use trommel_vfs::Access;
+
+use crate::allocator::held;
+use crate::common::*;
+
+const KEYS: u64 = 20_000;
+
+/// Blocks of about 4 KiB, six entries each.
+fn table(keys: u64) -> (InMemory, Vec<Entry>) {
+    let entries: Vec<Entry> =
+        (0..keys).map(|i| put(format!("key{i:06}"), i + 1, vec![i as u8; 600])).collect();
+    (InMemory::new(options(4096, Compression::None, "none"), &entries), entries)
+}
+
+fn open_with(table: &InMemory, cache: &Arc<BlockCache>) -> Arc<Table> {
+    open(&table.vfs, &table.path, Access::Buffered, cache).unwrap()
+}
+
+fn check(table: &Table, entry: &Entry, stats: &mut ReadStats) {
+    let hash = trommel_filter::hash(&entry.key);
+    let found = table.get(&entry.key, hash, MAX_SEQNO, stats).unwrap();
+    assert_eq!(found.map(|found| found.value.to_vec()).as_ref(), Some(&entry.value));
+}
+
+/// xorshift64*, below `limit`.
+fn random(state: &mut u64, limit: usize) -> usize {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+}
+
+#[test]
+fn what_the_cache_lets_go_of_leaves_its_place() {
+    let (table, entries) = table(KEYS);
+    let capacity = 2 << 20;
+    let cache = BlockCache::new(capacity);
+    let opened = open_with(&table, &cache);
+    let (before, state, mut stats) = (held(), &mut 7, ReadStats::default());
+    for _ in 0..30_000 {
+        check(&opened, &entries[random(state, entries.len())], &mut stats);
+        assert!(cache.stats().used_bytes <= capacity + (capacity >> 5), "{:?}", cache.stats());
+    }
+    let used = cache.stats().used_bytes;
+    let held = (held() - before) as u64;
+    assert!(used > capacity / 2, "{:?}", cache.stats());
+    // The cache's own tables, of what it no longer holds as well.
+    assert!(held <= capacity + capacity / 10, "{held} held, {used} counted");
+    opened.evict();
+    assert_eq!(cache.stats().blocks, 0);
+    let held = (self::held() - before) as u64;
+    assert!(held <= capacity / 8, "{held} held of nothing");
+}
+
+#[test]
+fn what_is_counted_of_blocks_is_what_they_hold() {
+    let (table, entries) = table(KEYS);
+    let cache = BlockCache::new(256 << 20);
+    let opened = open_with(&table, &cache);
+    let (before, mut stats) = (held(), ReadStats::default());
+    for entry in &entries {
+        check(&opened, entry, &mut stats);
+    }
+    let (held, used) = ((held() - before) as u64, cache.stats().used_bytes);
+    assert!(used.abs_diff(held) <= held / 100, "{held} held, {used} counted");
+}
+
+/// A place's memory is the cache's: where there is little of it blocks are found all the same.
+#[test]
+fn places_take_a_small_part_of_the_cache() {
+    let (table, entries) = table(KEYS);
+    for capacity in [0, 10_000, 100_000, 1 << 20, 4 << 20] {
+        let cache = BlockCache::new(capacity);
+        let opened = open_with(&table, &cache);
+        let mut stats = ReadStats::default();
+        for entry in &entries {
+            check(&opened, entry, &mut stats);
+        }
+        assert!(cache.stats().used_bytes <= capacity, "{:?}", cache.stats());
+        cache.set_capacity(0);
+        let places = cache.stats().used_bytes;
+        assert!(places <= capacity / 32, "{places} bytes of places of {capacity}");
+        assert!(places > 0 || capacity < 4 << 20, "no places");
+        cache.set_capacity(capacity);
+        let (first, mut stats) = (&entries[3], ReadStats::default());
+        check(&opened, first, &mut stats);
+        check(&opened, first, &mut stats);
+        let hits = u64::from(capacity > 0);
+        assert_eq!((stats.block_reads, stats.cache_hits), (2 - hits, hits), "{capacity}");
+        drop(opened);
+        assert!(cache.stats().used_bytes <= capacity);
+    }
+}
+
+/// The cache hears of uses that it does not see, often enough: what is used all the time stays, whatever
+/// else is read once.
+#[test]
+fn what_is_used_in_its_place_is_not_evicted() {
+    let (table, entries) = table(KEYS);
+    let cache = BlockCache::new(4 << 20);
+    let opened = open_with(&table, &cache);
+    let (often, seldom) = entries.split_at(600);
+    let (state, mut stats) = (&mut 3, ReadStats::default());
+    for entry in often.iter().chain(often) {
+        check(&opened, entry, &mut stats);
+    }
+    let mut of_often = ReadStats::default();
+    for _ in 0..10_000 {
+        check(&opened, &seldom[random(state, seldom.len())], &mut stats);
+        check(&opened, &often[random(state, often.len())], &mut of_often);
+    }
+    assert!(stats.block_reads > 6000, "{stats:?}");
+    assert!(of_often.block_reads < 200, "{of_often:?}");
+}
+
+#[test]
+fn lookups_of_many_keys_find_blocks_in_their_places() {
+    let (table, entries) = table(2000);
+    let cache = BlockCache::new(64 << 20);
+    let opened = open_with(&table, &cache);
+    let request = |entry| {
+        let Entry { key, .. }: &Entry = entry;
+        Request { table: 0, key, hash: trommel_filter::hash(key), seqno: MAX_SEQNO }
+    };
+    let requests: Vec<_> = entries.iter().map(request).collect();
+    // Half of the blocks are there at first, then all.
+    let mut stats = ReadStats::default();
+    for entry in &entries[..1000] {
+        check(&opened, entry, &mut stats);
+    }
+    let there = stats.block_reads;
+    for reads in [table.summary.blocks - there, 0] {
+        let (mut stats, mut values) = (ReadStats::default(), Vec::new());
+        let answer = |_, found: Option<trommel_sstable::Found>| values.push(found.unwrap().value);
+        get_many(|_| Some(&*opened), &requests, &mut stats, answer).unwrap();
+        assert!(values.iter().zip(&entries).all(|(value, entry)| *value == entry.value));
+        assert_eq!((stats.block_reads, stats.cache_hits), (reads, table.summary.blocks - reads));
+    }
+}
+
+#[test]
+fn threads_that_read_and_evict_leave_nothing_behind() {
+    let (table, entries) = table(3000);
+    let cache = BlockCache::new(1 << 20);
+    let opened = open_with(&table, &cache);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (opened, entries) = (&opened, &entries);
+            scope.spawn(move || {
+                let (state, mut stats) = (&mut (thread + 11), ReadStats::default());
+                for round in 0..20_000 {
+                    check(opened, &entries[random(state, entries.len())], &mut stats);
+                    if thread == 0 && round % 1000 == 0 {
+                        opened.evict();
+                    }
+                }
+            });
+        }
+    });
+    opened.evict();
+    assert_eq!(cache.stats().blocks, 0);
+    let mut stats = ReadStats::default();
+    let blocks = entries.chunks(6).take(10);
+    for entry in blocks.map(|entries| &entries[0]) {
+        check(&opened, entry, &mut stats);
+    }
+    assert_eq!(stats.cache_hits, 0, "found in a place what the cache does not hold: {stats:?}");
+}

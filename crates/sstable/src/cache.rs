@@ -10,12 +10,11 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use trommel_base::planted::{Bug, planted};
-use trommel_base::sync::quiet::{Mutex, lock};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::block::SharedBlock;
+use crate::block::{SharedBlock, ask_for_columns};
 use crate::filter_memory::FilterMemory;
 use crate::filters::Piece;
 use crate::places::{Cached, Seat};
@@ -28,10 +27,11 @@ const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<Cached>() as 
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 /// More shards than threads are likely to meet in.
 const SHARDS: usize = 64;
-/// Of the capacity, what the places of blocks may take: one part in so many.
+/// Of the capacity, what the places of blocks may take, and blocks may not: one part in so many.
 const PLACES_PART: u64 = 32;
-/// In so many turns all that the cache holds may have been replaced.
-const TURNS: u64 = 8;
+/// In so many turns all that the cache holds may have been replaced. A block that is used all the time is
+/// told of as often, which keeps it though nearly all others are used as well.
+const TURNS: u64 = 32;
 
 /// Names a block: the number of its table, its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +84,25 @@ impl Hasher for WordHasher {
 struct ByBytes;
 
 /// What the cache holds.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Entry {
     Block(Arc<Cached>),
     Piece(Arc<CachedPiece>),
+}
+
+impl Clone for Entry {
+    /// For whoever looks something up. What is searched of a block is asked for before the reference is
+    /// counted, which waits for memory and lets nothing overtake it.
+    #[inline]
+    fn clone(&self) -> Self {
+        match self {
+            Self::Block(cached) => {
+                ask_for_columns(&cached.block().buffer);
+                Self::Block(Arc::clone(cached))
+            }
+            Self::Piece(cached) => Self::Piece(Arc::clone(cached)),
+        }
+    }
 }
 
 /// A piece of a filter in the cache, or on its way out of it.
@@ -152,16 +167,19 @@ pub struct BlockCache {
     blocks: Entries,
     next_table: AtomicU64,
     filters: Arc<FilterMemory>,
-    /// Bytes that it may hold, with the places of blocks. Held while they are shared out.
-    capacity: Mutex<u64>,
+    /// Bytes that it may hold, with the places of blocks.
+    capacity: AtomicU64,
     /// Bytes of places.
     places: AtomicU64,
     /// Bytes that have come in.
     came: AtomicU64,
-    /// So many of them make a turn.
-    turn_bytes: AtomicU64,
-    turn: AtomicU32,
+    turn: Turn,
 }
+
+/// The number of a turn, which each lookup reads, apart from what each read of a file writes.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Turn(AtomicU32);
 
 /// Memory for places, out of the cache's share; given back when dropped.
 #[derive(Debug)]
@@ -172,7 +190,6 @@ pub(crate) struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // The blocks get it with the next change: this may be called while the cache evicts.
         self.cache.places.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
@@ -190,6 +207,12 @@ pub struct CacheStats {
     pub filter_bytes: u64,
 }
 
+/// What is left for blocks of a capacity: always the same, as a cache whose capacity changes forgets by
+/// and by what it has evicted.
+fn for_blocks(capacity: u64) -> u64 {
+    capacity - capacity / PLACES_PART
+}
+
 impl BlockCache {
     /// A cache that holds at most about `bytes` bytes of blocks; 0 holds none.
     pub fn new(bytes: u64) -> Arc<Self> {
@@ -199,7 +222,7 @@ impl BlockCache {
         let options = OptionsBuilder::new()
             .shards(shards)
             .estimated_items_capacity(expected)
-            .weight_capacity(bytes)
+            .weight_capacity(for_blocks(bytes))
             .build()
             .expect("both capacities were given");
         let blocks =
@@ -208,36 +231,25 @@ impl BlockCache {
             blocks,
             next_table: AtomicU64::new(0),
             filters: Arc::default(),
-            capacity: Mutex::new(bytes),
+            capacity: AtomicU64::new(bytes),
             places: AtomicU64::new(0),
             came: AtomicU64::new(0),
-            turn_bytes: AtomicU64::new(bytes / TURNS),
-            turn: AtomicU32::new(0),
+            turn: Turn::default(),
         })
     }
 
-    /// Changes the capacity, and evicts what no longer fits.
+    /// Changes the capacity, and evicts what no longer fits. Places of blocks stay until their tables are
+    /// closed, even if they take more than a 32nd of it now.
     pub fn set_capacity(&self, bytes: u64) {
-        let mut capacity = lock(&self.capacity);
-        *capacity = bytes;
-        self.share_out(bytes);
-    }
-
-    /// Gives the blocks what their places leave of `capacity`.
-    fn share_out(&self, capacity: u64) {
-        let left = capacity.saturating_sub(self.places.load(Ordering::Relaxed));
-        self.turn_bytes.store(left / TURNS, Ordering::Relaxed);
-        self.blocks.set_capacity(left);
+        self.capacity.store(bytes, Ordering::Relaxed);
+        self.blocks.set_capacity(for_blocks(bytes));
     }
 
     /// Memory for `bytes` of places, if they may be so many.
     pub(crate) fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let capacity = lock(&self.capacity);
-        if self.places.load(Ordering::Relaxed) + bytes > *capacity / PLACES_PART {
-            return None;
-        }
-        self.places.fetch_add(bytes, Ordering::Relaxed);
-        self.share_out(*capacity);
+        let most = self.capacity.load(Ordering::Relaxed) / PLACES_PART;
+        let grown = |places: u64| Some(places + bytes).filter(|places| *places <= most);
+        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
         Some(Room { cache: Arc::clone(self), bytes })
     }
 
@@ -246,7 +258,7 @@ impl BlockCache {
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             used_bytes: self.blocks.weight() + self.places.load(Ordering::Relaxed),
-            capacity_bytes: *lock(&self.capacity),
+            capacity_bytes: self.capacity.load(Ordering::Relaxed),
             blocks: self.blocks.len() as u64,
             filter_bytes: self.filters.cached(),
         }
@@ -295,17 +307,17 @@ impl BlockCache {
         self.note_arrival(bytes);
     }
 
-    /// The number of the turn: it changes whenever an eighth of the capacity has come in.
+    /// The number of the turn: it changes whenever a 32nd of the capacity has come in.
     #[inline]
     pub(crate) fn turn(&self) -> u32 {
-        self.turn.load(Ordering::Relaxed)
+        self.turn.0.load(Ordering::Relaxed)
     }
 
     fn note_arrival(&self, bytes: u64) {
-        let turn_bytes = self.turn_bytes.load(Ordering::Relaxed).max(1);
+        let turn_bytes = (self.capacity.load(Ordering::Relaxed) / TURNS).max(1);
         let before = self.came.fetch_add(bytes, Ordering::Relaxed);
         if before % turn_bytes + bytes >= turn_bytes {
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.turn.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 

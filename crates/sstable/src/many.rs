@@ -90,7 +90,7 @@ pub fn get_many<'a>(
                 }
             };
             let Request { key, hash, seqno, .. } = *request;
-            let Place { table, spot } = place;
+            let Wanted { table, spot } = place;
             let mut found = held.get(table, key, hash, seqno)?;
             if found.is_none() {
                 found = table.get_behind(spot, key, hash, seqno, stats)?;
@@ -104,12 +104,12 @@ pub fn get_many<'a>(
 
 /// Where a key must be, if it is in its table.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Wanted<'a> {
     table: &'a Table,
     spot: Spot<'a>,
 }
 
-impl Place<'_> {
+impl Wanted<'_> {
     #[inline]
     fn is_at(&self, table: &Table, handle: Handle) -> bool {
         self.spot.handle == handle && std::ptr::eq(self.table, table)
@@ -125,7 +125,7 @@ struct Batch<'a, 'r, Tables> {
     /// What was read for that.
     ahead: ReadStats,
     /// Blocks that were read at once and not yet looked at, in the order of the requests.
-    together: Vec<(Place<'a>, SharedBlock)>,
+    together: Vec<(Wanted<'a>, SharedBlock)>,
     /// Blocks of this round that were in their places in the cache and are not yet looked at.
     taken: [Option<SharedBlock>; ROUND],
 }
@@ -137,10 +137,10 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         &self,
         request: &Request<'_>,
         stats: &mut ReadStats,
-    ) -> Result<Option<Place<'a>>, Error> {
+    ) -> Result<Option<Wanted<'a>>, Error> {
         let Some(table) = (self.tables)(request.table) else { return Ok(None) };
         let found = table.index.find(request.key, &table.source, stats)?;
-        Ok(found.map(|(leaf, at)| Place { table, spot: table.index.spot(leaf, at) }))
+        Ok(found.map(|(leaf, at)| Wanted { table, spot: table.index.spot(leaf, at) }))
     }
 
     /// Finds the keys of the round that begins with request `first`, and asks for what a search of their
@@ -150,13 +150,13 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         first: usize,
         round: &[Request<'_>],
         stats: &mut ReadStats,
-    ) -> Result<[Option<Place<'a>>; ROUND], Error> {
+    ) -> Result<[Option<Wanted<'a>>; ROUND], Error> {
         let mut places = [None; ROUND];
         for (request, place) in round.iter().zip(&mut places) {
             *place = self.find(request, stats)?;
             match place {
-                Some(Place { table, spot }) if self.is_mapped => table.ask_for_search(*spot),
-                Some(Place { spot, .. }) => spot.ask_for_place(),
+                Some(Wanted { table, spot }) if self.is_mapped => table.ask_for_search(*spot),
+                Some(Wanted { spot, .. }) => spot.ask_for_place(),
                 None => {}
             }
         }
@@ -165,7 +165,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             return Ok(places);
         }
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
-            if let Some(place @ Place { table, spot }) = place {
+            if let Some(place @ Wanted { table, spot }) = place {
                 self.timed(nth, *place, |_| table.ask_for_entry(*spot, request.hash));
             }
         }
@@ -174,18 +174,18 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
 
     /// Takes the blocks of a round that are in their `places` in the cache. None of them is waited for
     /// before all of them are asked for.
-    fn take(&mut self, places: &[Option<Place<'a>>; ROUND]) {
+    fn take(&mut self, places: &[Option<Wanted<'a>>; ROUND]) {
         self.taken = [const { None }; ROUND];
         if !self.together.is_empty() {
-            // They have come to the cache since, but are known already.
+            // Nearly all that the cache holds of this round are among them.
             return;
         }
-        for Place { spot, .. } in places.iter().flatten() {
+        for Wanted { spot, .. } in places.iter().flatten() {
             spot.ask_for_block();
         }
         let mut last = None;
         for (place, taken) in places.iter().zip(&mut self.taken) {
-            let Some(Place { table, spot }) = place else { continue };
+            let Some(Wanted { table, spot }) = place else { continue };
             // One block of several keys is held until the last of them.
             if last.replace((&raw const **table, spot.handle)) != Some((*table, spot.handle)) {
                 *taken = table.source.in_place(*spot);
@@ -198,12 +198,14 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     fn hold(
         &mut self,
         nth: usize,
-        place: Place<'a>,
+        place: Wanted<'a>,
         stats: &mut ReadStats,
     ) -> Result<Held<'a>, Error> {
-        let Place { table, spot } = place;
+        let Wanted { table, spot } = place;
         if let Some(block) = self.taken.get_mut(nth % ROUND).and_then(Option::take) {
             stats.cache_hits += 1;
+            // It may have been evicted since, and read again with others.
+            self.read_of(place);
             return Ok(Held::shared(spot.handle, block));
         }
         if table.source.file.is_direct()
@@ -221,7 +223,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     fn hold_direct(
         &mut self,
         nth: usize,
-        place: Place<'a>,
+        place: Wanted<'a>,
         stats: &mut ReadStats,
     ) -> Option<SharedBlock> {
         if self.together.is_empty() {
@@ -232,6 +234,11 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
                 self.read_at_once(nth, place);
             }
         }
+        self.read_of(place)
+    }
+
+    /// The block at `place` out of those that were read at once; none before it is wanted any more.
+    fn read_of(&mut self, place: Wanted<'a>) -> Option<SharedBlock> {
         let found =
             self.together.iter().position(|(read, _)| place.is_at(read.table, read.spot.handle));
         self.together.drain(..=found?).next_back().map(|(_, block)| block)
@@ -240,7 +247,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// Reads the block of request `nth`, which is at `first`, and those behind it that the cache does not
     /// hold.
     #[cold]
-    fn read_at_once(&mut self, nth: usize, first: Place<'a>) {
+    fn read_at_once(&mut self, nth: usize, first: Wanted<'a>) {
         let (mut places, mut bytes) = (vec![first], 0);
         self.told = self.each_ahead(nth, first, |next| {
             if next.table.source.in_cache(next.spot).is_none() {
@@ -266,7 +273,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// Does what looks at the block of request `nth`; if that is a round's first, and its block had to
     /// come into a map from the device, tells the files of those behind it.
     #[inline]
-    fn timed<T>(&mut self, nth: usize, place: Place<'a>, look: impl FnOnce(&mut Self) -> T) -> T {
+    fn timed<T>(&mut self, nth: usize, place: Wanted<'a>, look: impl FnOnce(&mut Self) -> T) -> T {
         let is_timed = place.table.source.mapped && nth.is_multiple_of(ROUND) && nth >= self.told;
         let began = is_timed.then(Instant::now);
         let looked = look(self);
@@ -279,7 +286,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// Tells the files which blocks will be read for the requests behind number `nth`, whose block is
     /// at `last`, unless they were told.
     #[cold]
-    fn tell_ahead(&mut self, nth: usize, last: Place<'a>) {
+    fn tell_ahead(&mut self, nth: usize, last: Wanted<'a>) {
         if nth < self.told {
             return;
         }
@@ -295,8 +302,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     fn each_ahead(
         &mut self,
         nth: usize,
-        mut last: Place<'a>,
-        mut with: impl FnMut(Place<'a>) -> bool,
+        mut last: Wanted<'a>,
+        mut with: impl FnMut(Wanted<'a>) -> bool,
     ) -> usize {
         let rest = self.requests.get(nth + 1..).unwrap_or_default();
         let rest = rest.get(..TOLD_AHEAD).unwrap_or(rest);

@@ -5,11 +5,15 @@
 //!    reference to the block's buffer, five of them behind one lock in two neighbouring cache lines.
 //! 2. The cache stays the owner: it weighs, and it evicts. What it lets go of leaves its place, by the drop
 //!    of what it held ([`Cached`]); a block sits down before the cache has it, so no place outlives it.
-//! 3. A use that is seen here only is told to the cache once in a *turn*: whenever an eighth of what the
-//!    cache holds has come in. What nobody replaces is never told, what is used stays.
-//! 4. Places take memory of the cache's share, at most a 32nd. Blocks of leaves that found none are looked up
-//!    in the cache, as is what is not here, and what another thread is looking at: nobody waits here but who
-//!    lets go of a block.
+//! 3. A use that is seen here only is told to the cache once in a *turn*: whenever a 32nd of what the cache
+//!    may hold has come in. Where nothing is replaced, nothing is told.
+//! 4. Places take memory of the cache's share, at most a 32nd, first come, first served: enough for data of
+//!    five times the cache in blocks of 4 KiB. Blocks of leaves that found none are looked up in the cache, as
+//!    is what is not here, and what another thread is looking at: nobody waits here but who lets go of a
+//!    block.
+//!
+//! Whoever holds a group's lock takes no other; the cache may let go of a block behind a lock of its own.
+//! Called by [`Source`](crate::source::Source), for lookups and walks, and by lookups of many keys.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -88,9 +92,11 @@ impl<'a> Spot<'a> {
     /// A seat for the block, if the cache has memory for its place.
     pub(crate) fn seat(&self, cache: &Arc<BlockCache>) -> Option<Seat> {
         let leaf = self.places.leaves.get(self.at.leaf)?;
-        if leaf.get().is_none() {
+        if leaf.get().is_none()
+            && let Some(places) = LeafPlaces::of(self.leaf.len(), cache)
+        {
             // Another thread may have been faster.
-            let _ = leaf.set(LeafPlaces::of(self.leaf.len(), cache)?);
+            let _ = leaf.set(places);
         }
         Some(Seat { leaf: Arc::downgrade(leaf.get()?), slot: self.at.slot })
     }
@@ -119,14 +125,16 @@ impl Places {
     }
 }
 
-/// The places of the blocks of one leaf.
+/// The places of the blocks of one leaf: apart from the count of its references, which each block that
+/// comes or goes changes.
 #[derive(Debug)]
+#[repr(align(64))]
 struct LeafPlaces {
     groups: Box<[Lines]>,
     _room: Room,
 }
 
-/// Begins with a cache line.
+/// Two cache lines, which processors bring together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Lines(Mutex<Group>);
@@ -180,21 +188,24 @@ pub(crate) struct Cached {
 impl Cached {
     /// `block`, in its place from now on if it has a seat; the cache has not been told of it in this `turn`.
     pub(crate) fn new(block: SharedBlock, seat: Option<Seat>, turn: u32) -> Arc<Self> {
-        // A place speaks of whole buffers only.
-        let cached = Self { seat: seat.filter(|_| block.start == 0), block };
+        debug_assert_eq!(block.start, 0, "a place speaks of buffers from their start");
+        let cached = Self { block, seat };
         cached.sit(turn);
         Arc::new(cached)
     }
 
-    /// Has the block take its place, unless another thread looks at it just now.
+    /// Has the block take its place, unless it is there or another thread looks at it just now.
     pub(crate) fn sit(&self, turn: u32) {
         let Some(Seat { leaf, slot }) = &self.seat else { return };
         let Some(leaf) = leaf.upgrade() else { return };
         let Some(mut group) = leaf.group(*slot).and_then(|group| group.try_lock().ok()) else {
             return;
         };
-        if let Some(place) = group.0.get_mut(*slot % GROUP) {
-            let SharedBlock { buffer, len, .. } = &self.block;
+        let SharedBlock { buffer, len, .. } = &self.block;
+        let is_other = |place: &&mut Place| {
+            !place.buffer.as_ref().is_some_and(|held| Arc::ptr_eq(held, buffer))
+        };
+        if let Some(place) = group.0.get_mut(*slot % GROUP).filter(is_other) {
             let (buffer, told) = (Some(Arc::clone(buffer)), turn.wrapping_sub(1));
             *place = Place { buffer, len: *len, told };
         }
@@ -216,5 +227,129 @@ impl Drop for Cached {
         if let Some(place) = lock(group).0.get_mut(*slot % GROUP) {
             place.buffer.take_if(is_own);
         }
+    }
+}
+
+#[cfg(test)]
+mod fixtures {
+    use super::*;
+    use crate::format::{BlockKind, unseal};
+    use crate::index::IndexBuilder;
+
+    /// An index of so many blocks of ten bytes.
+    pub(super) fn index(blocks: u8) -> Index {
+        let mut builder = IndexBuilder::default();
+        (0..blocks).for_each(|block| builder.push(&[block], 10));
+        let mut out = Vec::new();
+        builder.finish(&mut out, 1, 0, usize::MAX);
+        let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
+        Index::decode(payload, 10 * u64::from(blocks)).unwrap()
+    }
+
+    /// A block of one entry, in a buffer of its own.
+    pub(super) fn block() -> SharedBlock {
+        let payload: &[u8] = &[0, 0, 0, 0, b't', 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+        let layout = Layout::parse(payload).unwrap();
+        SharedBlock { buffer: Arc::from(payload), start: 0, len: payload.len() as u32, layout }
+    }
+}
+
+#[cfg(all(test, not(trommel_loom)))]
+mod tests {
+    use super::fixtures::{block, index};
+    use super::*;
+
+    fn spot<'a>(places: &'a Places, leaf: &'a Index, slot: usize) -> Spot<'a> {
+        let handle = leaf.handle(slot).expect("the leaf has it");
+        Spot::new(places, leaf, At { leaf: 0, slot }, handle)
+    }
+
+    /// The buffer in the place, and whether the cache is to be told.
+    fn found(spot: Spot<'_>, turn: u32) -> Option<(*const u8, bool)> {
+        spot.block(turn).map(|(block, is_first)| (block.buffer.as_ptr(), is_first))
+    }
+
+    #[test]
+    fn a_block_is_in_its_place_while_the_cache_holds_it() {
+        let (cache, places, leaf) = (BlockCache::new(1 << 20), Places::of(1), index(12));
+        let (one, other) = (block(), block());
+        let buffers = [one.buffer.as_ptr(), other.buffer.as_ptr()];
+        let insert = |slot, block| {
+            let spot = spot(&places, &leaf, slot);
+            cache.insert(7, spot.handle.offset, block, spot.seat(&cache));
+        };
+        assert_eq!(found(spot(&places, &leaf, 8), 0), None);
+        insert(8, one);
+        for (turn, is_first) in [(0, true), (0, false), (1, true), (1, false)] {
+            assert_eq!(found(spot(&places, &leaf, 8), turn), Some((buffers[0], is_first)));
+        }
+        // A second reader of the same block takes the place, and keeps it when the first is let go of.
+        insert(8, other);
+        assert_eq!(found(spot(&places, &leaf, 8), 1), Some((buffers[1], true)));
+        assert_eq!(found(spot(&places, &leaf, 3), 1), None);
+        cache.remove(7, 80);
+        assert_eq!(found(spot(&places, &leaf, 8), 1), None);
+    }
+
+    /// Another thread that read the same block took the place, and was let go of.
+    #[test]
+    fn a_block_sits_down_again_when_it_is_looked_up_in_the_cache() {
+        let (cache, places, leaf) = (BlockCache::new(1 << 20), Places::of(1), index(5));
+        let seat = || spot(&places, &leaf, 2).seat(&cache);
+        let (one, other) = (Cached::new(block(), seat(), 0), Cached::new(block(), seat(), 0));
+        drop(other);
+        assert_eq!(found(spot(&places, &leaf, 2), 0), None);
+        one.sit(4);
+        let buffer = one.block().buffer.as_ptr();
+        assert_eq!(found(spot(&places, &leaf, 2), 4), Some((buffer, true)));
+        one.sit(4);
+        assert_eq!(found(spot(&places, &leaf, 2), 4), Some((buffer, false)), "it sits already");
+    }
+
+    #[test]
+    fn memory_of_places_is_given_back_with_their_table() {
+        let (cache, leaf) = (BlockCache::new(4096 * 4), index(12));
+        let places_bytes = 3 * size_of::<Lines>() as u64;
+        for _ in 0..20 {
+            let places = Places::of(1);
+            assert!(spot(&places, &leaf, 0).seat(&cache).is_some());
+            assert_eq!(cache.stats().used_bytes, places_bytes);
+            let more = Places::of(1);
+            assert!(spot(&more, &leaf, 0).seat(&cache).is_none(), "more than a 32nd");
+        }
+        assert_eq!(cache.stats().used_bytes, 0);
+    }
+}
+
+#[cfg(all(test, trommel_loom))]
+mod models {
+    use trommel_base::sync::models::{check, thread};
+
+    use super::fixtures::block;
+    use super::*;
+
+    /// Two threads have read one block, and let go of it; a third finds one of the two in the cache
+    /// meanwhile, and has it sit down again. In the end the place is empty.
+    #[test]
+    fn what_was_let_go_of_is_in_no_place() {
+        check("what_was_let_go_of_is_in_no_place", || {
+            let cache = BlockCache::new(1 << 20);
+            let leaf = LeafPlaces::of(1, &cache).unwrap();
+            let seat = || Some(Seat { leaf: Arc::downgrade(&leaf), slot: 0 });
+            let one = Cached::new(block(), seat(), 0);
+            let again = {
+                let one = Arc::clone(&one);
+                thread::spawn(move || one.sit(1))
+            };
+            let other = {
+                let seat = seat();
+                thread::spawn(move || drop(Cached::new(block(), seat, 0)))
+            };
+            drop(one);
+            again.join().unwrap();
+            other.join().unwrap();
+            let mut group = lock(leaf.group(0).unwrap());
+            assert!(group.0.iter_mut().all(|place| place.buffer.is_none()), "left in its place");
+        });
     }
 }

@@ -1,8 +1,8 @@
 //! Brings blocks from the file into memory, verified.
 //!
-//! Three ways lead to a data block: the cache; the map, where the table was opened for it (the
-//! checksum is verified at each use, since what lies behind a map can change); a `pread`. Meta
-//! blocks and scans always use `pread`, into owned memory.
+//! Three ways lead to a data block: the cache, by the block's place or by a search; the map, where the
+//! table was opened for it (the checksum is verified at each use, since what lies behind a map can
+//! change); a `pread`. Meta blocks and scans always use `pread`, into owned memory.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;

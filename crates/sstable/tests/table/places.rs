@@ -95,7 +95,8 @@ fn places_take_a_small_part_of_the_cache() {
         let hits = u64::from(capacity > 0);
         assert_eq!((stats.block_reads, stats.cache_hits), (2 - hits, hits), "{capacity}");
         drop(opened);
-        assert!(cache.stats().used_bytes <= capacity);
+        cache.set_capacity(0);
+        assert_eq!(cache.stats().used_bytes, 0, "places of a table that is closed");
     }
 }
 
@@ -118,6 +119,29 @@ fn what_is_used_in_its_place_is_not_evicted() {
     }
     assert!(stats.block_reads > 6000, "{stats:?}");
     assert!(of_often.block_reads < 200, "{of_often:?}");
+}
+
+/// Where nearly all of the cache is used all the time, that stays nearly all the same.
+#[test]
+fn what_nearly_fills_the_cache_stays_if_it_is_used() {
+    let (table, entries) = table(KEYS);
+    let cache = BlockCache::new(8 << 20);
+    let opened = open_with(&table, &cache);
+    let (often, seldom) = entries.split_at(11_400);
+    let (state, mut stats) = (&mut 5, ReadStats::default());
+    for entry in often.iter().chain(often) {
+        check(&opened, entry, &mut stats);
+    }
+    let mut of_often = ReadStats::default();
+    for round in 0..200_000 {
+        check(&opened, &often[random(state, often.len())], &mut of_often);
+        if round % 10 == 0 {
+            check(&opened, &seldom[random(state, seldom.len())], &mut stats);
+        }
+    }
+    let missed = of_often.block_reads as f64 / 200_000.0;
+    // As many as when the cache sees each use; with a fourth of the turns a fifth more.
+    assert!(missed < 0.027, "{of_often:?}");
 }
 
 #[test]
@@ -167,9 +191,9 @@ fn threads_that_read_and_evict_leave_nothing_behind() {
     opened.evict();
     assert_eq!(cache.stats().blocks, 0);
     let mut stats = ReadStats::default();
-    let blocks = entries.chunks(6).take(10);
-    for entry in blocks.map(|entries| &entries[0]) {
+    for entry in &entries {
         check(&opened, entry, &mut stats);
     }
-    assert_eq!(stats.cache_hits, 0, "found in a place what the cache does not hold: {stats:?}");
+    // Each block is read once, and found for its other entries.
+    assert_eq!(stats.block_reads, table.summary.blocks, "in a place, but not in the cache");
 }

@@ -100,45 +100,44 @@ fn places_take_a_small_part_of_the_cache() {
     }
 }
 
+/// What is read of the first `often` entries, which are all read at first, and of the others, where of
+/// each kind so many are drawn in each of `rounds`.
+fn read_often(
+    capacity: u64,
+    often: usize,
+    rounds: usize,
+    draws: (usize, usize),
+) -> (ReadStats, ReadStats) {
+    let (table, entries) = table(KEYS);
+    let opened = open_with(&table, &BlockCache::new(capacity));
+    let (often, seldom) = entries.split_at(often);
+    let (state, mut of_often, mut of_seldom) = (&mut 3, ReadStats::default(), ReadStats::default());
+    for entry in often.iter().chain(often) {
+        check(&opened, entry, &mut ReadStats::default());
+    }
+    for _ in 0..rounds {
+        for (entries, draws, stats) in
+            [(seldom, draws.1, &mut of_seldom), (often, draws.0, &mut of_often)]
+        {
+            (0..draws).for_each(|_| check(&opened, &entries[random(state, entries.len())], stats));
+        }
+    }
+    (of_often, of_seldom)
+}
+
 /// The cache hears of uses that it does not see, often enough: what is used all the time stays, whatever
 /// else is read once.
 #[test]
 fn what_is_used_in_its_place_is_not_evicted() {
-    let (table, entries) = table(KEYS);
-    let cache = BlockCache::new(4 << 20);
-    let opened = open_with(&table, &cache);
-    let (often, seldom) = entries.split_at(600);
-    let (state, mut stats) = (&mut 3, ReadStats::default());
-    for entry in often.iter().chain(often) {
-        check(&opened, entry, &mut stats);
-    }
-    let mut of_often = ReadStats::default();
-    for _ in 0..10_000 {
-        check(&opened, &seldom[random(state, seldom.len())], &mut stats);
-        check(&opened, &often[random(state, often.len())], &mut of_often);
-    }
-    assert!(stats.block_reads > 6000, "{stats:?}");
+    let (of_often, of_seldom) = read_often(4 << 20, 600, 10_000, (1, 1));
+    assert!(of_seldom.block_reads > 6000, "{of_seldom:?}");
     assert!(of_often.block_reads < 200, "{of_often:?}");
 }
 
 /// Where nearly all of the cache is used all the time, that stays nearly all the same.
 #[test]
 fn what_nearly_fills_the_cache_stays_if_it_is_used() {
-    let (table, entries) = table(KEYS);
-    let cache = BlockCache::new(8 << 20);
-    let opened = open_with(&table, &cache);
-    let (often, seldom) = entries.split_at(11_400);
-    let (state, mut stats) = (&mut 5, ReadStats::default());
-    for entry in often.iter().chain(often) {
-        check(&opened, entry, &mut stats);
-    }
-    let mut of_often = ReadStats::default();
-    for round in 0..200_000 {
-        check(&opened, &often[random(state, often.len())], &mut of_often);
-        if round % 10 == 0 {
-            check(&opened, &seldom[random(state, seldom.len())], &mut stats);
-        }
-    }
+    let (of_often, _) = read_often(8 << 20, 11_400, 20_000, (10, 1));
     let missed = of_often.block_reads as f64 / 200_000.0;
     // As many as when the cache sees each use; with a fourth of the turns a fifth more.
     assert!(missed < 0.027, "{of_often:?}");

@@ -100,9 +100,9 @@ const STEP: &str = "some 440 instructions a step: 138 decode the entry, 72 hand 
     levels of cursors between; entries are decoded together, the next block is asked for ahead, sources are \
     compared by numbers; entries handed out in batches are not tried yet";
 /// What memory of a writer's store is.
-const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out, the \
-    memory of one that is kept for the next, buffers of merges, and what the C library's allocator keeps; a \
-    writer that is slower has less of the second";
+const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
+    much is kept when it is dropped as the next still lacks), and some 25 MiB of buffers of merges and of \
+    filters that are built, freed or not; a writer that is slower has less of the second";
 
 /// By figure, what bounds it and what was tried.
 const BOUNDS: [(&str, &str); 11] = [

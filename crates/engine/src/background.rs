@@ -558,6 +558,7 @@ impl Engine {
         }
         self.wait_for_limit();
         self.graveyard.sweep();
+        self.arenas.release();
         Ok(())
     }
 

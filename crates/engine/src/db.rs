@@ -342,7 +342,8 @@ impl Db {
     }
 
     /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no filter
-    /// waits to be rebuilt. For compactions that are paused it does not wait.
+    /// waits to be rebuilt. For compactions that are paused it does not wait. Memory that was kept for
+    /// memtables is given back.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }

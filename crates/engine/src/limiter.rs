@@ -79,6 +79,10 @@ impl WriteFile for LimitedFile {
         self.file.sync()
     }
 
+    fn start_write_back(&mut self) {
+        self.file.start_write_back();
+    }
+
     fn bytes(&self) -> u64 {
         self.file.bytes()
     }

@@ -120,7 +120,7 @@ pub struct LevelStats {
 pub struct MemoryStats {
     /// Memtables, active and frozen, with their nodes.
     pub memtables: u64,
-    /// Memory kept for the next memtables.
+    /// Memory of dropped memtables that is kept for the one that is being filled.
     pub idle_arenas: u64,
     /// Blocks in the cache.
     pub block_cache: u64,

@@ -7,9 +7,11 @@
 //!    its place: each twice as large as the last, from 4 KiB to 1 MiB, so that a small memtable
 //!    stays small.
 //! 3. What takes more than a quarter of the largest chunk gets an allocation of exactly its size.
-//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps them, up to a limit,
-//!    for the next arena: the first touch of fresh memory costs a page fault for every 4 KiB, on
-//!    a virtual machine often more than the insert it serves.
+//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with those
+//!    in use, are within a limit, for the arena that is being filled: the first touch of fresh memory
+//!    costs a page fault for every 4 KiB, on a virtual machine often more than the insert it serves.
+//! 5. Chunks of the largest size, and larger ones, are anonymous maps: an allocator would keep much of
+//!    what is freed for requests that never come.
 //!
 //! # Invariants
 //! * A byte range is claimed by one thread only, once in the life of an arena.
@@ -21,6 +23,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use memmap2::MmapMut;
 
 use crate::record::ask_for;
 use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
@@ -48,9 +52,31 @@ struct Chunk {
     capacity: usize,
     /// Bytes claimed; more than `capacity` once a claim has failed.
     claimed: AtomicUsize,
+    /// The map that `bytes` is the beginning of; none where they are the allocator's.
+    map: Option<Map>,
 }
 
-// SAFETY: a chunk owns its allocation, which is not tied to a thread. Shared use is confined to
+/// An anonymous map.
+struct Map(MmapMut);
+
+impl Map {
+    /// A map of so many bytes; none where the system has no memory for it.
+    fn new(bytes: usize) -> Option<Self> {
+        let map = MmapMut::map_anon(bytes).ok()?;
+        #[cfg(test)]
+        crate::memory_tests::count_map(bytes as isize);
+        Some(Self(map))
+    }
+}
+
+#[cfg(test)]
+impl Drop for Map {
+    fn drop(&mut self) {
+        crate::memory_tests::count_map(-(self.0.len() as isize));
+    }
+}
+
+// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is confined to
 // `claim`, which hands every byte range out once.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
@@ -61,10 +87,15 @@ impl Chunk {
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
+        if capacity >= LARGEST_CHUNK {
+            let mut map = Map::new(capacity).unwrap_or_else(|| handle_alloc_error(layout));
+            let bytes = NonNull::new(map.0.as_mut_ptr()).expect("a map begins behind address 0");
+            return Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) };
+        }
         // SAFETY: the layout's size is not zero, as `alloc` demands.
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { bytes, capacity, claimed: AtomicUsize::new(0) }
+        Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
     }
 
     fn layout(capacity: usize) -> Layout {
@@ -93,6 +124,9 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
+        if self.map.is_some() {
+            return;
+        }
         // SAFETY: `bytes` came from `alloc` with this very layout, and this is the only owner:
         // what an arena handed out of the chunk is not used after the arena (see `Arena::store`).
         unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
@@ -101,8 +135,8 @@ impl Drop for Chunk {
 
 /// Memory that goes from one memtable to the next, up to a limit.
 ///
-/// A memtable takes its chunks from here and gives them back when it is dropped. Chunks beyond
-/// the limit are freed.
+/// A memtable takes its chunks from here and gives them back when it is dropped. They are kept while all
+/// chunks, those in use included, are within the limit; others are freed.
 pub struct ArenaPool {
     free: Mutex<FreeChunks>,
 }
@@ -112,17 +146,20 @@ struct FreeChunks {
     classes: [Vec<Arc<Chunk>>; CLASSES],
     /// Bytes of all idle chunks.
     bytes: usize,
-    /// The most that `bytes` may be.
+    /// Bytes of chunks that arenas hold.
+    lent: usize,
+    /// The most that `bytes` may be, and with `lent` unless that is more by itself.
     limit: usize,
 }
 
 impl ArenaPool {
-    /// A pool that keeps at most `limit` bytes of idle memory; 0 keeps none.
+    /// A pool that keeps idle memory while all of it, what memtables hold included, is at most `limit`
+    /// bytes; 0 keeps none.
     ///
-    /// The size of one full memtable is a good limit: a memtable is dropped soon after the next
-    /// one has filled.
+    /// The size of one full memtable is a good limit: what is kept of one is then what the next, which
+    /// is being filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
-        let free = FreeChunks { classes: Default::default(), bytes: 0, limit };
+        let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
         Arc::new(Self { free: Mutex::new(free) })
     }
 
@@ -135,11 +172,12 @@ impl ArenaPool {
     pub fn set_limit(&self, limit: usize) {
         let mut free = self.free();
         free.limit = limit;
-        for class in (0..CLASSES).rev() {
-            while free.bytes > limit && free.classes[class].pop().is_some() {
-                free.bytes -= class_bytes(class);
-            }
-        }
+        free.shrink(limit);
+    }
+
+    /// Frees all idle memory.
+    pub fn release(&self) {
+        self.free().shrink(0);
     }
 
     fn free(&self) -> MutexGuard<'_, FreeChunks> {
@@ -150,24 +188,51 @@ impl ArenaPool {
     /// A chunk with nothing claimed.
     fn take(&self, class: usize) -> Arc<Chunk> {
         let mut free = self.free();
-        if let Some(chunk) = free.classes[class].pop() {
+        let idle = free.classes[class].pop();
+        if let Some(chunk) = &idle {
             free.bytes -= chunk.capacity;
+        }
+        free.lend(class_bytes(class));
+        drop(free);
+        if let Some(chunk) = idle {
             return chunk;
         }
-        drop(free);
         Arc::new(Chunk::new(class_bytes(class)))
     }
 
-    /// Keeps `chunk` for another arena, if it is of a common size and there is room.
+    /// A chunk of `capacity` bytes with nothing claimed, of no common size.
+    fn take_alone(&self, capacity: usize) -> Arc<Chunk> {
+        self.free().lend(capacity);
+        Arc::new(Chunk::new(capacity))
+    }
+
+    /// Keeps `chunk` for another arena, if it is of a common size and all is within the limit.
     fn give(&self, chunk: Arc<Chunk>) {
-        let Some(class) = (0..CLASSES).find(|class| class_bytes(*class) == chunk.capacity) else {
-            return;
-        };
+        let class = (0..CLASSES).find(|class| class_bytes(*class) == chunk.capacity);
         let mut free = self.free();
-        if free.bytes + chunk.capacity <= free.limit {
+        free.lent -= chunk.capacity;
+        let Some(class) = class else { return };
+        if free.bytes + free.lent + chunk.capacity <= free.limit {
             chunk.claimed.store(0, Ordering::Relaxed);
             free.bytes += chunk.capacity;
             free.classes[class].push(chunk);
+        }
+    }
+}
+
+impl FreeChunks {
+    /// Notes that so many bytes go to an arena; of idle ones the limit leaves so many fewer.
+    fn lend(&mut self, bytes: usize) {
+        self.lent += bytes;
+        self.shrink(self.limit.saturating_sub(self.lent));
+    }
+
+    /// Frees idle chunks, the largest first, until they are at most `limit` bytes.
+    fn shrink(&mut self, limit: usize) {
+        for class in (0..CLASSES).rev() {
+            while self.bytes > limit && self.classes[class].pop().is_some() {
+                self.bytes -= class_bytes(class);
+            }
         }
     }
 }
@@ -250,7 +315,7 @@ impl Arena {
     /// Claims an allocation of its own, apart from the current chunk.
     #[cold]
     fn claim_alone(&self, len: usize) -> NonNull<u8> {
-        let chunk = Arc::new(Chunk::new(len.next_multiple_of(CLAIM_ALIGN)));
+        let chunk = self.pool.take_alone(len.next_multiple_of(CLAIM_ALIGN));
         let claimed = chunk.claim(len).expect("a new chunk has room for what it was made for");
         self.keep(&mut self.chunks(), chunk);
         claimed

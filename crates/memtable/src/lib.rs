@@ -43,6 +43,8 @@
 mod arena;
 #[expect(unsafe_code, reason = "links between records in the arena; argued block by block")]
 mod chains;
+#[cfg(test)]
+mod memory_tests;
 #[cfg(all(test, trommel_loom))]
 mod models;
 #[expect(unsafe_code, reason = "slots that lead to records in the arena; argued block by block")]

@@ -549,3 +549,30 @@ fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
     fill(1 << 20);
     assert_eq!(pool.idle_bytes(), 0, "a pool without a limit to fill keeps nothing");
 }
+
+#[test]
+fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
+    let pool = ArenaPool::new(8 << 20);
+    let filled = |bytes: u64| {
+        let memtable = Memtable::new(&pool);
+        for n in 0..bytes >> 10 {
+            memtable.insert(&n.to_le_bytes(), n, EntryKind::Put, &[1; 1 << 10]);
+        }
+        memtable
+    };
+    let full = filled(6 << 20);
+    let next = filled(2 << 20);
+    drop(full);
+    let kept = pool.idle_bytes();
+    assert!((5 << 20..6 << 20).contains(&kept), "kept {kept} beside three MiB in use");
+    // A value with a chunk of its own is in use as well.
+    next.insert(b"large", 1 << 40, EntryKind::Put, &vec![1; 6 << 20]);
+    drop(filled(4 << 20));
+    let kept = pool.idle_bytes();
+    assert_eq!(kept, 0, "kept beside nine MiB in use");
+    drop(next);
+    pool.release();
+    assert_eq!(pool.idle_bytes(), 0);
+    drop(filled(4 << 20));
+    assert!(pool.idle_bytes() > 4 << 20, "nothing is kept once all was released");
+}

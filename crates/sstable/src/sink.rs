@@ -17,6 +17,8 @@ use crate::{Error, FilterPart};
 
 /// A write buffer that one huge value has made larger than this is not kept.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
+/// After so many bytes the system is told to begin to write them to the device.
+const WRITE_BACK_BYTES: u64 = 1 << 20;
 
 /// A file that is being written, and what does not lie in it yet.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Sink {
     pub(crate) out: Vec<u8>,
     /// Bytes appended to the file.
     pub(crate) written: u64,
+    /// What of that the system was told to begin to write to the device.
+    written_back: u64,
     buffer_bytes: usize,
 }
 
@@ -37,6 +41,7 @@ impl Sink {
     pub(crate) fn new(file: Box<dyn WriteFile>, path: &Path, id: u64, buffer_bytes: usize) -> Self {
         Self {
             written: file.bytes(),
+            written_back: file.bytes(),
             file,
             path: path.to_path_buf(),
             id,
@@ -62,6 +67,10 @@ impl Sink {
             appended.map_err(|source| Error::io(&self.path, source))?;
         }
         self.written += bytes.len() as u64;
+        if self.written >= self.written_back + WRITE_BACK_BYTES {
+            self.file.start_write_back();
+            self.written_back = self.written;
+        }
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod read;
 #[cfg(target_os = "linux")]
 mod resident;
 mod write;
+mod write_back;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};

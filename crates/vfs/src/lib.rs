@@ -148,6 +148,11 @@ pub trait WriteFile: Debug + Send + Sync {
     /// assumed of the bytes since the last success, and the call must not be tried again.
     fn sync(&mut self) -> io::Result<()>;
 
+    /// Says that what was appended will be synced, so that the system may begin to write it to the device
+    /// meanwhile. A hint: it promises nothing, waits for no device unless its queue is full, and nothing
+    /// depends on it. Files of a disk heed it, on Linux.
+    fn start_write_back(&mut self) {}
+
     /// Bytes appended so far, those of a failed call's beginning included.
     fn bytes(&self) -> u64;
 }

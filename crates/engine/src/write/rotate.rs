@@ -39,6 +39,13 @@ impl RotatedLogs {
         self.count.store(logs.len(), Ordering::Release);
     }
 
+    /// Has the system begin to write all of them to the device, unless somebody is having them synced.
+    pub(crate) fn start_write_back(&self) {
+        if let Ok(mut logs) = self.logs.try_lock() {
+            logs.iter_mut().for_each(LogWriter::start_write_back);
+        }
+    }
+
     /// Makes all of them durable, oldest first, and forgets them.
     pub(crate) fn sync(&self) -> Result<()> {
         let mut logs = lock(&self.logs);

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::write_back;
 use crate::WriteFile;
 use crate::error::wrap;
 
@@ -14,17 +15,19 @@ pub(super) struct Writer {
     file: File,
     path: PathBuf,
     bytes: u64,
+    /// Bytes of which the system was told that they will be synced.
+    told: u64,
 }
 
 impl Writer {
     pub(super) fn new(file: File, path: &Path) -> Self {
-        Self { file, path: path.to_path_buf(), bytes: 0 }
+        Self { file, path: path.to_path_buf(), bytes: 0, told: 0 }
     }
 }
 
 impl WriteFile for Writer {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Self { file, path, bytes: end } = self;
+        let Self { file, path, bytes: end, .. } = self;
         write_fully(bytes, end, |rest, offset| file.write_at(rest, offset))
             .map_err(|error| wrap("write to", path, error))
     }
@@ -32,6 +35,11 @@ impl WriteFile for Writer {
     fn sync(&mut self) -> io::Result<()> {
         // fdatasync: the data, and of the metadata what is needed to read it back (the length).
         self.file.sync_data().map_err(|error| wrap("sync", &self.path, error))
+    }
+
+    fn start_write_back(&mut self) {
+        let from = std::mem::replace(&mut self.told, self.bytes);
+        write_back::start(&self.file, from..self.bytes);
     }
 
     fn bytes(&self) -> u64 {
@@ -62,6 +70,33 @@ fn write_fully(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DiskVfs, Vfs};
+
+    #[test]
+    fn write_back_begun_early_changes_no_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = DiskVfs.create(&path).unwrap();
+        drop(file);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a writer by itself, without the file system"
+        )]
+        let file = File::options().write(true).open(&path).unwrap();
+        let mut writer = Writer::new(file, &path);
+        writer.start_write_back();
+        for piece in [&[1_u8; 5_000][..], &[], &[2; 3]] {
+            writer.append(piece).unwrap();
+            let end = writer.bytes();
+            writer.start_write_back();
+            assert_eq!((writer.told, writer.bytes), (end, end));
+        }
+        writer.sync().unwrap();
+        let mut expected = vec![1; 5_000];
+        expected.extend([2; 3]);
+        let read = DiskVfs.read(&path, 6_000).unwrap();
+        assert_eq!(read, expected);
+    }
 
     /// Writes `"0123456789"` with each call answered from `answers`; what arrived, and the result.
     fn run(answers: &[Result<usize, i32>]) -> (Vec<u8>, u64, io::Result<()>) {

@@ -1,15 +1,20 @@
 //! A memtable says how much memory it holds, and gives back all of it: held against an allocator
-//! that counts.
+//! that counts, and a count of maps that are made and dropped.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use crate::{ArenaPool, Memtable};
 use trommel_base::EntryKind;
-use trommel_memtable::{ArenaPool, Memtable};
 
 thread_local! {
     /// Bytes taken by this thread less those it gave back; the test runner has threads of its own.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Notes that a map of so many bytes was made; fewer than none, that it is gone.
+pub(crate) fn count_map(bytes: isize) {
+    TAKEN.set(TAKEN.get() + bytes);
 }
 
 /// Counts what each allocation takes of the heap: the rule of glibc's malloc, a word of its own

@@ -1,0 +1,27 @@
+//! Writing to the device begun before somebody waits for it.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::ops::Range;
+
+/// Has the system begin to write `bytes` of `file` to the device. What comes of it, errors included, is
+/// seen by the sync that follows: this is a hint.
+#[cfg(target_os = "linux")]
+pub(super) fn start(file: &File, bytes: Range<u64>) {
+    use std::os::fd::AsRawFd;
+    let (Ok(from), Ok(len)) = (i64::try_from(bytes.start), i64::try_from(bytes.end - bytes.start))
+    else {
+        return;
+    };
+    // A length of zero would be all that follows.
+    if len == 0 {
+        return;
+    }
+    // SAFETY: the call takes no pointer, and the file is open while it is borrowed.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), from, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// There is no such call.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn start(_file: &File, _bytes: Range<u64>) {}

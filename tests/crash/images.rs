@@ -365,5 +365,5 @@ fn with_and_without_a_log() {
 fn new_manifests() {
     let profile =
         |seed: u64, life: u64| Profile { life, actions: 60, long_keys: true, ..Profile::new(seed) };
-    Lane { name: "new_manifests", wanted: 1_000, profile, lives: 2, every: 20 }.run();
+    Lane { name: "new_manifests", wanted: 1_500, profile, lives: 2, every: 10 }.run();
 }

@@ -75,6 +75,9 @@ bugs! {
     FollowerAckedBeforeSync: "fjall#308";
     /// Logs that were rotated out are not synced along with the one in use.
     RotatedLogNotSynced: "rocksdb PR#7701";
+    /// A log is forgotten before the manifest says that it is not needed: a write that is synced
+    /// meanwhile is acknowledged without it.
+    LogForgottenEarly: "rocksdb PR#7701";
     /// A sync that failed is tried once more, and believed.
     FsyncRetried: "cockroach#37102";
     /// After an error of the log, writes go on.

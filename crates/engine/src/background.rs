@@ -18,6 +18,8 @@
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
+mod trouble;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,10 +40,7 @@ use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
-
-/// Pause after a failed attempt, doubled up to the longest.
-const FIRST_RETRY: Duration = Duration::from_millis(50);
-const LONGEST_RETRY: Duration = Duration::from_secs(5);
+use trouble::{LONGEST_RETRY, Trouble};
 
 /// What is running, and what is asked for.
 #[derive(Debug, Default)]
@@ -72,53 +71,6 @@ pub(crate) struct State {
     shutting_down: bool,
 }
 
-/// Failures of one kind of job that are tried again: a full disk, no more file handles.
-#[derive(Debug, Default)]
-struct Trouble {
-    /// Failures since the store was opened. Waiters report one that came while they waited, and
-    /// leave older ones to those who waited then.
-    failures: u64,
-    last: Option<Error>,
-    /// When the next attempt is due, and how long the pause before it is.
-    retry: Option<(Instant, Duration)>,
-}
-
-impl Trouble {
-    fn succeeded(&mut self) {
-        self.retry = None;
-    }
-
-    fn failed(&mut self, error: Error, now: Instant) -> Duration {
-        self.failures += 1;
-        self.postponed(error, now)
-    }
-
-    /// Notes a failure that waiters are not told of, as it may pass while they wait.
-    fn postponed(&mut self, error: Error, now: Instant) -> Duration {
-        let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
-        self.retry = Some((now + pause, pause));
-        self.last = Some(error);
-        pause
-    }
-
-    fn note(&mut self, error: Error) {
-        self.failures += 1;
-        self.last = Some(error);
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        self.retry.is_none_or(|(at, _)| at <= now && !planted(Bug::RetryNeverDue))
-    }
-
-    /// The last failure, if it came after the first `seen` of them.
-    fn since(&self, seen: u64) -> Result<()> {
-        match &self.last {
-            Some(error) if self.failures > seen => Err(error.clone()),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Which failures a waiter wants to hear of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Concern {
@@ -132,11 +84,11 @@ pub(crate) enum Concern {
 
 impl State {
     /// Where failures of such a job are noted; none where who asked for it is told.
-    fn trouble(&mut self, job: &Job) -> Option<&mut Trouble> {
-        match job {
-            Job::Flush(_) => Some(&mut self.flushes),
-            Job::Compact(..) => Some(&mut self.compactions),
-            Job::Help(..) | Job::Rebuild(_) => None,
+    fn trouble(&mut self, kind: Kind) -> Option<&mut Trouble> {
+        match kind {
+            Kind::Flush => Some(&mut self.flushes),
+            Kind::Compaction => Some(&mut self.compactions),
+            Kind::Other => None,
         }
     }
 
@@ -239,6 +191,25 @@ enum Job {
     Rebuild(RebuildJob),
 }
 
+/// What kind of work a job is: by it failures are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Flush,
+    Compaction,
+    /// Who asked for it is told how it ended.
+    Other,
+}
+
+impl Job {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Flush(_) => Kind::Flush,
+            Self::Compact(..) => Kind::Compaction,
+            Self::Help(..) | Self::Rebuild(_) => Kind::Other,
+        }
+    }
+}
+
 impl Background {
     /// Has everyone look again: workers for work, waiters for progress.
     pub(crate) fn wake(&self) {
@@ -272,9 +243,7 @@ impl Engine {
             let now = env::now();
             if let Some(job) = self.next_job(&mut state, now) {
                 drop(state);
-                let _ = self.run_job(&job);
-                // A memtable is freed without holding anyone up.
-                drop(job);
+                let _ = self.run_job(job);
                 state = lock(&self.background.state);
                 continue;
             }
@@ -304,7 +273,7 @@ impl Engine {
                 self.next_job(&mut state, env::now())
             };
             let Some(job) = job else { return Ok(ran_some) };
-            self.run_job(&job)?;
+            self.run_job(job)?;
             ran_some = true;
         }
     }
@@ -341,10 +310,11 @@ impl Engine {
             }
             state.next_flush(&self.view.load(), env::now())
         };
-        if let Some(flush) = &flush {
+        let is_there = flush.is_some();
+        if let Some(flush) = flush {
             let _ = self.run_job(flush);
         }
-        flush.is_some()
+        is_there
     }
 
     fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {
@@ -400,46 +370,53 @@ impl Engine {
         plan(&view.version, &state.busy, &options.compaction()).map(Box::new)
     }
 
-    fn run_job(&self, job: &Job) -> Result<()> {
+    fn run_job(&self, job: Job) -> Result<()> {
         let unwinding = PoisonOnPanic(self);
-        let outcome = match job {
-            Job::Flush(memtable) => self.run_flush(memtable),
-            Job::Compact(plan, id) => {
-                let outcome = self.run_compaction(plan, *id);
-                if outcome.is_err() {
-                    lock(&self.background.state).busy.finish(*id);
-                }
-                outcome
-            }
-            Job::Help(merge, pieces) => {
-                self.help(merge, pieces.clone());
-                Ok(())
-            }
-            Job::Rebuild(job) => {
-                self.run_rebuild(job);
-                Ok(())
-            }
-        };
+        let kind = job.kind();
+        // What the job held is let go of before files are removed, which takes long where they are
+        // large: a memtable's memory is that of the next one, and tables may be among the files.
+        let outcome = self.do_job(job);
         // Removing files is part of the job: a panic in it must be told too.
         self.graveyard.sweep();
         drop(unwinding);
         let mut state = lock(&self.background.state);
-        if matches!(job, Job::Flush(_)) {
+        if kind == Kind::Flush {
             state.flushing = false;
         }
         state.running -= 1;
         if let Err(error) = &outcome {
-            self.judge(&mut state, job, error);
-        } else if let Some(trouble) = state.trouble(job) {
+            self.judge(&mut state, kind, error);
+        } else if let Some(trouble) = state.trouble(kind) {
             trouble.succeeded();
         }
         self.background.changed.notify_all();
         outcome
     }
 
+    fn do_job(&self, job: Job) -> Result<()> {
+        match job {
+            Job::Flush(memtable) => self.run_flush(&memtable),
+            Job::Compact(plan, id) => {
+                let outcome = self.run_compaction(&plan, id);
+                if outcome.is_err() {
+                    lock(&self.background.state).busy.finish(id);
+                }
+                outcome
+            }
+            Job::Help(merge, pieces) => {
+                self.help(&merge, pieces);
+                Ok(())
+            }
+            Job::Rebuild(job) => {
+                self.run_rebuild(&job);
+                Ok(())
+            }
+        }
+    }
+
     /// Whether a failed job is tried again later, was given up, or poisons the store.
-    fn judge(&self, state: &mut State, job: &Job, error: &Error) {
-        let Some(trouble) = state.trouble(job) else { return };
+    fn judge(&self, state: &mut State, kind: Kind, error: &Error) {
+        let Some(trouble) = state.trouble(kind) else { return };
         if matches!(error, Error::Closed) || self.poison.get().is_some() {
             trouble.note(error.clone());
         } else if error.is_shortage() {
@@ -522,7 +499,7 @@ impl Engine {
             state = match job {
                 Some(job) => {
                     drop(state);
-                    self.run_job(&job)?;
+                    self.run_job(job)?;
                     lock(&self.background.state)
                 }
                 // Looking for work ends range compactions that have nothing left to do.

@@ -146,11 +146,6 @@ impl LogWriter {
         self.commit()
     }
 
-    /// Has the system begin to write what was committed to the device.
-    pub(crate) fn start_write_back(&mut self) {
-        self.file.start_write_back();
-    }
-
     /// Makes all that was committed durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         self.check()?;

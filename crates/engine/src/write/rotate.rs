@@ -16,40 +16,46 @@ use crate::log::LogWriter;
 use crate::sync::{AtomicUsize, Mutex, lock};
 use crate::view::{LoggedMemtable, View};
 
-/// Logs that were rotated out and whose last bytes may not be durable yet.
+/// Logs that were rotated out and whose last bytes may not be durable yet, though still needed.
 ///
-/// A sync acknowledges everything before it, so it must make these durable first. Until they are,
-/// records of the current log say that an earlier log may still be torn.
+/// A sync acknowledges everything before it, so it must make these durable first. Until they are, or
+/// what they hold is in tables, records of the current log say that an earlier log may still be torn.
 #[derive(Debug, Default)]
 pub(crate) struct RotatedLogs {
-    logs: Mutex<Vec<LogWriter>>,
+    /// Each with its number, oldest first.
+    logs: Mutex<Vec<(u64, LogWriter)>>,
     count: AtomicUsize,
 }
 
 impl RotatedLogs {
-    /// Whether all earlier logs are durable.
+    /// Whether all earlier logs are durable, or not needed any more.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn add(&self, log: LogWriter) {
+    fn add(&self, number: u64, log: LogWriter) {
         let mut logs = lock(&self.logs);
-        logs.push(log);
+        logs.push((number, log));
         self.count.store(logs.len(), Ordering::Release);
     }
 
-    /// Has the system begin to write all of them to the device, unless somebody is having them synced.
-    pub(crate) fn start_write_back(&self) {
-        if let Ok(mut logs) = self.logs.try_lock() {
-            logs.iter_mut().for_each(LogWriter::start_write_back);
-        }
+    /// Forgets the logs up to `last`: the manifest says durably that they are not needed. What of them
+    /// has not reached the device then need never do so.
+    pub(crate) fn forget(&self, last: u64) {
+        let mut logs = lock(&self.logs);
+        let kept = logs.partition_point(|(number, _)| *number <= last);
+        let unneeded: Vec<_> = logs.drain(..kept).collect();
+        self.count.store(logs.len(), Ordering::Release);
+        drop(logs);
+        // Files are closed without holding anyone up.
+        drop(unneeded);
     }
 
     /// Makes all of them durable, oldest first, and forgets them.
     pub(crate) fn sync(&self) -> Result<()> {
         let mut logs = lock(&self.logs);
-        for log in logs.iter_mut() {
+        for (_, log) in logs.iter_mut() {
             log.sync()?;
         }
         logs.clear();
@@ -71,9 +77,10 @@ impl Engine {
         }
         let number = self.new_file_number();
         if let Some(old) = &mut leader.log {
-            let fresh = self.create_log(number, self.view.load().active.log_number)?;
+            let old_number = self.view.load().active.log_number;
+            let fresh = self.create_log(number, old_number)?;
             old.finish(number).map_err(|error| self.poison(error))?;
-            self.rotated.add(std::mem::replace(old, fresh));
+            self.rotated.add(old_number, std::mem::replace(old, fresh));
         }
         // Keys to come most likely begin as those before did, and are about as many.
         let full = Arc::clone(&self.view.load().active.memtable);
@@ -170,11 +177,12 @@ impl Engine {
         self.check_writable()?;
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
-            Ok(self.view.load().frozen.first().cloned())
+            Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
         })?;
-        // Memtables are flushed oldest first; later ones are not waited for.
+        // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that is
+        // waited for, as its memory is given back.
         let Some(newest) = newest else { return Ok(()) };
-        self.wait_until(|view| !view.frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest)))?;
+        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))?;
         // Where nobody else will, the compaction that this has made necessary is done here.
         self.work_inline().map(drop)
     }

@@ -1,4 +1,4 @@
-//! Times inserts, gets, walks and the dropping of a memtable.
+//! Times inserts, gets, walks and the dropping of a memtable; and the sorting that its first cursor does.
 //!
 //! ```sh
 //! cargo run --release -p trommel-memtable --example memtable_speed -- [MiB] [key-prefix]
@@ -29,8 +29,8 @@ fn main() {
         let gets = keys.shuffled();
         println!("{mib} MiB: {} keys like {}", keys.count(), keys.bytes[..keys.len].escape_ascii());
         println!(
-            "{:30} {:>8} {:>8} {:>8} {:>8}",
-            "ns per operation", "insert", "get", "next", "drop"
+            "{:30} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "ns per operation", "insert", "get", "sort", "next", "drop"
         );
         let pool = ArenaPool::new(mib << 20);
         for _ in 0..ROUNDS {
@@ -100,6 +100,8 @@ fn memtable(name: &str, keys: &Keys, gets: &Keys, memtable: Memtable) {
     let mut copied = Vec::new();
     let start = Instant::now();
     let mut cursor = memtable.cursor();
+    let sort = per_op(start, keys.count());
+    let start = Instant::now();
     let Ok(()) = cursor.seek_to_first();
     while let Some(entry) = cursor.entry() {
         copied.clear();
@@ -115,5 +117,5 @@ fn memtable(name: &str, keys: &Keys, gets: &Keys, memtable: Memtable) {
     drop(memtable);
     let freed = per_op(start, keys.count());
     let name = format!("{name}, {bytes} B");
-    println!("{name:30} {insert:8.0} {get:8.0} {next:8.0} {freed:8.0}");
+    println!("{name:30} {insert:8.0} {get:8.0} {sort:8.0} {next:8.0} {freed:8.0}");
 }

@@ -4,14 +4,15 @@
 //! # Algorithm
 //! 1. An [`Arena`] has one current chunk. A writer claims its next bytes with one atomic addition.
 //! 2. Whoever finds the chunk full takes the arena's lock, looks again, and puts a new chunk in
-//!    its place: each twice as large as the last, from 4 KiB to 1 MiB, so that a small memtable
+//!    its place: each twice as large as the last, from 4 KiB to 2 MiB, so that a small memtable
 //!    stays small.
-//! 3. What takes more than a quarter of the largest chunk gets an allocation of exactly its size.
+//! 3. What takes more than an eighth of the largest chunk gets an allocation of exactly its size.
 //! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with those
 //!    in use, are within a limit, for the arena that is being filled: the first touch of fresh memory
 //!    costs a page fault for every 4 KiB, on a virtual machine often more than the insert it serves.
-//! 5. Chunks of the largest size, and larger ones, are anonymous maps: an allocator would keep much of
-//!    what is freed for requests that never come.
+//! 5. Chunks of a MiB and more are anonymous maps: an allocator would keep much of what is freed for
+//!    requests that never come. The largest are a huge page each, where the system has them: the first
+//!    touch costs one page fault then, and the processor's table of pages holds all of a memtable.
 //!
 //! # Invariants
 //! * A byte range is claimed by one thread only, once in the life of an arena.
@@ -32,11 +33,13 @@ use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
 /// Size of an arena's first chunk, in bytes.
 const SMALLEST_CHUNK: usize = 4 << 10;
 /// Chunk sizes: powers of two from [`SMALLEST_CHUNK`] to [`LARGEST_CHUNK`].
-const CLASSES: usize = 9;
-/// Size of a chunk once an arena has grown, in bytes.
+const CLASSES: usize = 10;
+/// Size of a chunk once an arena has grown, in bytes: a huge page.
 pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
+/// Chunks from this size on are maps.
+const SMALLEST_MAP: usize = 1 << 20;
 /// More bytes than this get a chunk of their own.
-const LARGEST_SHARED: usize = LARGEST_CHUNK / 4;
+const LARGEST_SHARED: usize = LARGEST_CHUNK / 8;
 
 /// Where a chunk begins, in bytes: at a cache line.
 const LINE: usize = 64;
@@ -46,8 +49,8 @@ pub(crate) const CLAIM_ALIGN: usize = 16;
 /// Bytes that are asked for before they are claimed, at most.
 const MOST_ASKED: usize = 512;
 
-/// Memory for claims.
-struct Chunk {
+/// Memory for claims, or for one owner that claims none.
+pub(crate) struct Chunk {
     bytes: NonNull<u8>,
     capacity: usize,
     /// Bytes claimed; more than `capacity` once a claim has failed.
@@ -63,6 +66,12 @@ impl Map {
     /// A map of so many bytes; none where the system has no memory for it.
     fn new(bytes: usize) -> Option<Self> {
         let map = MmapMut::map_anon(bytes).ok()?;
+        // Where it is no multiple, a huge page would be larger than what is to be held.
+        #[cfg(target_os = "linux")]
+        if bytes.is_multiple_of(LARGEST_CHUNK) {
+            // A system without huge pages refuses, and nothing is lost.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
         #[cfg(test)]
         crate::memory_tests::count_map(bytes as isize);
         Some(Self(map))
@@ -84,10 +93,10 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     /// A chunk of `capacity` bytes, at least one.
-    fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
-        if capacity >= LARGEST_CHUNK {
+        if capacity >= SMALLEST_MAP {
             let mut map = Map::new(capacity).unwrap_or_else(|| handle_alloc_error(layout));
             let bytes = NonNull::new(map.0.as_mut_ptr()).expect("a map begins behind address 0");
             return Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) };
@@ -96,6 +105,18 @@ impl Chunk {
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
         Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
+    }
+
+    /// Where its memory begins: at a cache line.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.bytes
+    }
+
+    /// Bytes of its memory.
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     fn layout(capacity: usize) -> Layout {

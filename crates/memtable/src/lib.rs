@@ -9,8 +9,8 @@
 //!    `arena`), whose memory is taken from an [`ArenaPool`] and given back to it when the memtable is
 //!    dropped.
 //! 2. One key is found by a hash table (module `chains`), without a lock.
-//! 3. The order is made when it is asked for, or when enough is unsorted (module `order`): an insert
-//!    appends to a list, and a walk goes along sorted runs.
+//! 3. The order is made when it is asked for (module `order`): an insert appends to a list, and a walk goes
+//!    along sorted runs.
 //!
 //! So an insert, and a get, wait for two or three cache misses, however many entries there are.
 //!
@@ -133,18 +133,24 @@ impl Memtable {
         Self { expected: entries, ..self }
     }
 
+    /// An empty memtable for entries like those of `before`: keys that begin alike, as many of them, and
+    /// walked along while they are inserted if those were. With others every answer is the same.
+    pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
+        let next = Self::with_common_prefix(pool, &before.common_prefix());
+        if before.written().order.was_walked {
+            next.written().order.expect_walks();
+        }
+        next.expecting(before.len())
+    }
+
     /// What all keys begin with: the bytes that the first and the last have in common at their
     /// beginning. Empty if there is no key.
-    pub fn common_prefix(self: &Arc<Self>) -> Vec<u8> {
-        let mut first = self.cursor();
-        let Ok(()) = first.seek_to_first();
-        let mut last = self.cursor();
-        let Ok(()) = last.seek_to_last();
-        let (Some(first), Some(last)) = (first.entry(), last.entry()) else {
-            return Vec::new();
-        };
-        let same = first.key.iter().zip(last.key).take_while(|(a, b)| a == b).count();
-        first.key[..same].to_vec()
+    pub fn common_prefix(&self) -> Vec<u8> {
+        let written = self.written();
+        let Some((first, last)) = written.order.ends() else { return Vec::new() };
+        let (first, last) = (first.entry().key, last.entry().key);
+        let same = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        first[..same].to_vec()
     }
 
     /// Adds one version of `key`.

@@ -3,11 +3,13 @@
 //! # Algorithm
 //! 1. Of each entry there is a [`Slot`] of 24 bytes: the first 16 bytes of its key behind the prefix that
 //!    most keys share, and where it lies. Comparisons rarely look further.
-//! 2. An insert appends its slot to an unsorted list. When that is full, or someone wants to walk, it is
-//!    sorted and becomes a run. A run is merged with the one before it while that is less than
-//!    [`RATIO`] times as long, so runs get shorter quickly and there are few; an entry is moved a few
-//!    times for each [`RATIO`]-fold of entries, always along memory.
-//! 3. A walk takes the runs as they are at its beginning; they are never changed, only replaced.
+//! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, and become a run, when
+//!    someone wants to walk: in a store that is only written to, that is the thread that flushes.
+//! 3. Once someone has walked, a list is sorted when it is full, so that no later walk waits for many. A
+//!    run is merged with the one before it while that is less than [`RATIO`] times as long, so runs get
+//!    shorter quickly and there are few; an entry is moved a few times for each [`RATIO`]-fold of entries,
+//!    always along memory.
+//! 4. A walk takes the runs as they are at its beginning; they are never changed, only replaced.
 //!
 //! A search tree or a skip list makes each insert wait for the cache misses of a search, one behind the
 //! other; here an insert waits for none, and sorting goes along memory.
@@ -20,15 +22,17 @@
 //! One of the modules of this crate that hold `unsafe`.
 
 use std::cmp::Ordering;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 
 use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
 
-use crate::arena::{Arena, CLAIM_ALIGN};
+use crate::arena::{Arena, CLAIM_ALIGN, Chunk};
 use crate::record::{Record, Stored};
 
-/// Slots that are sorted at once, at most: 384 KiB, which a processor's second cache holds.
+/// Slots in a list: 384 KiB, which a processor's second cache holds while they are sorted.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
 /// How many times as long as the next a run is, at least.
 const RATIO: usize = 4;
@@ -157,57 +161,173 @@ impl<'a> Probe<'a> {
     }
 }
 
+/// Slots in memory of their own, which the system has back when they are dropped, if they are many.
+struct Slots {
+    memory: Chunk,
+    len: usize,
+}
+
+impl Slots {
+    /// None yet, with room for `capacity`, at least one.
+    fn with_capacity(capacity: usize) -> Self {
+        Self { memory: Chunk::new(capacity * size_of::<Slot>()), len: 0 }
+    }
+
+    fn room(&self) -> usize {
+        self.memory.capacity() / size_of::<Slot>()
+    }
+
+    /// Bytes of memory held, those that the allocator adds included.
+    fn bytes(&self) -> usize {
+        // The reference counts of a run, and the allocator's words.
+        self.memory.capacity() + size_of::<Self>() + 4 * size_of::<usize>()
+    }
+
+    #[inline]
+    fn push(&mut self, slot: Slot) {
+        self.extend(&[slot]);
+    }
+
+    #[inline]
+    fn extend(&mut self, slots: &[Slot]) {
+        assert!(slots.len() <= self.room() - self.len, "slots are never more than was asked for");
+        // SAFETY: there is room for them behind those that there are, as was just looked at, and what is
+        // in this memory nobody else writes to.
+        unsafe {
+            let end = self.memory.start().cast::<Slot>().add(self.len);
+            slots.as_ptr().copy_to_nonoverlapping(end.as_ptr(), slots.len());
+        }
+        self.len += slots.len();
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        // SAFETY: a chunk begins at a cache line, and so many slots of it were written.
+        unsafe { slice::from_raw_parts(self.memory.start().cast().as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Slots {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Slot] {
+        // SAFETY: as above; this value, borrowed alone here, is the only one that leads there.
+        unsafe { slice::from_raw_parts_mut(self.memory.start().cast().as_ptr(), self.len) }
+    }
+}
+
 /// Slots in order, which are never changed.
-type Run = Arc<Vec<Slot>>;
+type Run = Arc<Slots>;
 
 /// All slots of a memtable.
 #[derive(Default)]
 pub(crate) struct Order {
+    /// What came last, fewer than [`UNSORTED`].
     unsorted: Vec<Slot>,
+    /// What came before and nobody has walked along yet, [`UNSORTED`] in each.
+    deferred: Vec<Vec<Slot>>,
     /// Longest first.
     runs: Vec<Run>,
-    /// Bytes that the runs hold.
-    run_bytes: usize,
+    /// Bytes that `deferred` and `runs` hold.
+    full_bytes: usize,
+    /// Whether a full list is sorted at once, not when someone wants to walk.
+    is_eager: bool,
+    /// Whether someone has walked.
+    pub(crate) was_walked: bool,
 }
 
 impl Order {
+    /// Sorts each list when it is full, as after a walk.
+    pub(crate) fn expect_walks(&mut self) {
+        self.is_eager = true;
+    }
+
     /// Adds an entry.
     #[inline]
     pub(crate) fn push(&mut self, slot: Slot) {
         self.unsorted.push(slot);
         if self.unsorted.len() >= UNSORTED {
-            self.sort();
+            self.end_list();
         }
     }
 
     /// Bytes of memory held.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.unsorted.capacity() * size_of::<Slot>() + self.run_bytes
+        self.unsorted.capacity() * size_of::<Slot>() + self.full_bytes
+    }
+
+    /// Entries that stand in no run.
+    pub(crate) fn unsorted(&self) -> usize {
+        self.deferred.len() * UNSORTED + self.unsorted.len()
+    }
+
+    #[cold]
+    fn end_list(&mut self) {
+        if self.is_eager {
+            return self.sort();
+        }
+        let next = Vec::with_capacity(UNSORTED);
+        self.deferred.push(std::mem::replace(&mut self.unsorted, next));
+        self.account();
+    }
+
+    fn account(&mut self) {
+        // The allocator's words.
+        let around = 2 * size_of::<usize>();
+        let deferred = self.deferred.len() * (UNSORTED * size_of::<Slot>() + around)
+            + self.deferred.capacity() * size_of::<Vec<Slot>>();
+        self.full_bytes = deferred + self.runs.iter().map(|run| run.bytes()).sum::<usize>();
     }
 
     /// Makes what is unsorted a run.
     fn sort(&mut self) {
-        if self.unsorted.is_empty() {
+        let unsorted = self.unsorted();
+        if unsorted == 0 {
             return;
         }
-        self.unsorted.sort_unstable_by(|a, b| {
-            if a.comes_before(b) { Ordering::Less } else { Ordering::Greater }
-        });
-        let mut run = self.unsorted.clone();
+        let mut run = Slots::with_capacity(unsorted);
+        for list in std::mem::take(&mut self.deferred) {
+            run.extend(&list);
+        }
+        run.extend(&self.unsorted);
         self.unsorted.clear();
+        run.sort_unstable_by(
+            |a, b| {
+                if a.comes_before(b) { Ordering::Less } else { Ordering::Greater }
+            },
+        );
         while let Some(before) = self.runs.pop_if(|before| before.len() < RATIO * run.len()) {
             run = merged(&before, &run);
         }
         self.runs.push(Arc::new(run));
-        // The reference counts and the allocator's words.
-        let around = size_of::<Vec<Slot>>() + 4 * size_of::<usize>();
-        let bytes_of = |run: &Run| run.capacity() * size_of::<Slot>() + around;
-        self.run_bytes = self.runs.iter().map(bytes_of).sum();
+        self.account();
     }
 
-    /// All entries there are, for a walk.
+    /// The first entry and the last, if there are any. Sorts nothing.
+    pub(crate) fn ends(&self) -> Option<(&Slot, &Slot)> {
+        let ends_of_runs = self.runs.iter().flat_map(|run| [run.first(), run.last()]).flatten();
+        let unsorted = self.deferred.iter().flatten().chain(&self.unsorted);
+        let mut all = ends_of_runs.chain(unsorted);
+        let first = all.next()?;
+        Some(all.fold((first, first), |(first, last), slot| {
+            if slot.comes_before(first) {
+                (slot, last)
+            } else if last.comes_before(slot) {
+                (first, slot)
+            } else {
+                (first, last)
+            }
+        }))
+    }
+
+    /// All entries there are, for a walk. From now on full lists are sorted at once, so that no walk waits
+    /// for much sorting but the first.
     pub(crate) fn walk(&mut self) -> Walk {
+        (self.is_eager, self.was_walked) = (true, true);
         self.sort();
         let runs = self.runs.iter().map(|run| (Arc::clone(run), 0)).collect();
         Walk { runs, current: None }
@@ -215,8 +335,8 @@ impl Order {
 }
 
 /// The slots of both, in order.
-fn merged(a: &[Slot], b: &[Slot]) -> Vec<Slot> {
-    let mut merged = Vec::with_capacity(a.len() + b.len());
+fn merged(a: &[Slot], b: &[Slot]) -> Slots {
+    let mut merged = Slots::with_capacity(a.len() + b.len());
     let (mut rest_a, mut rest_b) = (a, b);
     while let (Some(first_a), Some(first_b)) = (rest_a.first(), rest_b.first()) {
         // Which of them comes first nobody can guess: chosen without a branch.
@@ -225,8 +345,8 @@ fn merged(a: &[Slot], b: &[Slot]) -> Vec<Slot> {
         rest_a = &rest_a[usize::from(!is_b)..];
         rest_b = &rest_b[usize::from(is_b)..];
     }
-    merged.extend_from_slice(rest_a);
-    merged.extend_from_slice(rest_b);
+    merged.extend(rest_a);
+    merged.extend(rest_b);
     merged
 }
 

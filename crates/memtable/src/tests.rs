@@ -298,6 +298,63 @@ fn the_common_prefix_is_that_of_all_keys() {
 }
 
 #[test]
+fn the_common_prefix_of_many_is_that_of_the_first_and_the_last() {
+    let random = &mut Random(11);
+    for (shared, expected) in [(12, ""), (12, "prefix of tw"), (30, "")] {
+        let memtable =
+            Arc::new(Memtable::with_common_prefix(&ArenaPool::new(0), expected.as_bytes()));
+        let shared = &b"prefix of two dozen and some more bytes"[..shared];
+        for seqno in 0..40_000 {
+            let key = [shared, &random.below(1 << 40).to_le_bytes()].concat();
+            memtable.insert(&key, seqno, EntryKind::Put, &[]);
+            // Some stand in runs, some in lists that are full, some in one that is not.
+            if seqno == 19_000 {
+                drop(memtable.cursor());
+            }
+        }
+        assert_eq!(memtable.common_prefix(), shared);
+        memtable.insert(b"prefix of you", 1 << 40, EntryKind::Put, &[]);
+        assert_eq!(memtable.common_prefix(), b"prefix of ");
+        memtable.insert(b"a", 1 << 41, EntryKind::Put, &[]);
+        assert_eq!(memtable.common_prefix(), b"");
+    }
+}
+
+/// Nobody walks along what is only written: its order is made once. Where someone does, no walk waits for
+/// more than a list to be sorted, in the memtables that follow either.
+#[test]
+fn what_nobody_walks_along_is_not_sorted() {
+    const ENTRIES: u64 = 70_000;
+    let pool = ArenaPool::new(0);
+    let filled = |memtable: Memtable, walked: bool| {
+        let memtable = Arc::new(memtable);
+        let mut model = Model::new();
+        let random = &mut Random(3);
+        for seqno in 0..ENTRIES {
+            let key = random.below(1 << 40).to_le_bytes().to_vec();
+            memtable.insert(&key, seqno, EntryKind::Put, &[]);
+            model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
+            if walked && seqno == 10 {
+                drop(memtable.cursor());
+            }
+        }
+        let unsorted = memtable.written().order.unsorted();
+        let following = Memtable::following(&pool, &memtable);
+        walk_all(&memtable, &model);
+        assert_eq!(memtable.written().order.unsorted(), 0);
+        (unsorted, following)
+    };
+    let (unsorted, next) = filled(Memtable::new(&pool), false);
+    assert_eq!(unsorted, ENTRIES as usize);
+    let (unsorted, next) = filled(next, true);
+    assert!(unsorted < ENTRIES as usize / 4, "{unsorted} unsorted after a walk");
+    let (unsorted, next) = filled(next, false);
+    assert!(unsorted < ENTRIES as usize / 4, "{unsorted} unsorted after a memtable with walks");
+    let (unsorted, _) = filled(next, false);
+    assert_eq!(unsorted, ENTRIES as usize, "sorted at once after a memtable without walks");
+}
+
+#[test]
 fn a_giant_prefix_takes_no_memory_to_speak_of() {
     let pool = ArenaPool::new(0);
     let giant = vec![7; 60_000];
@@ -526,7 +583,7 @@ fn threads_that_fill_chunks_at_once_do_not_share_a_byte() {
 
 #[test]
 fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
-    let pool = ArenaPool::new(3 << 20);
+    let pool = ArenaPool::new(6 << 20);
     let fill = |bytes: u64| {
         let memtable = Memtable::new(&pool);
         for n in 0..bytes >> 10 {
@@ -534,25 +591,25 @@ fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
         }
     };
     assert_eq!(pool.idle_bytes(), 0);
-    fill(2 << 20);
+    fill(4 << 20);
     let kept = pool.idle_bytes();
-    assert!((2 << 20..=3 << 20).contains(&kept), "kept {kept}");
+    assert!((4 << 20..=6 << 20).contains(&kept), "kept {kept}");
     let memtable = Memtable::new(&pool);
     memtable.insert(b"k", 1, EntryKind::Put, b"v");
     assert_eq!(pool.idle_bytes(), kept - (4 << 10), "the smallest chunk is in use again");
     drop(memtable);
     assert_eq!(pool.idle_bytes(), kept);
-    fill(20 << 20);
-    assert!(pool.idle_bytes() <= 3 << 20);
+    fill(40 << 20);
+    assert!(pool.idle_bytes() <= 6 << 20);
     pool.set_limit(0);
     assert_eq!(pool.idle_bytes(), 0);
-    fill(1 << 20);
+    fill(2 << 20);
     assert_eq!(pool.idle_bytes(), 0, "a pool without a limit to fill keeps nothing");
 }
 
 #[test]
 fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
-    let pool = ArenaPool::new(8 << 20);
+    let pool = ArenaPool::new(16 << 20);
     let filled = |bytes: u64| {
         let memtable = Memtable::new(&pool);
         for n in 0..bytes >> 10 {
@@ -560,19 +617,19 @@ fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
         }
         memtable
     };
-    let full = filled(6 << 20);
-    let next = filled(2 << 20);
+    let full = filled(12 << 20);
+    let next = filled(4 << 20);
     drop(full);
     let kept = pool.idle_bytes();
-    assert!((5 << 20..6 << 20).contains(&kept), "kept {kept} beside three MiB in use");
+    assert!((10 << 20..12 << 20).contains(&kept), "kept {kept} beside six MiB in use");
     // A value with a chunk of its own is in use as well.
-    next.insert(b"large", 1 << 40, EntryKind::Put, &vec![1; 6 << 20]);
-    drop(filled(4 << 20));
+    next.insert(b"large", 1 << 40, EntryKind::Put, &vec![1; 12 << 20]);
+    drop(filled(8 << 20));
     let kept = pool.idle_bytes();
-    assert_eq!(kept, 0, "kept beside nine MiB in use");
+    assert_eq!(kept, 0, "kept beside eighteen MiB in use");
     drop(next);
     pool.release();
     assert_eq!(pool.idle_bytes(), 0);
-    drop(filled(4 << 20));
-    assert!(pool.idle_bytes() > 4 << 20, "nothing is kept once all was released");
+    drop(filled(8 << 20));
+    assert!(pool.idle_bytes() > 8 << 20, "nothing is kept once all was released");
 }

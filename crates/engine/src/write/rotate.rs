@@ -82,10 +82,9 @@ impl Engine {
             old.finish(number).map_err(|error| self.poison(error))?;
             self.rotated.add(old_number, std::mem::replace(old, fresh));
         }
-        // Keys to come most likely begin as those before did, and are about as many.
+        // What is to come is most likely like what came.
         let full = Arc::clone(&self.view.load().active.memtable);
-        let fresh = Memtable::with_common_prefix(&self.arenas, &full.common_prefix());
-        let memtable = Arc::new(fresh.expecting(full.len()));
+        let memtable = Arc::new(Memtable::following(&self.arenas, &full));
         let active = Arc::new(LoggedMemtable { memtable, log_number: number });
         self.replace_view(|view| {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);

@@ -101,9 +101,9 @@ const STEP: &str = "some 440 instructions a step: 138 decode the entry, 72 hand 
     compared by numbers; entries handed out in batches are not tried yet";
 /// What memory of a writer's store is.
 const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
-    much is kept when it is dropped as the next still lacks), and some 30 MiB that the C library's allocator \
-    holds for the two background threads, for buffers of merges and filters that are built, freed or not; a \
-    writer that is slower has less of the second";
+    much is kept when it is dropped as the next still lacks: keeping nothing is 14 MiB less, for a fill slower by \
+    a twentieth), and some 30 MiB of the C library's allocator, filters and indexes of the tables with what two \
+    background threads merge and build; a writer that is slower has less of the second";
 
 /// By figure, what bounds it and what was tried.
 const BOUNDS: [(&str, &str); 11] = [

@@ -6,7 +6,8 @@
 //!    takes part in one that runs.
 //! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long: where all
 //!    workers are at one and a memtable is frozen, one of them writes it out in between, so that no more
-//!    memtables wait than are filled in the time of a flush.
+//!    memtables wait than are filled in the time of a flush. Where cores are few, merges rest while one is
+//!    written out.
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
@@ -294,27 +295,30 @@ impl Engine {
         Some(job)
     }
 
-    /// Writes out a memtable that waits while all workers are at merges, of which the caller is one; whether
-    /// there was one. How that ended is noted where others look for it.
+    /// Sees to memtables before the merge that the caller is at: writes one out that waits while all workers
+    /// are at merges, and waits for one that another worker writes out where not each has a core beside the
+    /// writer's, as that one is what memory is held for. Whether there was one. How that ended is noted where
+    /// others look for it.
     pub(crate) fn flush_between(&self) -> bool {
         let threads = self.options.load().background_threads;
         // Without threads, callers do the work that they make.
         if threads == 0 || self.view.load().frozen.is_empty() || self.poison.get().is_some() {
             return false;
         }
-        let flush = {
-            let mut state = lock(&self.background.state);
-            // Who is free has been woken.
-            if state.running < threads || state.shutting_down {
-                return false;
+        let mut state = lock(&self.background.state);
+        if state.flushing && threads >= env::cores() {
+            while state.flushing {
+                state = wait(&self.background.changed, state);
             }
-            state.next_flush(&self.view.load(), env::now())
-        };
-        let is_there = flush.is_some();
-        if let Some(flush) = flush {
-            let _ = self.run_job(flush);
+            return true;
         }
-        is_there
+        // Who is free has been woken.
+        if state.running < threads || state.shutting_down {
+            return false;
+        }
+        let flush = state.next_flush(&self.view.load(), env::now());
+        drop(state);
+        flush.map(|flush| self.run_job(flush)).is_some()
     }
 
     fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {

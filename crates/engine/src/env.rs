@@ -1,11 +1,11 @@
-//! The only place that reads a clock or draws a random number.
+//! The only place that reads a clock, draws a random number or asks how many cores there are.
 
 use std::time::{Duration, Instant};
 
 #[cfg(shuttle)]
-pub(crate) use replayed::{now, random_u64, sleep};
+pub(crate) use replayed::{cores, now, random_u64, sleep};
 #[cfg(not(shuttle))]
-pub(crate) use system::{now, random_u64, sleep};
+pub(crate) use system::{cores, now, random_u64, sleep};
 
 /// Puts the calling thread to sleep until `moment`.
 pub(crate) fn sleep_until(moment: Instant) {
@@ -15,8 +15,18 @@ pub(crate) fn sleep_until(moment: Instant) {
 #[cfg(not(shuttle))]
 mod system {
     use std::hash::{BuildHasher, Hasher, RandomState};
+    use std::num::NonZero;
+    use std::sync::OnceLock;
+    use std::thread::available_parallelism;
 
     use super::{Duration, Instant};
+
+    /// How many threads the process may run at once, as the system said when it was first asked; one if
+    /// it does not say.
+    pub(crate) fn cores() -> usize {
+        static CORES: OnceLock<usize> = OnceLock::new();
+        *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
+    }
 
     /// The current moment of a clock that never goes back.
     pub(crate) fn now() -> Instant {
@@ -48,6 +58,11 @@ mod replayed {
     thread_local! {
         /// All threads of a schedule run on one of the system's.
         static NOW: Cell<Instant> = Cell::new(Instant::now());
+    }
+
+    /// On every machine as many, so that a schedule is the same.
+    pub(crate) fn cores() -> usize {
+        2
     }
 
     fn advance(duration: Duration) -> Instant {

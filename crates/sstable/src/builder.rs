@@ -29,8 +29,9 @@ use crate::{
     Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
 };
 
-/// The write buffer is appended to the file when it has grown to this many bytes.
-const WRITE_BYTES: usize = 1 << 20;
+/// The write buffer is appended to the file when it has grown to this many bytes, which lie in a
+/// processor's second cache still.
+const WRITE_BYTES: usize = 256 << 10;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].

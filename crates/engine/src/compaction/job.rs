@@ -22,12 +22,16 @@ use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
+use crate::options::ReadMode;
 use crate::output::{Outputs, Purpose};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 
-/// Bytes that a merge reads ahead of each input.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+/// Bytes that a merge reads ahead of each input, which all lie in a processor's second cache then: the
+/// system reads farther ahead by itself.
+const READ_AHEAD_BYTES: usize = 256 << 10;
+/// The same where nothing but the merge reads ahead: each read waits for the device.
+const DIRECT_READ_AHEAD_BYTES: usize = 1 << 20;
 
 /// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the store is
 /// being closed, somebody else's part of it has failed, or a memtable waits.
@@ -249,11 +253,11 @@ impl Engine {
 
     /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
-        let scan = ScanOptions {
-            fill_cache: false,
-            read_ahead_bytes: READ_AHEAD_BYTES,
-            check_order: true,
+        let read_ahead_bytes = match self.options.load().read_mode {
+            ReadMode::Direct => DIRECT_READ_AHEAD_BYTES,
+            _ => READ_AHEAD_BYTES,
         };
+        let scan = ScanOptions { fill_cache: false, read_ahead_bytes, check_order: true };
         let level = |tables: &[Arc<TableFile>]| {
             let tables = Tables::List(tables.to_vec());
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))

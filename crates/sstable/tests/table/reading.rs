@@ -504,6 +504,6 @@ fn a_failed_write_or_sync_fails_the_table() {
         assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("full.sst"));
         errors += 1;
     }
-    assert!((4..10).contains(&errors), "appended in pieces of a MiB, not {errors}");
+    assert!((13..16).contains(&errors), "appended in pieces of 256 KiB, not {errors}");
     assert!(build(100, false).unwrap_err().to_string().contains("not synced"));
 }

@@ -9,7 +9,8 @@ use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 
 use super::Rng;
 use super::share::{Content, assert_holds, open, options, write};
-use crate::{Db, Error, Result};
+use crate::sync::lock;
+use crate::{Db, Error, Result, env};
 
 /// How long anything is waited for.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -170,4 +171,36 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     assert_eq!(busy.db.stats().compactions, 0);
     busy.assert_holds();
     busy.reopen();
+}
+
+/// What a merge does about a memtable that another worker writes out: it rests until that is done, unless
+/// each worker has a core beside the writer's.
+#[test]
+fn a_merge_rests_while_a_memtable_is_written_out() {
+    for (threads, rests) in [(env::cores() - 1, false), (env::cores(), true)] {
+        if threads == 0 {
+            continue;
+        }
+        let options = options(Arc::new(SimDisk::new())).background_threads(threads);
+        let db = Db::open("db", options).unwrap();
+        db.put("key", "value").unwrap();
+        let engine = Arc::clone(db.engine());
+        let set_flushing = move |flushing| {
+            lock(&engine.background.state).flushing = flushing;
+            engine.background.wake();
+        };
+        // As if a worker were at it: none begins.
+        set_flushing(true);
+        let engine = Arc::clone(db.engine());
+        engine.exclusively(|leader| engine.rotate(leader)).unwrap();
+        let merge = thread::spawn(move || engine.flush_between());
+        if rests {
+            thread::sleep(Duration::from_millis(20));
+            assert!(!merge.is_finished(), "it goes on");
+            set_flushing(false);
+        }
+        assert_eq!(merge.join().unwrap(), rests);
+        set_flushing(false);
+        wait_until("the memtable is a table", || db.engine().view.load().frozen.is_empty());
+    }
 }

@@ -67,7 +67,8 @@ tree() {
 # walks RUNS TREE MODE: one line a walk with its instructions an entry, or a seek with its steps.
 walks() {
   local out="$scratch/walks-$2-$3" part=0 walk operations
-  local names=(cursor-forward cursor-backward range-forward range-backward seek-forward seek-backward)
+  local names=(cursor-forward cursor-backward visit-forward visit-backward
+    range-forward range-backward seek-forward seek-backward)
   local dumps=()
   for walk in "${names[@]}"; do
     dumps+=("--dump-after=walks::${walk/-/_}_walk")

@@ -160,8 +160,9 @@ impl CursorWalk {
             if rng.once_in(5) {
                 forward = !forward;
             }
-            match (rng.below(12), forward) {
+            match (rng.below(14), forward) {
                 (0, _) => self.jump(rng)?,
+                (12.., _) => self.visit(forward, *rng.pick(&[1, 3, 20, usize::MAX]))?,
                 (1..=3, true) => self.seek(&keys.any(rng))?,
                 (1..=3, false) => self.seek_for_prev(&keys.any(rng))?,
                 (_, true) => self.next()?,
@@ -208,6 +209,32 @@ impl CursorWalk {
         self.look("cursor prev")
     }
 
+    /// Visits so many entries, or all that are left.
+    fn visit(&mut self, forward: bool, wanted: usize) -> Check {
+        let mut seen = Vec::new();
+        let visit = |key: &[u8], value: &[u8]| {
+            seen.push((key.to_vec(), value.to_vec()));
+            seen.len() < wanted
+        };
+        let what = if forward { "visit" } else { "visit_back" };
+        ok(what, if forward { self.real.visit(visit) } else { self.real.visit_back(visit) })?;
+        let mut seen = seen.iter();
+        while let Some(at) = self.at.take() {
+            let entry = seen.next().map(|(key, value)| (&**key, &**value));
+            same(what, entry, Some((&at, &self.model[&at])))?;
+            if seen.len() == 0 && entry.is_some() && self.real.valid() {
+                self.at = Some(at);
+                break;
+            }
+            self.at = match forward {
+                true => self.model.range((Excluded(at), Unbounded)).next().map(first),
+                false => self.model.range((Unbounded, Excluded(at))).next_back().map(first),
+            };
+        }
+        same(what, seen.next().map(|(key, value)| (&**key, &**value)), None)?;
+        self.look(what)
+    }
+
     fn look(&self, what: &str) -> Check {
         if self.real.valid() != self.at.is_some() {
             return Err(format!("{what}: valid() is {}", self.real.valid()));
@@ -238,7 +265,32 @@ pub(crate) fn compare_all(reader: Reader<'_>, model: &Model) -> Check {
         let entry = ok("a full scan backward", real.next().transpose())?;
         same("a full scan backward", entry.as_ref().map(pair), Some((key, value)))?;
     }
-    same("the start of a full scan", ok("scan", real.next().transpose())?.as_ref().map(pair), None)
+    same(
+        "the start of a full scan",
+        ok("scan", real.next().transpose())?.as_ref().map(pair),
+        None,
+    )?;
+    for forward in [true, false] {
+        let mut cursor = ok("cursor", reader.cursor())?;
+        let start = if forward { cursor.seek_to_first() } else { cursor.seek_to_last() };
+        ok("the start of a visit", start)?;
+        let mut seen = Vec::new();
+        let visit = |key: &[u8], value: &[u8]| {
+            seen.push((key.to_vec(), value.to_vec()));
+            true
+        };
+        let visited = if forward { cursor.visit(visit) } else { cursor.visit_back(visit) };
+        ok("a full visit", visited)?;
+        if !forward {
+            seen.reverse();
+        }
+        let mut seen = seen.iter().map(|(key, value)| (&**key, &**value));
+        for (key, value) in model {
+            same("a full visit", seen.next(), Some((key, value)))?;
+        }
+        same("the end of a full visit", seen.next(), None)?;
+    }
+    Ok(())
 }
 
 fn pair((key, value): &(Slice, Slice)) -> (&[u8], &[u8]) {

@@ -95,6 +95,32 @@ fn cursor_backward_walk(db: &Db) -> Walked {
 }
 
 #[inline(never)]
+fn visit_forward_walk(db: &Db) -> Walked {
+    let mut cursor = db.cursor().unwrap();
+    let mut walked = (0, 0);
+    cursor.seek_to_first().unwrap();
+    let visited = cursor.visit(|key, value| {
+        walked = (walked.0 + 1, walked.1 + seen(key, value));
+        true
+    });
+    visited.unwrap();
+    walked
+}
+
+#[inline(never)]
+fn visit_backward_walk(db: &Db) -> Walked {
+    let mut cursor = db.cursor().unwrap();
+    let mut walked = (0, 0);
+    cursor.seek_to_last().unwrap();
+    let visited = cursor.visit_back(|key, value| {
+        walked = (walked.0 + 1, walked.1 + seen(key, value));
+        true
+    });
+    visited.unwrap();
+    walked
+}
+
+#[inline(never)]
 fn range_forward_walk(db: &Db) -> Walked {
     ranged(db.range(..))
 }
@@ -179,6 +205,8 @@ fn main() {
         };
         row("cursor-forward", keys, &|| cursor_forward_walk(&db));
         row("cursor-backward", keys, &|| cursor_backward_walk(&db));
+        row("visit-forward", keys, &|| visit_forward_walk(&db));
+        row("visit-backward", keys, &|| visit_backward_walk(&db));
         row("range-forward", keys, &|| range_forward_walk(&db));
         row("range-backward", keys, &|| range_backward_walk(&db));
         row("seek-forward", seeks, &|| seek_forward_walk(&db, &sought));

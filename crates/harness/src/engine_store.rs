@@ -118,14 +118,9 @@ impl Store for EngineStore {
             (Some(start), Direction::Forward) => cursor.seek(start)?,
             (Some(start), Direction::Backward) => cursor.seek_for_prev(start)?,
         }
-        while let Some((key, value)) = cursor.entry() {
-            if !visit(key, value) {
-                break;
-            }
-            match direction {
-                Direction::Forward => cursor.next()?,
-                Direction::Backward => cursor.prev()?,
-            }
+        match direction {
+            Direction::Forward => cursor.visit(visit)?,
+            Direction::Backward => cursor.visit_back(visit)?,
         }
         Ok(())
     }

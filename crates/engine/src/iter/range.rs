@@ -323,6 +323,54 @@ impl DbCursor {
         self.stay_within()
     }
 
+    /// Lends the entries from the one it stands on to the last to `visit`, in key order, until that says
+    /// false; the cursor then stands on that entry, otherwise off the end. The cheapest way
+    /// to look at many entries: what lies side by side in one table is lent without a step of the cursor.
+    ///
+    /// # Errors
+    /// As [`DbCursor::next`]. What was visited before is right, and there is more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for (key, value) in [("a", "1"), ("b", "22"), ("c", "333")] {
+    ///     db.put(key, value)?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("b")?;
+    /// let mut bytes = 0;
+    /// cursor.visit(|key, value| {
+    ///     bytes += key.len() + value.len();
+    ///     true
+    /// })?;
+    /// assert_eq!(bytes, 7);
+    /// assert_eq!(cursor.key(), None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[inline]
+    pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if !self.is_bounded {
+            return self.cursor.visit(visit);
+        }
+        let bounds = &self.bounds;
+        self.cursor.visit(|key, value| !bounds.ends_before(key) && visit(key, value))?;
+        self.stay_within()
+    }
+
+    /// As [`DbCursor::visit`], to the first entry, against the order of keys.
+    ///
+    /// # Errors
+    /// As [`DbCursor::prev`].
+    #[inline]
+    pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if !self.is_bounded {
+            return self.cursor.visit_back(visit);
+        }
+        let from = &*self.bounds.from;
+        self.cursor.visit_back(|key, value| *from <= *key && visit(key, value))?;
+        self.stay_within()
+    }
+
     #[inline]
     fn stay_within(&mut self) -> Result<()> {
         if self.is_bounded && self.cursor.key().is_some_and(|key| !self.bounds.holds(key)) {
@@ -343,7 +391,7 @@ impl DbCursor {
     }
 
     /// The key the cursor stands on and its value, both lent until it moves: nothing is copied or
-    /// counted, so this is the cheapest way to walk over many entries.
+    /// counted. Over many entries [`DbCursor::visit`] is cheaper still.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

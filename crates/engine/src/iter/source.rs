@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -63,6 +63,16 @@ impl Cursor for Source {
     #[inline]
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         each!(self, cursor => cursor.prev_at_hand())
+    }
+
+    #[inline]
+    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        each!(self, cursor => cursor.visit_at_hand(visit));
+    }
+
+    #[inline]
+    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        each!(self, cursor => cursor.visit_back_at_hand(visit));
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::{Cursor, EntryKind, SeqNo, Slice};
+use trommel_base::{Cursor, EntryKind, KeyHead, Offered, SeqNo, Slice};
 use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor};
@@ -148,6 +148,55 @@ impl VisibleCursor {
         self.next_by_merge()
     }
 
+    /// Lends the entries from the current one on to `visit`, until that says no: of that entry the cursor
+    /// stands then.
+    #[inline]
+    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        while let Some((key, value)) = self.entry() {
+            let mut goes_on = visit(key, value);
+            if goes_on && self.stand == Stand::On {
+                let seen = self.seqno;
+                let left = self.merge.visit_at_hand(|head, key, value| {
+                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
+                });
+                if left.is_some() {
+                    self.stand = Stand::Nowhere;
+                    self.settle_forward(left)?;
+                    continue;
+                }
+            }
+            if !goes_on {
+                return Ok(());
+            }
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// As `visit`, backward.
+    #[inline]
+    pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        while let Some((key, value)) = self.entry() {
+            let mut goes_on = visit(key, value);
+            if goes_on && self.stand == Stand::On {
+                let seen = self.seqno;
+                let left = self.merge.visit_back_at_hand(|head, key, value| {
+                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
+                });
+                if left.is_some() {
+                    self.stand = Stand::Nowhere;
+                    self.leave_backward(left)?;
+                    continue;
+                }
+            }
+            if !goes_on {
+                return Ok(());
+            }
+            self.prev()?;
+        }
+        Ok(())
+    }
+
     /// As `next`, where the next entry is not at hand.
     #[inline(never)]
     fn next_by_merge(&mut self) -> Result<()> {
@@ -274,6 +323,10 @@ impl VisibleCursor {
     fn settle_backward(&mut self) -> Result<()> {
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
+            if self.merge.is_hidden_at(self.seqno) && !planted(Bug::ReverseSkipsVersion) {
+                self.merge.prev()?;
+                continue;
+            }
             if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
@@ -292,8 +345,7 @@ impl VisibleCursor {
 
     #[inline]
     fn sees(&self, seqno: SeqNo) -> bool {
-        let is_skipped = planted(Bug::ReverseSkipsVersion) && seqno == self.seqno;
-        seqno <= self.seqno && !is_skipped
+        sees(self.seqno, seqno)
     }
 
     /// From where the merge stands, backward over all versions of one key; whether one of them is
@@ -317,4 +369,27 @@ impl VisibleCursor {
         self.stand = Stand::Before;
         Ok(true)
     }
+}
+
+/// Whether a walk backward at moment `now` sees what was written at `seqno`.
+#[inline]
+fn sees(now: SeqNo, seqno: SeqNo) -> bool {
+    let is_skipped = planted(Bug::ReverseSkipsVersion) && seqno == now;
+    seqno <= now && !is_skipped
+}
+
+/// What becomes of an entry whose key has no other version that could be meant: it is taken if it is
+/// seen and a value, and is the last one where `visit` then says no.
+#[inline]
+fn offer(
+    is_seen: bool,
+    head: &KeyHead,
+    goes_on: &mut bool,
+    visit: impl FnOnce() -> bool,
+) -> Offered {
+    if !is_seen || head.kind != EntryKind::Put {
+        return Offered::Left;
+    }
+    *goes_on = visit();
+    if *goes_on { Offered::Taken } else { Offered::Last }
 }

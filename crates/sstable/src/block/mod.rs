@@ -171,6 +171,9 @@ pub(crate) struct Hit {
     pub(crate) value: Range<usize>,
 }
 
+/// Entries that a walk decodes together: half a group.
+const TOGETHER: usize = GROUP_ENTRIES / 2;
+
 const OUTSIDE: Fault = Fault::Damaged("an entry lies outside its data block");
 
 impl<'a> Block<'a> {
@@ -204,6 +207,14 @@ impl<'a> Block<'a> {
         let both = self.payload.get(column + 2 * i..)?.first_chunk::<4>()?;
         let both = u32::from_le_bytes(*both);
         Some((both & 0xffff, both >> 16))
+    }
+
+    /// Narrow offsets of the column that starts at `column`: those of entry `i` and of as many as are
+    /// decoded together, and the one behind. Behind the column's last one, what lies there; `None` where
+    /// that is the end of the block.
+    #[inline]
+    fn offsets_from(&self, column: u32, i: usize) -> Option<&'a [[u8; 2]; TOGETHER + 1]> {
+        self.payload.get(column as usize + 2 * i..)?.as_chunks::<2>().0.first_chunk()
     }
 
     #[inline]

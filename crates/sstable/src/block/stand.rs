@@ -7,7 +7,9 @@
 //!    bytes more, so a whole word can be read wherever a key's own part begins.
 //! 2. What cannot be decoded ends the list there, and is an error for the walk that steps on it, not
 //!    for one that only comes near.
-//! 3. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going forward
+//! 3. The half group before stays where it is, so that what a walk stands on is there while it looks at
+//!    what comes next.
+//! 4. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going forward
 //!    within a group, keys share less and less with the head: what is needed of it is nearly always
 //!    still there.
 //!
@@ -15,16 +17,14 @@
 
 use std::ops::Range;
 
-use trommel_base::entry::unpack_trailer;
-use trommel_base::{EntryKind, KeyHead, SeqNo, first_words};
+use trommel_base::entry::{pack_trailer, unpack_trailer};
+use trommel_base::{EntryKind, KeyHead, Offered, SeqNo, first_words};
 
-use super::{Block, OUTSIDE};
+use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
 
 /// Longest key that is put together in a word, in bytes.
 const WORD_BYTES: usize = 16;
-/// Entries that are decoded together: half a group.
-const TOGETHER: usize = GROUP_ENTRIES / 2;
 
 const TOO_MUCH_SHARED: Fault = Fault::Damaged("a key shares more than its head has");
 
@@ -44,8 +44,8 @@ pub(crate) struct Stand {
     /// Entries that were decoded: some of half a group. Empty, with `first` behind everything, where there are none.
     first: usize,
     end: usize,
-    /// Entry `i` at `i` modulo their number.
-    decoded: [Decoded; TOGETHER],
+    /// Entry `i` at `i` modulo their number, which is that of a whole group.
+    decoded: [Decoded; GROUP_ENTRIES],
     /// The key, where it is a long one. Its first bytes, as many as `agreeing`, are those of the head
     /// of the group that was decoded.
     long: Vec<u8>,
@@ -57,26 +57,15 @@ pub(crate) struct Stand {
 struct Decoded {
     /// The key's first bytes, and zeros.
     key: [u8; WORD_BYTES],
-    seqno: SeqNo,
+    /// Sequence number and kind, as they are packed; of one of the two kinds that are known.
+    trailer: u64,
     /// The value, relative to the block's payload.
     value: (u32, u32),
     /// Length of the key.
     len: u32,
-    /// How much of it the group's head has, and where the rest begins in the payload.
-    shared: u32,
-    own: u32,
-    kind: EntryKind,
 }
 
-const NOTHING: Decoded = Decoded {
-    key: [0; WORD_BYTES],
-    seqno: 0,
-    value: (0, 0),
-    len: 0,
-    shared: 0,
-    own: 0,
-    kind: EntryKind::Delete,
-};
+const NOTHING: Decoded = Decoded { key: [0; WORD_BYTES], trailer: 0, value: (0, 0), len: 0 };
 
 impl Decoded {
     #[inline]
@@ -85,9 +74,24 @@ impl Decoded {
     }
 
     #[inline]
+    fn trailer(&self) -> (SeqNo, EntryKind) {
+        let kind = if self.trailer & 1 == 0 { EntryKind::Delete } else { EntryKind::Put };
+        (self.trailer >> 8, kind)
+    }
+
+    #[inline]
     fn head(&self) -> KeyHead {
-        let Self { key, len, kind, seqno, .. } = *self;
-        KeyHead { words: u128::from_le_bytes(key).swap_bytes(), len, kind, seqno }
+        let (seqno, kind) = self.trailer();
+        let words = u128::from_le_bytes(self.key).swap_bytes();
+        KeyHead { words, len: self.len, kind, seqno }
+    }
+
+    /// All of it, if its key is short.
+    #[inline]
+    fn lend<'a>(&'a self, block: &Block<'a>) -> Option<(KeyHead, &'a [u8], &'a [u8])> {
+        let (start, end) = self.value;
+        let value = block.payload.get(start as usize..end as usize)?;
+        Some((self.head(), self.key.get(..self.len as usize)?, value))
     }
 }
 
@@ -97,7 +101,7 @@ impl Default for Stand {
             i: 0,
             first: usize::MAX,
             end: 0,
-            decoded: [NOTHING; TOGETHER],
+            decoded: [NOTHING; GROUP_ENTRIES],
             long: Vec::new(),
             agreeing: 0,
         }
@@ -163,7 +167,7 @@ impl Stand {
 
     #[inline]
     fn entry(&self) -> &Decoded {
-        &self.decoded[self.i % TOGETHER]
+        &self.decoded[self.i % GROUP_ENTRIES]
     }
 
     /// The key it stands on.
@@ -182,13 +186,13 @@ impl Stand {
     /// When the entry was written.
     #[inline]
     pub(crate) fn seqno(&self) -> SeqNo {
-        self.entry().seqno
+        self.entry().trailer().0
     }
 
     /// What the entry says.
     #[inline]
     pub(crate) fn kind(&self) -> EntryKind {
-        self.entry().kind
+        self.entry().trailer().1
     }
 
     /// Where the value lies in the payload.
@@ -212,12 +216,87 @@ impl Stand {
 
     #[inline]
     fn at_hand(&mut self, i: usize) -> Option<KeyHead> {
-        let entry = &self.decoded[i % TOGETHER];
+        let entry = &self.decoded[i % GROUP_ENTRIES];
         if i < self.first || i >= self.end || entry.is_long() {
             return None;
         }
         self.i = i;
         Some(entry.head())
+    }
+
+    /// Offers the entries ahead of it in `block`, one after the other, up to the first that is left, or
+    /// whose key is long; stands on the last one taken. Where one cannot be decoded it is not offered.
+    #[inline]
+    pub(crate) fn visit_onward(
+        &mut self,
+        block: &Block<'_>,
+        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) {
+        while !self.entry().is_long() {
+            let next = self.i + 1;
+            if next < self.first || next >= self.end {
+                // What it stands on is of the half group before, or not known yet.
+                let is_there = next < block.count();
+                if !is_there || self.decode_ahead(block, next, Way::Onward).is_err() {
+                    return;
+                }
+            }
+            for at in next..self.end {
+                let entry = &self.decoded[at % GROUP_ENTRIES];
+                let Some((head, key, value)) = entry.lend(block) else { return };
+                match visit(&head, key, value) {
+                    Offered::Left => return,
+                    Offered::Taken => self.i = at,
+                    Offered::Last => {
+                        self.i = at;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`visit_onward`](Self::visit_onward), backward. Ends as well where the entry before one may be
+    /// another version of its key.
+    #[inline]
+    pub(crate) fn visit_back(
+        &mut self,
+        block: &Block<'_>,
+        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) {
+        while !self.entry().is_long() {
+            let Some(next) = self.i.checked_sub(1) else { return };
+            let is_decoded = self.first <= next && next < self.end;
+            if !is_decoded && self.decode_ahead(block, next, Way::Back).is_err() {
+                return;
+            }
+            for at in (self.first..=next).rev() {
+                let entry = &self.decoded[at % GROUP_ENTRIES];
+                let Some((head, key, value)) = entry.lend(block) else { return };
+                if !self.differs_from_before(block, at) {
+                    return;
+                }
+                match visit(&head, key, value) {
+                    Offered::Left => return,
+                    Offered::Taken => self.i = at,
+                    Offered::Last => {
+                        self.i = at;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it is known that entry `at`, which was decoded, has another key than the one before it.
+    #[inline]
+    fn differs_from_before(&self, block: &Block<'_>, at: usize) -> bool {
+        let Some(before) = at.checked_sub(1) else { return false };
+        if before < self.first {
+            return block.tag(before) != block.tag(at);
+        }
+        let decoded = |i: usize| &self.decoded[i % GROUP_ENTRIES];
+        (decoded(before).key, decoded(before).len) != (decoded(at).key, decoded(at).len)
     }
 
     /// Stands on entry `i` of `block`: the one it stood in last, unless it left that. The walk is likely
@@ -256,43 +335,15 @@ impl Stand {
     /// wrong.
     #[inline]
     fn decode_all(&mut self, block: &Block<'_>, head: &Head, entries: Range<usize>) -> Option<()> {
-        let first = entries.start;
-        let (payload, layout) = (block.payload, &block.layout);
-        if layout.wide {
+        if block.layout.wide {
             return None;
         }
-        let limit = usize::from(u16::try_from(layout.value_offsets).ok()?);
-        let column = |start: u32, width: usize| payload.get(start as usize + width * first..);
-        // Behind each column stands more than a walk reads beyond it.
-        let (values, keys) = (column(layout.value_offsets, 2)?, column(layout.key_offsets, 2)?);
-        let width = usize::from(layout.trailer_width);
-        let mut trailers = column(layout.trailers, width)?;
-        let mask = u64::MAX.checked_shr(64 - 8 * u32::from(layout.trailer_width)).unwrap_or(0);
-        let (values, keys) = (values.as_chunks::<2>().0, keys.as_chunks::<2>().0);
-        let offset = |bytes: &[u8; 2]| usize::from(u16::from_le_bytes(*bytes));
-        let (mut value, mut key) = (offset(values.first()?), offset(keys.first()?));
-        let ends = values.get(1..)?.iter().zip(keys.get(1..)?);
-        for (at, (value_end, key_end)) in entries.zip(ends) {
-            let value_end = offset(value_end);
-            let key_end = if at + 1 < block.count() { offset(key_end) } else { limit };
-            let shared = usize::from(*payload.get(key)?);
-            let own = key + 1;
-            let is_sound = value <= value_end && value_end <= limit && own <= key_end;
-            if !is_sound || key_end > limit || shared >= 0x80 || shared > head.len {
-                return None;
-            }
-            let trailer = layout.base.checked_add(word(trailers)? & mask)?;
-            trailers = trailers.get(width..)?;
-            let (seqno, kind) = unpack_trailer(trailer)?;
-            let len = shared + key_end - own;
-            let decoded = self.decoded.get_mut(at % TOGETHER)?;
-            decoded.key = head.joined(block, shared, own, len)?;
-            (decoded.seqno, decoded.kind) = (seqno, kind);
-            decoded.value = (value as u32, value_end as u32);
-            (decoded.len, decoded.shared, decoded.own) = (len as u32, shared as u32, own as u32);
-            (value, key) = (value_end, key_end);
-        }
-        Some(())
+        let first = entries.start;
+        let places = self.decoded.get_mut(first % GROUP_ENTRIES..)?.get_mut(..entries.len())?;
+        // One column after the other: all at once do not fit the processor's registers.
+        decode_values(block, first, places)?;
+        decode_trailers(block, first, places)?;
+        decode_keys(block, head, first, places)
     }
 
     /// Decodes entry `i`, whatever it is like, and those of `ahead` on both sides of it that can be.
@@ -305,16 +356,16 @@ impl Stand {
         ahead: Range<usize>,
     ) -> Result<(), Fault> {
         let here = decode(block, head, i)?;
-        self.decoded[i % TOGETHER] = here;
+        self.decoded[i % GROUP_ENTRIES] = here;
         (self.first, self.end) = (i, i + 1);
         for at in i + 1..ahead.end {
             let Ok(entry) = decode(block, head, at) else { break };
-            self.decoded[at % TOGETHER] = entry;
+            self.decoded[at % GROUP_ENTRIES] = entry;
             self.end = at + 1;
         }
         for at in (ahead.start..i).rev() {
             let Ok(entry) = decode(block, head, at) else { break };
-            self.decoded[at % TOGETHER] = entry;
+            self.decoded[at % GROUP_ENTRIES] = entry;
             self.first = at;
         }
         Ok(())
@@ -322,9 +373,7 @@ impl Stand {
 
     /// Puts the key it stands on together, which is a long one.
     fn put_together(&mut self, block: &Block<'_>) -> Result<(), Fault> {
-        let Decoded { shared, own, len, .. } = *self.entry();
-        let (shared, own) = (shared as usize, own as usize);
-        let own = block.payload.get(own..own + len as usize - shared).ok_or(OUTSIDE)?;
+        let StoredKey { shared, suffix: own } = block.stored_key(self.i)?;
         self.long.truncate(self.agreeing.min(shared));
         if shared > self.agreeing {
             let head = block.head(self.i)?.get(self.agreeing..shared).ok_or(TOO_MUCH_SHARED)?;
@@ -342,7 +391,7 @@ impl Stand {
     pub(crate) fn begins_key(&self, block: &Block<'_>) -> Option<bool> {
         let (before, entry) = (self.i.checked_sub(1)?, self.entry());
         if before >= self.first && !entry.is_long() {
-            let before = &self.decoded[before % TOGETHER];
+            let before = &self.decoded[before % GROUP_ENTRIES];
             return Some((before.key, before.len) != (entry.key, entry.len));
         }
         self.begins_key_by_tag(block, before)
@@ -361,10 +410,70 @@ impl Stand {
     }
 }
 
+/// Where the values of entries from `first` on lie.
+#[inline]
+fn decode_values(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
+    let (start, ends) = block.offsets_from(block.layout.value_offsets, first)?.split_first()?;
+    let mut start = offset(start);
+    for (place, end) in places.iter_mut().zip(ends) {
+        let end = offset(end);
+        if start > end {
+            return None;
+        }
+        place.value = (start, end);
+        start = end;
+    }
+    // Behind each value begins the next one, or the keys.
+    (start <= block.layout.value_offsets).then_some(())
+}
+
+/// Their sequence numbers and kinds.
+#[inline]
+fn decode_trailers(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
+    let Layout { base, trailers, trailer_width, .. } = block.layout;
+    let width = usize::from(trailer_width);
+    let mask = u64::MAX.checked_shr(64 - 8 * u32::from(trailer_width)).unwrap_or(0);
+    let mut trailers = block.payload.get(trailers as usize + width * first..)?;
+    for place in places {
+        place.trailer = base.checked_add(word(trailers)? & mask)?;
+        unpack_trailer(place.trailer)?;
+        trailers = trailers.get(width..)?;
+    }
+    Some(())
+}
+
+/// Their keys, in whose group `head` is the first.
+#[inline]
+fn decode_keys(block: &Block<'_>, head: &Head, first: usize, places: &mut [Decoded]) -> Option<()> {
+    let (start, ends) = block.offsets_from(block.layout.key_offsets, first)?.split_first()?;
+    let limit = block.layout.value_offsets;
+    let mut left = block.count() - first;
+    let mut start = offset(start);
+    for (place, end) in places.iter_mut().zip(ends) {
+        left -= 1;
+        // Behind the block's last offset of a key lies none.
+        let end = if left == 0 { limit } else { offset(end) };
+        let shared = u32::from(*block.payload.get(start as usize)?);
+        if start >= end || end > limit || shared >= 0x80 || shared > head.len as u32 {
+            return None;
+        }
+        let own = start + 1;
+        place.len = shared + end - own;
+        place.key = head.joined(block, shared as usize, own as usize, place.len as usize)?;
+        start = end;
+    }
+    Some(())
+}
+
+#[inline]
+fn offset(bytes: &[u8; 2]) -> u32 {
+    u32::from(u16::from_le_bytes(*bytes))
+}
+
 /// Decodes entry `i`, in whose group `head` is the first.
 fn decode(block: &Block<'_>, head: &Head, i: usize) -> Result<Decoded, Fault> {
     let (seqno, kind) = block.trailer(i)?;
-    let value = block.value_place(i)?;
+    let (trailer, value) = (pack_trailer(seqno, kind), block.value_place(i)?);
     let (start, end) = block.key_place(i)?;
     let (shared, own) = block.shared(start, end)?;
     if shared > head.len {
@@ -372,6 +481,5 @@ fn decode(block: &Block<'_>, head: &Head, i: usize) -> Result<Decoded, Fault> {
     }
     let len = shared + end - own;
     let key = head.joined(block, shared, own, len).ok_or(OUTSIDE)?;
-    let (len, shared, own) = (len as u32, shared as u32, own as u32);
-    Ok(Decoded { key, seqno, value, len, shared, own, kind })
+    Ok(Decoded { key, trailer, value, len: len as u32 })
 }

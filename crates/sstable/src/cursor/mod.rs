@@ -20,7 +20,9 @@ mod told;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, compare_internal};
+use trommel_base::{
+    Cursor, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice, compare_internal,
+};
 
 use crate::block::{SharedBlock, Stand, Way};
 use crate::format::{Fault, Handle};
@@ -316,6 +318,27 @@ impl Cursor for TableCursor {
         let head = self.stand.prev_at_hand()?;
         self.reading.step();
         Some(head)
+    }
+
+    #[inline]
+    fn visit_at_hand(&mut self, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        let Self { block: Some(block), valid: true, stand, reading, .. } = self else { return };
+        if reading.checks_order() {
+            return;
+        }
+        stand.visit_onward(&block.view(), |head, key, value| {
+            reading.step();
+            visit(head, key, value)
+        });
+    }
+
+    #[inline]
+    fn visit_back_at_hand(&mut self, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        let Self { block: Some(block), valid: true, stand, reading, .. } = self else { return };
+        stand.visit_back(&block.view(), |head, key, value| {
+            reading.step();
+            visit(head, key, value)
+        });
     }
 
     #[inline]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal};
+use trommel_base::{
+    Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, Offered, SeqNo, compare_internal,
+};
 
-use super::MergeCursor;
+use super::{Mark, MergeCursor};
 
 type Version = (Vec<u8>, SeqNo);
 
@@ -26,6 +28,27 @@ impl ListCursor {
         let is_short = self.entries.get(at)?.0.len() <= 16;
         is_short.then(|| self.at = Some(at))?;
         self.head()
+    }
+
+    /// Offers up to three entries with short keys; backward those of a key alone.
+    fn visit_run(&mut self, step: isize, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        for _ in 0..3 {
+            let Some(from) = self.at else { return };
+            let Some(next) = from.checked_add_signed(step) else { return };
+            let key = |at: usize| self.entries.get(at).map(|version| &*version.0);
+            let alone = step > 0 || next.checked_sub(1).is_some_and(|at| key(at) != key(next));
+            if !alone || self.at_hand(next).is_none() {
+                return;
+            }
+            let entry = self.entry().unwrap();
+            let offered = visit(&entry.internal_key().head(), entry.key, entry.value);
+            if offered == Offered::Left {
+                self.at = Some(from);
+            }
+            if offered != Offered::Taken {
+                return;
+            }
+        }
     }
 
     fn stand(&mut self, at: Option<usize>) -> Result<(), &'static str> {
@@ -77,6 +100,14 @@ impl Cursor for ListCursor {
 
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         self.at_hand(self.at?.checked_sub(1)?)
+    }
+
+    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        self.visit_run(1, visit);
+    }
+
+    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
+        self.visit_run(-1, visit);
     }
 
     fn entry(&self) -> Option<EntryRef<'_>> {
@@ -179,6 +210,83 @@ fn a_merge_moves_as_one_sorted_list_does() {
         }
     }
     assert!(at_hand > 10_000, "{at_hand} steps");
+}
+
+/// Whether the list stands on an older version of what was visited last.
+fn is_older(list: &ListCursor, last: Option<KeyHead>) -> bool {
+    list.head().zip(last).is_some_and(|(head, last)| {
+        Mark::of_head(&head) == Mark::of_head(&last) && head.seqno < last.seqno
+    })
+}
+
+/// What a visitor is lent comes in order, one version of each key, and from the entry that the merge
+/// stands on then all goes on as if it had been stepped over.
+#[test]
+fn a_visitor_is_lent_what_steps_would_show() {
+    let mut lent = [0; 2];
+    for seed in 0..400 {
+        let mut rng = Rng(seed);
+        let (sources, all) = random_sources(&mut rng);
+        let mut merge = MergeCursor::new(sources);
+        let mut list = ListCursor::new(all);
+        for step in 0..300 {
+            if rng.below(3) > 0 {
+                movement(&mut Rng(rng.0), &mut list);
+                let name = movement(&mut rng, &mut merge);
+                assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {name}");
+                continue;
+            }
+            let (wanted, ends, backward) = (rng.below(4), rng.below(2) == 0, rng.below(2));
+            let (mut taken, mut last) = (0, list.head());
+            let visit = |head: &KeyHead, key: &[u8], value: &[u8]| {
+                if taken == wanted {
+                    return Offered::Left;
+                }
+                let moved = if backward == 1 { list.prev() } else { list.next() };
+                moved.unwrap();
+                while list.head() != Some(*head) {
+                    assert!(is_older(&list, last), "seed {seed}, step {step}");
+                    list.next().unwrap();
+                }
+                assert_eq!(list.entry().map(|entry| (entry.key, entry.value)), Some((key, value)));
+                assert_ne!(last.map(|last| (last.words, last.len)), Some((head.words, head.len)));
+                last = Some(*head);
+                taken += 1;
+                if ends && taken == wanted { Offered::Last } else { Offered::Taken }
+            };
+            let left = match backward {
+                1 => merge.visit_back_at_hand(visit),
+                _ => merge.visit_at_hand(visit),
+            };
+            lent[backward] += taken;
+            if let Some(left) = left {
+                assert_eq!(list.head().map(|head| Mark::of_head(&head)), Some(left));
+                let moved = if backward == 1 { list.prev() } else { list.next() };
+                moved.unwrap();
+                while list.entry() != merge.entry() {
+                    assert!(is_older(&list, last), "seed {seed}, step {step}");
+                    list.next().unwrap();
+                }
+            }
+            assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {taken} visited");
+        }
+    }
+    assert!(lent.iter().all(|lent| *lent > 300), "{lent:?}");
+}
+
+/// Where it stands is then not known.
+#[test]
+fn a_visitor_that_panics_leaves_the_merge_off_the_end() {
+    let keys = |keys: &[&str]| keys.iter().map(|key| (key.as_bytes().to_vec(), 7)).collect();
+    let mut merge = MergeCursor::new(vec![ListCursor::new(keys(&["a", "b", "c"]))]);
+    merge.seek_to_first().unwrap();
+    let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        merge.visit_at_hand(|_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") })
+    }));
+    assert!(visited.is_err());
+    assert_eq!(merge.entry(), None);
+    merge.seek_to_first().unwrap();
+    assert_eq!(merge.entry().map(|entry| entry.key), Some(&b"a"[..]));
 }
 
 #[test]

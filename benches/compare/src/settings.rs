@@ -58,6 +58,13 @@ impl Settings {
             durable: false,
             counted: false,
         }
+        .with_cache_for_all()
+    }
+
+    /// The same with a cache that holds all that is written, in whole GiB, but none smaller.
+    fn with_cache_for_all(mut self) -> Self {
+        self.cache_bytes = self.cache_bytes.max(self.user_bytes().next_multiple_of(1 << 30));
+        self
     }
 
     /// The same with a tree small enough that few keys make several levels.

@@ -35,7 +35,7 @@ fn every_store_has_its_figures_and_nothing_is_left() {
     for heading in ["3,000 keys", "Files, memory, opening", "Fairness", "What is not equal"] {
         assert!(stdout.contains(heading), "{heading} is missing in\n{stdout}");
     }
-    assert_eq!(stderr.lines().filter(|line| line.contains(": done after ")).count(), 16);
+    assert_eq!(stderr.lines().filter(|line| line.contains(": done after ")).count(), 17);
     let records = read_lines(&fs::read_to_string(format!("{out}/results.jsonl")).unwrap()).unwrap();
     let found = |name: &str| {
         let record = records.iter().find(|record| {

@@ -91,7 +91,7 @@ enum Build {
 }
 
 const TROMMEL: trommel::Variant =
-    trommel::Variant { reads: ReadMode::Cached, own_filters: false, log: true };
+    trommel::Variant { reads: ReadMode::Cached, own_filters: false, log: true, in_batches: false };
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
 
@@ -112,7 +112,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. One that
 /// reads another's files comes right behind it.
-pub(crate) static ALL: [Contender; 19] = [
+pub(crate) static ALL: [Contender; 20] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -177,6 +177,15 @@ pub(crate) static ALL: [Contender; 19] = [
             "trommel-nolog",
             "Trommel without its log",
             Build::Trommel(trommel::Variant { log: false, ..TROMMEL }),
+        )
+    },
+    Contender {
+        writes_only: true,
+        batches: true,
+        ..contender(
+            "trommel-batches",
+            "Trommel, as many entries in a batch as LMDB has in a transaction",
+            Build::Trommel(trommel::Variant { in_batches: true, ..TROMMEL }),
         )
     },
     contender(

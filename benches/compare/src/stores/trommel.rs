@@ -17,6 +17,8 @@ pub(crate) struct Variant {
     pub(crate) own_filters: bool,
     /// Whether writes go to its log.
     pub(crate) log: bool,
+    /// Whether they come in batches.
+    pub(crate) in_batches: bool,
 }
 
 /// Opens the store in `dir`.
@@ -74,7 +76,10 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     };
     facts.extend([
         ("version", format!("trommel {}", stores::locked("trommel"))),
-        ("writes", stores::SINGLE.into()),
+        (
+            "writes",
+            if variant.in_batches { stores::batches(settings) } else { stores::SINGLE.into() },
+        ),
         ("log", stores::log(settings, variant.log).into()),
         ("filter", filters),
         ("cache", cache),

@@ -243,11 +243,22 @@ impl Worker<'_> {
             return Ok(());
         }
         let store = self.store;
-        store.scan(None, direction, &mut |key, value| {
-            self.bytes += (key.len() + value.len()) as u64;
-            self.count(Kind::Read, 1);
+        let (mut entries, mut bytes, mut together) = (0, 0, self.counted_together());
+        let scanned = store.scan(None, direction, &mut |key, value| {
+            bytes += (key.len() + value.len()) as u64;
+            entries += 1;
+            if entries < together {
+                return true;
+            }
+            self.count(Kind::Read, entries);
+            (entries, together) = (0, self.counted_together());
             self.next()
-        })
+        });
+        if entries > 0 {
+            self.count(Kind::Read, entries);
+        }
+        self.bytes += bytes;
+        scanned
     }
 
     fn make_iterators(&mut self) -> Result<(), StoreError> {

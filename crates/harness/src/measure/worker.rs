@@ -18,6 +18,9 @@ const NAP: Duration = Duration::from_millis(20);
 /// A turn this near is waited for awake: a sleep may well last longer than asked.
 const NEAR: Duration = Duration::from_micros(200);
 
+/// Entries of a scan between two looks at whether it is to go on.
+const COUNTED_TOGETHER: u64 = 64;
+
 /// One thread of a workload.
 pub(super) struct Worker<'a> {
     pub(super) store: &'a dyn Store,
@@ -141,6 +144,16 @@ impl<'a> Worker<'a> {
         self.slot.set(self.done);
     }
 
+    /// How many of the operations to come may be counted in one: several, where no time is taken of each
+    /// and none has its turn.
+    pub(super) fn counted_together(&self) -> u64 {
+        if self.load.latencies || self.pace.is_some() {
+            return 1;
+        }
+        COUNTED_TOGETHER.min(self.load.operations.saturating_sub(self.done)).max(1)
+    }
+
+    #[cold]
     fn record(&mut self, kind: Kind) {
         let now = Instant::now();
         let time = now - self.last;

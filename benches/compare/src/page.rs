@@ -1,5 +1,7 @@
 //! The page of a measurement, in Markdown.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use trommel_harness::machine::Environment;
 use trommel_harness::units;
@@ -102,17 +104,18 @@ are worth more than the figures. Verdicts of fewer than five rounds say so.
 
 ";
 
-/// The commands that measure this again: one for each number of keys, and one for the studies. Their records
+/// The commands that measure this again: one for each number of keys, and one for the studies of as many rounds. Their records
 /// behind each other make the page.
 fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
     let mut lines: Vec<_> =
         results.nums().into_iter().map(|num| main_command(results, num)).collect();
-    if !studies.is_empty() {
-        let of_each = |(_, results): &(Study, Results)| {
-            results.nums().into_iter().map(|num| results.rounds(num)).max()
-        };
-        let most = studies.iter().filter_map(of_each).max().unwrap_or(1);
-        lines.push(format!("{COMMAND}{}{}", studied(studies), rounds(most)));
+    let mut by_rounds = BTreeMap::<_, Vec<_>>::new();
+    for study in studies {
+        let of_each = study.1.nums().into_iter().map(|num| study.1.rounds(num));
+        by_rounds.entry(of_each.max().unwrap_or(1)).or_default().push(study);
+    }
+    for (number, studies) in by_rounds {
+        lines.push(format!("{COMMAND}{}{}", studied(&studies), rounds(number)));
     }
     lines.push(format!("{COMMAND} --from RESULTS --page FILE"));
     lines.join("\n")
@@ -147,7 +150,7 @@ fn chosen(results: &Results, num: u64) -> String {
 }
 
 /// The studies on a command line.
-fn studied(studies: &[(Study, Results)]) -> String {
+fn studied(studies: &[&(Study, Results)]) -> String {
     let mut words = String::new();
     let names: Vec<_> = studies.iter().map(|(study, _)| study.name()).collect();
     if !names.is_empty() {

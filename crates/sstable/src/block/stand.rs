@@ -242,15 +242,8 @@ impl Stand {
                 }
             }
             for at in next..self.end {
-                let entry = &self.decoded[at % GROUP_ENTRIES];
-                let Some((head, key, value)) = entry.lend(block) else { return };
-                match visit(&head, key, value) {
-                    Offered::Left => return,
-                    Offered::Taken => self.i = at,
-                    Offered::Last => {
-                        self.i = at;
-                        return;
-                    }
+                if !self.offer(block, at, &mut visit) {
+                    return;
                 }
             }
         }
@@ -271,21 +264,28 @@ impl Stand {
                 return;
             }
             for at in (self.first..=next).rev() {
-                let entry = &self.decoded[at % GROUP_ENTRIES];
-                let Some((head, key, value)) = entry.lend(block) else { return };
-                if !self.differs_from_before(block, at) {
+                if !self.differs_from_before(block, at) || !self.offer(block, at, &mut visit) {
                     return;
-                }
-                match visit(&head, key, value) {
-                    Offered::Left => return,
-                    Offered::Taken => self.i = at,
-                    Offered::Last => {
-                        self.i = at;
-                        return;
-                    }
                 }
             }
         }
+    }
+
+    /// Offers entry `at`, which was decoded, and stands on it if it is taken; whether more are wanted.
+    #[inline]
+    fn offer(
+        &mut self,
+        block: &Block<'_>,
+        at: usize,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> bool {
+        let entry = &self.decoded[at % GROUP_ENTRIES];
+        let Some((head, key, value)) = entry.lend(block) else { return false };
+        let offered = visit(&head, key, value);
+        if offered != Offered::Left {
+            self.i = at;
+        }
+        offered == Offered::Taken
     }
 
     /// Whether it is known that entry `at`, which was decoded, has another key than the one before it.

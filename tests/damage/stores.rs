@@ -2,10 +2,11 @@
 //! ever confused a reader of logs: long runs of zeros, values that hold log bytes, an empty key.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::{DirEntry, MemoryVfs, Vfs};
 use trommel::{Compression, Db, Options, RebuildOptions, WriteBatch, WriteOptions};
 
 use crate::gate::GatedVfs;
@@ -79,14 +80,22 @@ impl Store {
     }
 }
 
-/// The files of `dir`.
+/// The files of `dir`. Where a store is at work there, a file that was listed may be gone when it is read: then
+/// all are listed anew.
 pub(crate) fn image_of(vfs: &dyn Vfs, dir: &Path) -> Image {
-    let entries = vfs.list(dir).expect("the directory exists");
-    let read = |name: String| {
-        let bytes = vfs.read(&dir.join(&name), 1 << 20).expect("a small file");
-        (name, bytes)
+    let read = |entry: DirEntry| {
+        let name = entry.name.to_string_lossy().into_owned();
+        match vfs.read(&dir.join(&name), 1 << 20) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            bytes => Some((name, bytes.expect("a small file"))),
+        }
     };
-    entries.into_iter().map(|e| read(e.name.to_string_lossy().into_owned())).collect()
+    loop {
+        let entries = vfs.list(dir).expect("the directory exists");
+        if let Some(image) = entries.into_iter().map(read).collect() {
+            return image;
+        }
+    }
 }
 
 /// A file system that holds `image` in `DIR`.

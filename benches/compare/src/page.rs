@@ -104,8 +104,8 @@ are worth more than the figures. Verdicts of fewer than five rounds say so.
 
 ";
 
-/// The commands that measure this again: one for each number of keys, and one for the studies of as many rounds. Their records
-/// behind each other make the page.
+/// The commands that measure this again: one for each number of keys, and one for the studies of as
+/// many rounds. Their records behind each other make the page.
 fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
     let mut lines: Vec<_> =
         results.nums().into_iter().map(|num| main_command(results, num)).collect();

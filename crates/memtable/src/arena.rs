@@ -10,7 +10,7 @@
 //! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with those
 //!    in use, are within a limit, for the arena that is being filled: the first touch of fresh memory
 //!    costs a page fault for every 4 KiB, on a virtual machine often more than the insert it serves.
-//! 5. Chunks of a MiB and more are anonymous maps: an allocator would keep much of what is freed for
+//! 5. Chunks of 256 KiB and more are anonymous maps: an allocator would keep much of what is freed for
 //!    requests that never come. The largest are a huge page each, where the system has them: the first
 //!    touch costs one page fault then, and the processor's table of pages holds all of a memtable.
 //!
@@ -37,12 +37,10 @@ const CLASSES: usize = 10;
 /// Size of a chunk once an arena has grown, in bytes: a huge page.
 pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
 /// Chunks from this size on are maps.
-const SMALLEST_MAP: usize = 1 << 20;
+const SMALLEST_MAP: usize = 256 << 10;
 /// More bytes than this get a chunk of their own.
 const LARGEST_SHARED: usize = LARGEST_CHUNK / 8;
 
-/// Where a chunk begins, in bytes: at a cache line.
-const LINE: usize = 64;
 /// What every claim begins at a multiple of, in bytes.
 pub(crate) const CLAIM_ALIGN: usize = 16;
 
@@ -92,6 +90,9 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
+    /// Where its memory begins: at a multiple of so many bytes, a cache line.
+    pub(crate) const ALIGN: usize = 64;
+
     /// A chunk of `capacity` bytes, at least one.
     pub(crate) fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
@@ -107,7 +108,7 @@ impl Chunk {
         Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
     }
 
-    /// Where its memory begins: at a cache line.
+    /// Where its memory begins.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes
@@ -120,7 +121,7 @@ impl Chunk {
     }
 
     fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, LINE).expect("a chunk is far smaller than memory")
+        Layout::from_size_align(capacity, Self::ALIGN).expect("a chunk is far smaller than memory")
     }
 
     /// `len` bytes, beginning at a multiple of [`CLAIM_ALIGN`], that nobody else was or will be

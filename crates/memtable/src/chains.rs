@@ -29,6 +29,7 @@ use trommel_base::sync::linked::AtomicPtr;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::arena::CLAIM_ALIGN;
+use crate::list::List;
 use crate::record::{Link, Record, Stored, ask_for};
 
 /// Buckets of the first table of a memtable of which nothing is known.
@@ -117,7 +118,7 @@ impl Drop for Newest {
 
 /// One table of chains, and those before it.
 pub(crate) struct Chains {
-    buckets: Box<[Link]>,
+    buckets: List<Link>,
     older: Option<Arc<Self>>,
 }
 
@@ -134,7 +135,8 @@ impl Chains {
     }
 
     fn with_buckets(count: usize, older: Option<Arc<Self>>) -> Self {
-        let buckets = (0..count).map(|_| Link::new(ptr::null_mut())).collect();
+        let mut buckets = List::with_capacity(count);
+        (0..count).for_each(|_| buckets.push(Link::new(ptr::null_mut())));
         Self { buckets, older }
     }
 
@@ -147,8 +149,7 @@ impl Chains {
     pub(crate) fn bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes());
         // The reference counts and the allocator's words.
-        let around = size_of::<Self>() + 6 * size_of::<usize>();
-        older + size_of_val(&*self.buckets) + around
+        older + self.buckets.bytes() + 4 * size_of::<usize>()
     }
 
     #[inline]

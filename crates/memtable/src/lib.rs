@@ -43,6 +43,8 @@
 mod arena;
 #[expect(unsafe_code, reason = "links between records in the arena; argued block by block")]
 mod chains;
+#[expect(unsafe_code, reason = "items in memory of their own; argued block by block")]
+mod list;
 #[cfg(test)]
 mod memory_tests;
 #[cfg(all(test, trommel_loom))]

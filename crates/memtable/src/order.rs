@@ -22,14 +22,13 @@
 //! One of the modules of this crate that hold `unsafe`.
 
 use std::cmp::Ordering;
-use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::slice;
 use std::sync::Arc;
 
 use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
 
-use crate::arena::{Arena, CLAIM_ALIGN, Chunk};
+use crate::arena::{Arena, CLAIM_ALIGN};
+use crate::list::List;
 use crate::record::{Record, Stored};
 
 /// Slots in a list: 384 KiB, which a processor's second cache holds while they are sorted.
@@ -161,66 +160,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Slots in memory of their own, which the system has back when they are dropped, if they are many.
-struct Slots {
-    memory: Chunk,
-    len: usize,
-}
-
-impl Slots {
-    /// None yet, with room for `capacity`, at least one.
-    fn with_capacity(capacity: usize) -> Self {
-        Self { memory: Chunk::new(capacity * size_of::<Slot>()), len: 0 }
-    }
-
-    fn room(&self) -> usize {
-        self.memory.capacity() / size_of::<Slot>()
-    }
-
-    /// Bytes of memory held, those that the allocator adds included.
-    fn bytes(&self) -> usize {
-        // The reference counts of a run, and the allocator's words.
-        self.memory.capacity() + size_of::<Self>() + 4 * size_of::<usize>()
-    }
-
-    #[inline]
-    fn push(&mut self, slot: Slot) {
-        self.extend(&[slot]);
-    }
-
-    #[inline]
-    fn extend(&mut self, slots: &[Slot]) {
-        assert!(slots.len() <= self.room() - self.len, "slots are never more than was asked for");
-        // SAFETY: there is room for them behind those that there are, as was just looked at, and what is
-        // in this memory nobody else writes to.
-        unsafe {
-            let end = self.memory.start().cast::<Slot>().add(self.len);
-            slots.as_ptr().copy_to_nonoverlapping(end.as_ptr(), slots.len());
-        }
-        self.len += slots.len();
-    }
-}
-
-impl Deref for Slots {
-    type Target = [Slot];
-
-    #[inline]
-    fn deref(&self) -> &[Slot] {
-        // SAFETY: a chunk begins at a cache line, and so many slots of it were written.
-        unsafe { slice::from_raw_parts(self.memory.start().cast().as_ptr(), self.len) }
-    }
-}
-
-impl DerefMut for Slots {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [Slot] {
-        // SAFETY: as above; this value, borrowed alone here, is the only one that leads there.
-        unsafe { slice::from_raw_parts_mut(self.memory.start().cast().as_ptr(), self.len) }
-    }
-}
-
 /// Slots in order, which are never changed.
-type Run = Arc<Slots>;
+type Run = Arc<List<Slot>>;
 
 /// All slots of a memtable.
 #[derive(Default)]
@@ -228,7 +169,7 @@ pub(crate) struct Order {
     /// What came last, fewer than [`UNSORTED`].
     unsorted: Vec<Slot>,
     /// What came before and nobody has walked along yet, [`UNSORTED`] in each.
-    deferred: Vec<Vec<Slot>>,
+    deferred: Vec<List<Slot>>,
     /// Longest first.
     runs: Vec<Run>,
     /// Bytes that `deferred` and `runs` hold.
@@ -270,16 +211,15 @@ impl Order {
         if self.is_eager {
             return self.sort();
         }
-        let next = Vec::with_capacity(UNSORTED);
-        self.deferred.push(std::mem::replace(&mut self.unsorted, next));
+        let mut full = List::with_capacity(UNSORTED);
+        full.extend(&self.unsorted);
+        self.unsorted.clear();
+        self.deferred.push(full);
         self.account();
     }
 
     fn account(&mut self) {
-        // The allocator's words.
-        let around = 2 * size_of::<usize>();
-        let deferred = self.deferred.len() * (UNSORTED * size_of::<Slot>() + around)
-            + self.deferred.capacity() * size_of::<Vec<Slot>>();
+        let deferred = self.deferred.iter().map(List::bytes).sum::<usize>();
         self.full_bytes = deferred + self.runs.iter().map(|run| run.bytes()).sum::<usize>();
     }
 
@@ -289,7 +229,7 @@ impl Order {
         if unsorted == 0 {
             return;
         }
-        let mut run = Slots::with_capacity(unsorted);
+        let mut run = List::with_capacity(unsorted);
         for list in std::mem::take(&mut self.deferred) {
             run.extend(&list);
         }
@@ -310,7 +250,7 @@ impl Order {
     /// The first entry and the last, if there are any. Sorts nothing.
     pub(crate) fn ends(&self) -> Option<(&Slot, &Slot)> {
         let ends_of_runs = self.runs.iter().flat_map(|run| [run.first(), run.last()]).flatten();
-        let unsorted = self.deferred.iter().flatten().chain(&self.unsorted);
+        let unsorted = self.deferred.iter().flat_map(|list| &**list).chain(&self.unsorted);
         let mut all = ends_of_runs.chain(unsorted);
         let first = all.next()?;
         Some(all.fold((first, first), |(first, last), slot| {
@@ -335,8 +275,8 @@ impl Order {
 }
 
 /// The slots of both, in order.
-fn merged(a: &[Slot], b: &[Slot]) -> Slots {
-    let mut merged = Slots::with_capacity(a.len() + b.len());
+fn merged(a: &[Slot], b: &[Slot]) -> List<Slot> {
+    let mut merged = List::with_capacity(a.len() + b.len());
     let (mut rest_a, mut rest_b) = (a, b);
     while let (Some(first_a), Some(first_b)) = (rest_a.first(), rest_b.first()) {
         // Which of them comes first nobody can guess: chosen without a branch.

@@ -1,0 +1,84 @@
+//! A list that never grows, in memory of its own, which the system has back when the list is dropped,
+//! if it is long: an allocator would keep much of it for requests that never come.
+//!
+//! One of the modules of this crate that hold `unsafe`.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::slice;
+
+use crate::arena::Chunk;
+
+/// A list with room for as many items as it was made for.
+pub(crate) struct List<T> {
+    memory: Chunk,
+    /// Items written, from the beginning of the memory on.
+    len: usize,
+    items: PhantomData<T>,
+}
+
+impl<T> List<T> {
+    /// None yet, with room for `capacity`, at least one.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        const { assert!(align_of::<T>() <= Chunk::ALIGN) }
+        Self { memory: Chunk::new(capacity * size_of::<T>()), len: 0, items: PhantomData }
+    }
+
+    fn room(&self) -> usize {
+        self.memory.capacity() / size_of::<T>()
+    }
+
+    /// Bytes of memory held, those that the allocator adds included.
+    pub(crate) fn bytes(&self) -> usize {
+        // The reference counts of who shares it, and the allocator's words.
+        self.memory.capacity() + size_of::<Self>() + 4 * size_of::<usize>()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        assert!(self.len < self.room(), "items are never more than was asked for");
+        // SAFETY: there is room for it behind those that there are, as was just looked at, and this
+        // memory is nobody else's.
+        unsafe { self.memory.start().cast::<T>().add(self.len).write(item) }
+        self.len += 1;
+    }
+}
+
+impl<T: Copy> List<T> {
+    #[inline]
+    pub(crate) fn extend(&mut self, items: &[T]) {
+        assert!(items.len() <= self.room() - self.len, "items are never more than was asked for");
+        // SAFETY: there is room for them behind those that there are, as was just looked at, and what is
+        // in this memory nobody else writes to.
+        unsafe {
+            let end = self.memory.start().cast::<T>().add(self.len);
+            items.as_ptr().copy_to_nonoverlapping(end.as_ptr(), items.len());
+        }
+        self.len += items.len();
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: a chunk begins at a cache line, and so many items of it were written.
+        unsafe { slice::from_raw_parts(self.memory.start().cast().as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for List<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above; this value, borrowed alone here, is the only one that leads there.
+        unsafe { slice::from_raw_parts_mut(self.memory.start().cast().as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for List<T> {
+    fn drop(&mut self) {
+        // SAFETY: they were written, and nobody can come to them any more.
+        unsafe { std::ptr::drop_in_place::<[T]>(&raw mut **self) }
+    }
+}

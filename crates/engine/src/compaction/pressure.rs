@@ -49,12 +49,16 @@ pub(crate) enum Pressure {
     Stop(Cause),
 }
 
+/// Memtables up to which writers are never slowed: one is being flushed, and half of the next is full.
+/// Where few may wait, they would else be slowed while nothing lags behind.
+const SLOW_MEMTABLES_MIN: f64 = 1.5;
+
 /// The pressure that `backlog` calls for.
 pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressure {
     if is_idle(backlog, options) {
         return Pressure::None;
     }
-    let slow_memtables = options.max_frozen_memtables.saturating_sub(1) as f64;
+    let slow_memtables = (options.max_frozen_memtables as f64 - 1.0).max(SLOW_MEMTABLES_MIN);
     let memtables = backlog.frozen_memtables as f64 + backlog.active_fill.clamp(0.0, 1.0);
     let marks = [
         (
@@ -91,7 +95,7 @@ pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressu
 /// Whether no mark is above 0, whatever the fill of the active memtable: so it is for most writes,
 /// each of which asks.
 fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
-    backlog.frozen_memtables + 2 <= options.max_frozen_memtables
+    (backlog.frozen_memtables == 0 || backlog.frozen_memtables + 2 <= options.max_frozen_memtables)
         && backlog.l0_runs <= options.slow_runs
         && backlog.l0_runs < options.stop_runs
         && backlog.debt <= options.slow_debt_bytes
@@ -142,6 +146,21 @@ mod tests {
         assert!(matches!(memtables(4, 0.9), Pressure::Delay { cause: Cause::Memtables, .. }));
         assert_eq!(memtables(4, 1.0), Pressure::Stop(Cause::Memtables));
         assert_eq!(memtables(5, 0.0), Pressure::Stop(Cause::Memtables));
+    }
+
+    #[test]
+    fn writers_are_not_slowed_while_nothing_waits() {
+        for (most, slow) in [(1, (1, 0.6)), (2, (1, 0.6)), (3, (2, 0.1)), (4, (3, 0.1))] {
+            let options =
+                CompactionOptions { max_frozen_memtables: most, ..CompactionOptions::default() };
+            let at = |(frozen_memtables, active_fill)| {
+                pressure(&Backlog { frozen_memtables, active_fill, ..IDLE }, &options)
+            };
+            assert_eq!(at((0, 1.0)), Pressure::None, "of {most}");
+            assert_eq!(at((1, 0.4)), Pressure::None, "of {most}");
+            assert!(matches!(at(slow), Pressure::Delay { .. }), "of {most}");
+            assert_eq!(at((most, 1.0)), Pressure::Stop(Cause::Memtables), "of {most}");
+        }
     }
 
     #[test]

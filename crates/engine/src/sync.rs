@@ -38,6 +38,31 @@ pub(crate) fn wait_until<'a, T>(
     wait_at_most(condition, guard, due.saturating_duration_since(env::now()))
 }
 
+/// Looks for a short while whether `is_over`, which takes less than to sleep and be woken: first
+/// without a break, then letting others run in between. Under tests that try orders of threads not
+/// at all, as they would try nothing but looks.
+#[inline]
+pub(crate) fn look_out(is_over: impl Fn() -> bool) {
+    /// Looks without a break: about a microsecond.
+    const LOOKS: usize = 32;
+    /// Looks with others run in between.
+    const YIELDS: usize = 32;
+
+    if cfg!(any(shuttle, trommel_loom)) {
+        return;
+    }
+    for nth in 0..LOOKS + YIELDS {
+        if is_over() {
+            return;
+        }
+        if nth < LOOKS {
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+}
+
 /// Whether the calling thread unwinds.
 pub(crate) fn panicking() -> bool {
     thread::panicking() && is_the_one_that_may_panic()

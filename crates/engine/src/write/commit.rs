@@ -6,17 +6,21 @@ use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::Memtable;
 
-use super::queue::{Group, Member, Place, Turn, Wanted, fail, hand_out};
+use super::queue::{Group, Member, Place, Turn, Wanted, done, fail, hand_out};
 use super::stall::Pace;
 use crate::batch::SealedBatch;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::{lock, panicking, wait};
+use crate::sync::{lock, look_out, panicking, wait};
 
 /// Operations of a batch, at most, whose memory is asked for before the batch is logged.
 const PREFETCHED: usize = 16;
+
+/// Operations a follower, on average, up to which a leader inserts for all of them: to insert one
+/// takes a third of a microsecond, to wake a thread and to let it run several.
+const LEADER_INSERTS: u64 = 8;
 
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
@@ -68,6 +72,7 @@ impl Engine {
                 Turn::Insert(group, first_seqno) => {
                     self.insert(&group, &member.wanted, first_seqno)?;
                 }
+                Turn::Written => {}
                 Turn::Failed(error) => return Err(error),
                 Turn::Lead | Turn::Wait => self.lead(&member.wanted)?,
             },
@@ -93,6 +98,8 @@ impl Engine {
 
     /// Leads the group that begins with the caller's `own` batch.
     fn lead(&self, own: &Wanted) -> Result<()> {
+        // Dropped last of all, so that whom a panic fails is off the queue.
+        let mut followers = Followers::new(self);
         let mut turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| self.view.load());
@@ -100,34 +107,30 @@ impl Engine {
         if own.sync {
             self.queue.gather();
         }
-        turnstile.followers = self.queue.followers(own);
-        let followers = &turnstile.followers;
+        followers.members = self.queue.followers(own);
+        turnstile.followers = followers.members.len();
         let first_seqno = leader.last_seqno + 1;
         Self::prefetch(&room.active.memtable, own);
         // Having logged its own, a group waits until the one before it has inserted.
         let logged = self
-            .log_group(&mut leader, own, followers)
+            .log_group(&mut leader, own, &followers)
             .and_then(|()| self.wait_published(first_seqno - 1))
             .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) });
         if let Err(error) = logged {
-            fail(followers, &error);
-            turnstile.is_told = true;
+            followers.fail(&error);
             return Err(error);
         }
         let memtable = &early.as_ref().unwrap_or(&room).active.memtable;
         let last_seqno = leader.last_seqno;
-        let group = (!followers.is_empty())
-            .then(|| Group::new(Arc::clone(memtable), followers.len() + 1, last_seqno));
-        if let Some(group) = &group {
-            hand_out(group, followers, first_seqno + own.operations());
+        if followers.are_worth_waking() {
+            let group = Group::new(Arc::clone(memtable), followers.members.len() + 1, last_seqno);
+            followers.hand_out(&group, first_seqno + own.operations());
+            drop((leader, turnstile));
+            return self.insert(&group, own, first_seqno);
         }
-        turnstile.is_told = true;
-        drop(leader);
-        drop(turnstile);
-        match group {
-            Some(group) => self.insert(&group, own, first_seqno),
-            None => self.insert_alone(memtable, own, first_seqno, last_seqno),
-        }
+        drop((leader, turnstile));
+        self.insert_all(memtable, own, followers, first_seqno);
+        Ok(())
     }
 
     /// Asks for the memory that inserting will look at, which then arrives while the log is written.
@@ -144,9 +147,9 @@ impl Engine {
         &self,
         leader: &mut Leader,
         own: &Wanted,
-        followers: &[Arc<Member>],
+        followers: &Followers<'_>,
     ) -> Result<()> {
-        let wanted = || std::iter::once(own).chain(followers.iter().map(|member| &member.wanted));
+        let wanted = || followers.behind(own);
         let mut seqno = leader.last_seqno + 1;
         let last_seqno = leader.last_seqno + wanted().map(Wanted::operations).sum::<u64>();
         if last_seqno > MAX_SEQNO {
@@ -191,18 +194,22 @@ impl Engine {
         self.wait_published(group.last_seqno)
     }
 
-    /// Inserts the batch of a group of one, and makes it visible.
-    fn insert_alone(
+    /// Inserts the leader's `own` batch and those of its followers, and makes them visible.
+    fn insert_all(
         &self,
         memtable: &Memtable,
         own: &Wanted,
+        followers: Followers<'_>,
         first_seqno: SeqNo,
-        last_seqno: SeqNo,
-    ) -> Result<()> {
+    ) {
         let _unwinding = PoisonOnUnwind(self);
-        self.insert_batch(memtable, own, first_seqno);
-        self.publish(last_seqno);
-        Ok(())
+        let mut seqno = first_seqno;
+        for one in followers.behind(own) {
+            self.insert_batch(memtable, one, seqno);
+            seqno += one.operations();
+        }
+        self.publish(seqno - 1);
+        followers.done();
     }
 
     fn insert_batch(&self, memtable: &Memtable, own: &Wanted, first_seqno: SeqNo) {
@@ -237,6 +244,7 @@ impl Engine {
 
     /// Waits until everything up to `seqno` is visible.
     pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
+        look_out(|| self.snapshots.visible() >= seqno);
         if self.snapshots.visible() >= seqno {
             return Ok(());
         }
@@ -287,8 +295,8 @@ impl Engine {
             let own = Wanted { batch: Some(batch), sync };
             let room = self.make_room(leader, || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;
-            self.log_group(leader, &own, &[])?;
-            self.insert_alone(&room.active.memtable, &own, first_seqno, leader.last_seqno)?;
+            self.log_group(leader, &own, &Followers::new(self))?;
+            self.insert_all(&room.active.memtable, &own, Followers::new(self), first_seqno);
             Ok(true)
         })?;
         if written && sync {
@@ -299,30 +307,77 @@ impl Engine {
 }
 
 /// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
-/// panics poisons the store first, for nobody knows how far it got, and tells its followers.
+/// panics poisons the store first, for nobody knows how far it got.
 struct Turnstile<'a> {
     engine: &'a Engine,
-    /// Who leaves with the leader.
-    followers: Vec<Arc<Member>>,
-    /// Whether they know what has become of their batches.
-    is_told: bool,
+    /// How many leave with the leader.
+    followers: usize,
 }
 
 impl<'a> Turnstile<'a> {
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, followers: Vec::new(), is_told: false }
+        Self { engine, followers: 0 }
     }
 }
 
 impl Drop for Turnstile<'_> {
     fn drop(&mut self) {
         if panicking() {
-            let error = self.engine.poison(panicked());
-            if !self.is_told {
-                fail(&self.followers, &error);
-            }
+            self.engine.poison(panicked());
         }
-        self.engine.queue.leave(self.followers.len());
+        self.engine.queue.leave(self.followers);
+    }
+}
+
+/// Those whose batches a leader writes with its own. Dropped by a panic, it tells those who have
+/// heard nothing yet that the store is poisoned.
+struct Followers<'a> {
+    engine: &'a Engine,
+    members: Vec<Arc<Member>>,
+    /// Whether they know what has become of their batches.
+    are_told: bool,
+}
+
+impl<'a> Followers<'a> {
+    /// Nobody, as yet.
+    fn new(engine: &'a Engine) -> Self {
+        Self { engine, members: Vec::new(), are_told: false }
+    }
+
+    /// What is wanted of the group that the leader's `own` begins.
+    fn behind<'b>(&'b self, own: &'b Wanted) -> impl Iterator<Item = &'b Wanted> {
+        std::iter::once(own).chain(self.members.iter().map(|member| &member.wanted))
+    }
+
+    /// Whether they have so much to insert that it is sooner done by all of them: each is then woken
+    /// once to insert, and once when the last of them has.
+    fn are_worth_waking(&self) -> bool {
+        let operations = self.members.iter().map(|member| member.wanted.operations());
+        operations.sum::<u64>() > LEADER_INSERTS * self.members.len() as u64
+    }
+
+    fn hand_out(&mut self, group: &Arc<Group>, first_seqno: SeqNo) {
+        hand_out(group, &self.members, first_seqno);
+        self.are_told = true;
+    }
+
+    fn done(mut self) {
+        done(&self.members);
+        self.are_told = true;
+    }
+
+    fn fail(&mut self, error: &Error) {
+        fail(&self.members, error);
+        self.are_told = true;
+    }
+}
+
+impl Drop for Followers<'_> {
+    fn drop(&mut self) {
+        if !self.are_told && panicking() {
+            let error = self.engine.poison(panicked());
+            self.fail(&error);
+        }
     }
 }
 
@@ -340,4 +395,64 @@ impl Drop for PoisonOnUnwind<'_> {
 
 fn panicked() -> Error {
     Error::internal("a thread panicked in the middle of a write")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use trommel_vfs::MemoryVfs;
+
+    use super::LEADER_INSERTS;
+    use crate::{Db, Options, WriteBatch, WriteOptions};
+
+    const WRITERS: usize = 5;
+
+    /// Writers that come while somebody is alone in the store are one group, whether its leader inserts
+    /// for all or each for itself: all of it is there, in the order of the queue, and is logged once.
+    #[test]
+    fn who_waited_together_is_logged_together() {
+        for (operations, sync) in [(1, true), (1, false), (LEADER_INSERTS as usize + 1, false)] {
+            let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
+            let db = Db::open("db", options).unwrap();
+            let write = |writer: usize| {
+                let mut batch = WriteBatch::new();
+                for n in 0..operations {
+                    batch.put(format!("{writer} {n}"), [writer as u8]);
+                }
+                batch.put("all write it", [writer as u8]);
+                let durability = if sync { WriteOptions::sync() } else { WriteOptions::default() };
+                db.write_with(batch, durability).unwrap();
+                let seen = db.get(format!("{writer} 0")).unwrap();
+                assert_eq!(seen.as_deref(), Some(&[writer as u8][..]), "written, and not there");
+            };
+            let commits = || db.stats().commits;
+            let before = commits();
+            let engine = db.engine();
+            thread::scope(|scope| {
+                engine
+                    .exclusively(|_| {
+                        for writer in 0..WRITERS {
+                            scope.spawn(move || write(writer));
+                            let end = Instant::now() + Duration::from_secs(60);
+                            while engine.queue.waiting() <= writer {
+                                assert!(Instant::now() < end, "a writer did not come");
+                                thread::sleep(Duration::from_micros(100));
+                            }
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+            });
+            assert_eq!(commits() - before, 1, "{operations} operations each");
+            for (writer, n) in (0..WRITERS).flat_map(|w| (0..operations).map(move |n| (w, n))) {
+                let seen = db.get(format!("{writer} {n}")).unwrap();
+                assert_eq!(seen.as_deref(), Some(&[writer as u8][..]));
+            }
+            let last = db.get("all write it").unwrap();
+            assert_eq!(last.as_deref(), Some(&[WRITERS as u8 - 1][..]), "who came last wins");
+        }
+    }
 }

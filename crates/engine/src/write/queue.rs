@@ -12,7 +12,7 @@ use trommel_memtable::Memtable;
 
 use crate::batch::SealedBatch;
 use crate::error::Error;
-use crate::sync::{AtomicUsize, Condvar, Mutex, lock, thread, wait};
+use crate::sync::{AtomicUsize, Condvar, Mutex, lock, look_out, quiet, thread, wait};
 
 /// Bytes of batches that one group takes at most (but always one batch).
 const GROUP_BYTES: usize = 1 << 20;
@@ -29,6 +29,8 @@ pub(crate) enum Turn {
     Lead,
     /// Its batch is in the log: insert it, its first operation having this number.
     Insert(Arc<Group>, SeqNo),
+    /// Its batch is written, and visible.
+    Written,
     /// Its batch is not written.
     Failed(Error),
 }
@@ -67,23 +69,49 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) wanted: Wanted,
-    turn: Mutex<Turn>,
+    told: Mutex<Told>,
     changed: Condvar,
+    /// Whether it was told anything: a hint, for one who looks before it sleeps.
+    is_told: quiet::AtomicBool,
+}
+
+/// What a writer was told.
+#[derive(Debug)]
+struct Told {
+    turn: Turn,
+    /// Whether it sleeps until it is woken.
+    sleeps: bool,
 }
 
 impl Member {
+    fn new(wanted: Wanted) -> Arc<Self> {
+        let told = Mutex::new(Told { turn: Turn::Wait, sleeps: false });
+        let is_told = quiet::AtomicBool::new(false);
+        Arc::new(Self { wanted, told, changed: Condvar::new(), is_told })
+    }
+
     fn tell(&self, turn: Turn) {
-        *lock(&self.turn) = turn;
-        self.changed.notify_one();
+        let mut told = lock(&self.told);
+        told.turn = turn;
+        self.is_told.store(true, Ordering::Release);
+        // To wake is a system call, whether or not it sleeps.
+        if told.sleeps {
+            self.changed.notify_one();
+        }
     }
 
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
-        let mut turn = lock(&self.turn);
-        while matches!(*turn, Turn::Wait) {
-            turn = wait(&self.changed, turn);
+        // A sync takes so long that it is better to sleep at once.
+        if !self.wanted.sync {
+            look_out(|| self.is_told.load(Ordering::Acquire));
         }
-        std::mem::replace(&mut *turn, Turn::Wait)
+        let mut told = lock(&self.told);
+        told.sleeps = true;
+        while matches!(told.turn, Turn::Wait) {
+            told = wait(&self.changed, told);
+        }
+        std::mem::replace(&mut told.turn, Turn::Wait)
     }
 }
 
@@ -128,8 +156,7 @@ impl Queue {
             line.is_led = true;
             return Place::First(wanted);
         }
-        let (turn, changed) = (Mutex::new(Turn::Wait), Condvar::new());
-        let member = Arc::new(Member { wanted, turn, changed });
+        let member = Member::new(wanted);
         line.waiting.push_back(Arc::clone(&member));
         Place::Behind(member)
     }
@@ -141,12 +168,16 @@ impl Queue {
         self.gather_while(thread::yield_now);
     }
 
+    /// How many wait behind the leader.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.line).waiting.len()
+    }
+
     fn gather_while(&self, mut let_others_run: impl FnMut()) {
-        let waiting = || lock(&self.line).waiting.len();
-        let mut before = waiting();
+        let mut before = self.waiting();
         for _ in 0..YIELDS_MAX {
             let_others_run();
-            let now = waiting();
+            let now = self.waiting();
             if now <= before {
                 return;
             }
@@ -195,6 +226,13 @@ pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqn
     for member in followers {
         member.tell(Turn::Insert(Arc::clone(group), seqno));
         seqno += member.wanted.operations();
+    }
+}
+
+/// Tells the `followers` that all of the group is written.
+pub(crate) fn done(followers: &[Arc<Member>]) {
+    for member in followers {
+        member.tell(Turn::Written);
     }
 }
 

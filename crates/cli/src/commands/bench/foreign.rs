@@ -53,7 +53,7 @@ const SWITCHES: &[Group] = &[
     group(
         &["allow-concurrent-memtable-write", "enable-pipelined-write", "use-spdb-writes"],
         Any,
-        "writers form groups whose members insert side by side",
+        "writers form groups; large batches of a group are inserted side by side",
     ),
     group(
         &["unordered-write", "manual-wal-flush", "inplace-update-support"],

@@ -185,7 +185,13 @@ impl ArenaPool {
     /// time ([`Memtable::following`](crate::Memtable::following)): a memtable's lists and tables are not
     /// from here.
     pub fn new(limit: usize) -> Arc<Self> {
-        let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit, needed: usize::MAX };
+        let free = FreeChunks {
+            classes: Default::default(),
+            bytes: 0,
+            lent: 0,
+            limit,
+            needed: usize::MAX,
+        };
         Arc::new(Self { free: Mutex::new(free) })
     }
 

@@ -135,9 +135,7 @@ impl Chains {
     }
 
     fn with_buckets(count: usize, older: Option<Arc<Self>>) -> Self {
-        let mut buckets = List::with_capacity(count);
-        (0..count).for_each(|_| buckets.push(Link::new(ptr::null_mut())));
-        Self { buckets, older }
+        Self { buckets: List::filled(count, || Link::new(ptr::null_mut())), older }
     }
 
     /// Records for which it is made.

@@ -34,17 +34,25 @@ impl<T> List<T> {
         self.memory.capacity() + size_of::<Self>() + 4 * size_of::<usize>()
     }
 
-    #[inline]
-    pub(crate) fn push(&mut self, item: T) {
-        assert!(self.len < self.room(), "items are never more than was asked for");
-        // SAFETY: there is room for it behind those that there are, as was just looked at, and this
-        // memory is nobody else's.
-        unsafe { self.memory.start().cast::<T>().add(self.len).write(item) }
-        self.len += 1;
+    /// A full list of so many items, at least one.
+    pub(crate) fn filled(len: usize, item: impl Fn() -> T) -> Self {
+        let mut list = Self::with_capacity(len);
+        let first = list.memory.start().cast::<T>();
+        for nth in 0..len {
+            // SAFETY: there is room for `len` of them, and this memory is nobody else's.
+            unsafe { first.add(nth).write(item()) }
+        }
+        list.len = len;
+        list
     }
 }
 
 impl<T: Copy> List<T> {
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        self.extend(&[item]);
+    }
+
     #[inline]
     pub(crate) fn extend(&mut self, items: &[T]) {
         assert!(items.len() <= self.room() - self.len, "items are never more than was asked for");

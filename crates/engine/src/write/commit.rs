@@ -203,12 +203,13 @@ impl Engine {
         first_seqno: SeqNo,
     ) {
         let _unwinding = PoisonOnUnwind(self);
-        let mut seqno = first_seqno;
-        for one in followers.behind(own) {
-            self.insert_batch(memtable, one, seqno);
-            seqno += one.operations();
+        self.insert_batch(memtable, own, first_seqno);
+        let mut next_seqno = first_seqno + own.operations();
+        for member in &followers.members {
+            self.insert_batch(memtable, &member.wanted, next_seqno);
+            next_seqno += member.wanted.operations();
         }
-        self.publish(seqno - 1);
+        self.publish(next_seqno - 1);
         followers.done();
     }
 

@@ -188,6 +188,9 @@ impl Queue {
     /// Those behind the leader whose batches can be logged with its `own`.
     pub(crate) fn followers(&self, own: &Wanted) -> Vec<Arc<Member>> {
         let line = lock(&self.line);
+        if line.waiting.is_empty() {
+            return Vec::new();
+        }
         line.following(own).cloned().collect()
     }
 
@@ -201,7 +204,9 @@ impl Queue {
     /// Takes the leader and as many `followers` off the queue, and lets the next one lead.
     pub(crate) fn leave(&self, followers: usize) {
         let mut line = lock(&self.line);
-        line.waiting.drain(..followers);
+        if followers > 0 {
+            line.waiting.drain(..followers);
+        }
         match line.waiting.pop_front() {
             Some(next) => next.tell(Turn::Lead),
             None => line.is_led = false,

@@ -106,8 +106,7 @@ const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that i
     the turns that the runs take, which the processor cannot foresee, and keys of several versions";
 /// What memory of a writer's store is.
 const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
-    much is kept when it is dropped as the next still lacks: keeping nothing is 14 MiB less, for a fill slower by \
-    a twentieth), and some 30 MiB of the C library's allocator, filters and indexes of the tables with what two \
+    much is kept when it is dropped as the next still lacks), and some 20 MiB of filters, indexes and what two \
     background threads merge and build; a writer that is slower has less of the second";
 
 /// By figure, what bounds it and what was tried.

@@ -28,6 +28,7 @@ mod open;
 mod recovery;
 mod sync;
 pub(crate) mod tails;
+mod writers;
 mod ycsb;
 
 /// The setting of a record that names its study.
@@ -37,6 +38,7 @@ pub(crate) const STUDY: &str = "study";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Study {
     Sync,
+    Writers,
     Open,
     Recovery,
     MultiGet,
@@ -51,6 +53,10 @@ pub(crate) struct Sizes {
     /// Seconds of synced writes, for each number of threads
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) sync_seconds: f64,
+
+    /// Writes of several threads, with each number of them
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub(crate) writers_writes: u64,
 
     /// Tables of the store that is opened
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -103,6 +109,7 @@ impl Sizes {
     pub(crate) fn quick() -> Self {
         Self {
             sync_seconds: 0.1,
+            writers_writes: 50_000,
             open_tables: 10,
             recovery_mib: 4,
             many_keys: 50_000,
@@ -121,6 +128,7 @@ impl Sizes {
     pub(crate) fn named(&self) -> Vec<(&'static str, Value)> {
         let named = [
             ("sync-seconds", self.sync_seconds.into()),
+            ("writers-writes", self.writers_writes.into()),
             ("open-tables", self.open_tables.into()),
             ("recovery-mib", self.recovery_mib.into()),
             ("many-keys", self.many_keys.into()),
@@ -159,8 +167,9 @@ pub(crate) struct Sheet {
 
 impl Study {
     /// All, in the order in which they are done.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Sync,
+        Self::Writers,
         Self::Open,
         Self::Recovery,
         Self::MultiGet,
@@ -172,6 +181,7 @@ impl Study {
     pub(crate) fn sheet(self) -> &'static Sheet {
         match self {
             Self::Sync => &sync::SHEET,
+            Self::Writers => &writers::SHEET,
             Self::Open => &open::SHEET,
             Self::Recovery => &recovery::SHEET,
             Self::MultiGet => &many::SHEET,
@@ -189,6 +199,7 @@ impl Study {
     pub(crate) fn settings(self, sizes: &Sizes) -> Settings {
         match self {
             Self::Sync => sync::settings(sizes),
+            Self::Writers => writers::settings(sizes),
             Self::Open => open::settings(sizes),
             Self::Recovery => recovery::settings(sizes),
             Self::MultiGet => many::settings(sizes),
@@ -202,6 +213,7 @@ impl Study {
     pub(crate) fn run(self, trial: &Trial<'_>) -> Result<(), StoreError> {
         match self {
             Self::Sync => sync::run(trial),
+            Self::Writers => writers::run(trial),
             Self::Open => open::run(trial),
             Self::Recovery => recovery::run(trial),
             Self::MultiGet => many::run(trial),

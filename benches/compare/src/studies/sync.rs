@@ -24,8 +24,8 @@ const WARMING: u64 = 20;
 const SYNCS_PER_GROUP: f64 = 2.0;
 
 /// What bounds the syncs a write.
-const GROUPS: &str = "a group is who came while the one before was synced; after each sync all of it must be \
-    woken, on two cores, and who is late is in the group after next";
+const GROUPS: &str = "a group is who came while the one before was synced, and who of that comes again before \
+    its sync begins; all of it must be woken, on two cores";
 /// What bounds the time of a write.
 const BOUND: &str = "the device: a thread by itself waits for one sync a write in either store";
 

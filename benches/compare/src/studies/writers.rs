@@ -1,0 +1,76 @@
+//! Several threads that write at once, with the log left to the system.
+//!
+//! 1, 2, 4 and 16 threads write single entries at random, each for the same number of writes in all,
+//! in a closed loop; after each the store settles. A store that commits in groups makes one call for
+//! all who wait, if it does not lose more by letting them sleep.
+
+use std::time::SystemTime;
+
+use trommel_harness::{Load, Store, StoreError, Workload};
+
+use super::{Sheet, Sizes};
+use crate::figures::{Figure, Results};
+use crate::settings::Settings;
+use crate::trial::{Trial, write};
+use crate::verdict::{Verdict, beside};
+
+const THREADS: [usize; 4] = [1, 2, 4, 16];
+
+/// What bounds the time of a write.
+const BOUND: &str = "who waits for a leader is woken by it, and a thread that sleeps takes longer to \
+    run again than a write takes";
+
+pub(super) static SHEET: Sheet = Sheet {
+    name: "writers",
+    title: "Several writers",
+    about: "Threads write single entries of 16 + 256 bytes at random, `--writers-writes` in all with \
+            each number of threads, the log with the system at each write and not synced; the store \
+            settles in between. Microseconds are time on the wall divided by the writes of all \
+            threads.",
+    stores: &["trommel", "rocksdb-best", "rocksdb", "fjall-best"],
+    sizes: &["writers-writes"],
+    tables: &[("Microseconds a write, by threads", &TIMES)],
+    verdicts,
+    unequal: &[],
+};
+
+const TIMES: [Figure; 4] = [
+    Figure { title: "1", of: |group| group.per_operation(&title(1)) },
+    Figure { title: "2", of: |group| group.per_operation(&title(2)) },
+    Figure { title: "4", of: |group| group.per_operation(&title(4)) },
+    Figure { title: "16", of: |group| group.per_operation(&title(16)) },
+];
+
+fn title(threads: usize) -> String {
+    match threads {
+        1 => Workload::FillRandom.name().into(),
+        _ => format!("{} ({threads} threads)", Workload::FillRandom.name()),
+    }
+}
+
+pub(super) fn settings(sizes: &Sizes) -> Settings {
+    Settings::new(sizes.writers_writes, 0)
+}
+
+pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+    let store = trial.open(true)?;
+    for (nth, threads) in THREADS.into_iter().enumerate() {
+        let operations = trial.spec.settings.num / threads as u64;
+        let load = Load { threads, operations, ..trial.load(nth as u64) };
+        let start = SystemTime::now();
+        let measured = trial.measure(&*store, Workload::FillRandom, &load)?;
+        write(&trial.record(&title(threads), start, threads, &measured))?;
+        store.settle()?;
+    }
+    store.close()
+}
+
+fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
+    let of = |(figure, threads): (&Figure, usize)| {
+        let what = format!("writes, {threads} threads, us a write");
+        let beside = |rival: &str| beside(results, num, &what, figure, &[rival], 1.0);
+        ["rocksdb", "fjall"].map(beside).into_iter().flatten().collect::<Vec<_>>()
+    };
+    let verdicts = TIMES.iter().zip(THREADS).flat_map(of);
+    verdicts.map(|verdict| verdict.bounded_by(BOUND)).collect()
+}

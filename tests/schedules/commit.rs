@@ -12,9 +12,13 @@ use crate::store::{after_power_cut, number, open, options};
 const WRITERS: u64 = 3;
 const ROUNDS: u64 = 2;
 
-/// Every batch sets both halves of a writer's pair to its round.
+/// Every batch sets both halves of a writer's pair to its round. The first ones are so small that a
+/// leader inserts them for its group, the others so large that each inserts its own.
 fn write(db: &Db, writer: u64, round: u64, options: WriteOptions) {
     let mut batch = WriteBatch::new();
+    if round > 1 {
+        batch.put("more", round.to_le_bytes());
+    }
     batch.put(format!("a{writer}"), round.to_le_bytes());
     batch.put(format!("b{writer}"), round.to_le_bytes());
     db.write_with(batch, options).unwrap();

@@ -20,7 +20,7 @@ const PREFETCHED: usize = 16;
 
 /// Operations a follower, on average, up to which a leader inserts for all of them: to insert one
 /// takes a third of a microsecond, to wake a thread and to let it run several.
-const LEADER_INSERTS: u64 = 8;
+const LEADER_INSERTS: u64 = if cfg!(shuttle) { 2 } else { 8 };
 
 /// What only the leader of the write queue touches.
 #[derive(Debug)]

@@ -93,9 +93,12 @@ impl Member {
     fn tell(&self, turn: Turn) {
         let mut told = lock(&self.told);
         told.turn = turn;
+        let sleeps = told.sleeps;
+        // What it would wait for as soon as it wakes.
+        drop(told);
         self.is_told.store(true, Ordering::Release);
         // To wake is a system call, whether or not it sleeps.
-        if told.sleeps {
+        if sleeps {
             self.changed.notify_one();
         }
     }

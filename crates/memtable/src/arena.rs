@@ -170,10 +170,8 @@ struct FreeChunks {
     bytes: usize,
     /// Bytes of chunks that arenas hold.
     lent: usize,
-    /// The most that the pool may keep.
+    /// The most that `bytes` may be, and with `lent` unless that is more by itself.
     limit: usize,
-    /// Bytes of chunks that a full memtable takes, as far as is known.
-    needed: usize,
 }
 
 impl ArenaPool {
@@ -181,17 +179,9 @@ impl ArenaPool {
     /// bytes; 0 keeps none.
     ///
     /// The size of one full memtable is a good limit: what is kept of one is then what the next, which
-    /// is being filled meanwhile, still needs. Of that no more is kept than what is to come took last
-    /// time ([`Memtable::following`](crate::Memtable::following)): a memtable's lists and tables are not
-    /// from here.
+    /// is being filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
-        let free = FreeChunks {
-            classes: Default::default(),
-            bytes: 0,
-            lent: 0,
-            limit,
-            needed: usize::MAX,
-        };
+        let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
         Arc::new(Self { free: Mutex::new(free) })
     }
 
@@ -205,13 +195,6 @@ impl ArenaPool {
         let mut free = self.free();
         free.limit = limit;
         free.shrink(limit);
-    }
-
-    /// Notes that the next memtable will take chunks of so many bytes.
-    pub(crate) fn expect(&self, bytes: usize) {
-        let mut free = self.free();
-        free.needed = bytes;
-        free.lend(0);
     }
 
     /// Frees all idle memory.
@@ -251,7 +234,7 @@ impl ArenaPool {
         let mut free = self.free();
         free.lent -= chunk.capacity;
         let Some(class) = class else { return };
-        if chunk.capacity <= free.room().saturating_sub(free.bytes) {
+        if free.bytes + free.lent + chunk.capacity <= free.limit {
             chunk.claimed.store(0, Ordering::Relaxed);
             free.bytes += chunk.capacity;
             free.classes[class].push(chunk);
@@ -263,12 +246,7 @@ impl FreeChunks {
     /// Notes that so many bytes go to an arena; of idle ones the limit leaves so many fewer.
     fn lend(&mut self, bytes: usize) {
         self.lent += bytes;
-        self.shrink(self.room());
-    }
-
-    /// Bytes of idle chunks that may be kept.
-    fn room(&self) -> usize {
-        self.limit.min(self.needed).saturating_sub(self.lent)
+        self.shrink(self.limit.saturating_sub(self.lent));
     }
 
     /// Frees idle chunks, the largest first, until they are at most `limit` bytes.

@@ -136,10 +136,8 @@ impl Memtable {
     }
 
     /// An empty memtable for entries like those of `before`: keys that begin alike, as many of them, and
-    /// walked along while they are inserted if those were. With others every answer is the same. The pool
-    /// keeps no more for it than `before` took.
+    /// walked along while they are inserted if those were. With others every answer is the same.
     pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
-        pool.expect(before.arena.reserved_bytes());
         let next = Self::with_common_prefix(pool, &before.common_prefix());
         if before.written().order.was_walked {
             next.written().order.expect_walks();

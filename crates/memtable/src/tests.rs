@@ -608,29 +608,6 @@ fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
 }
 
 #[test]
-fn no_more_is_kept_than_what_follows_will_take() {
-    let pool = ArenaPool::new(64 << 20);
-    let fill = |memtable: &Memtable, bytes: u64| {
-        for n in 0..bytes >> 10 {
-            memtable.insert(&n.to_le_bytes(), n, EntryKind::Put, &[1; 1 << 10]);
-        }
-    };
-    let first = Memtable::new(&pool);
-    fill(&first, 12 << 20);
-    let second = Memtable::following(&pool, &first);
-    fill(&second, 4 << 20);
-    drop(first);
-    let kept = pool.idle_bytes();
-    assert!((6 << 20..=10 << 20).contains(&kept), "kept {kept} beside some five MiB in use");
-    let third = Memtable::following(&pool, &second);
-    assert!(pool.idle_bytes() < 2 << 20, "the one before took so little");
-    fill(&third, 12 << 20);
-    drop(Memtable::following(&pool, &third));
-    drop((second, third));
-    assert!(pool.idle_bytes() >= 11 << 20, "the one before took more again");
-}
-
-#[test]
 fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
     let pool = ArenaPool::new(16 << 20);
     let filled = |bytes: u64| {

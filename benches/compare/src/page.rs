@@ -100,7 +100,8 @@ hundred keys and counts each.
 
 const UNITS: &str = "\
 Times are microseconds an operation on one machine: the ratios between stores that were measured in turns
-are worth more than the figures. Verdicts of fewer than five rounds say so.
+are worth more than the figures. Verdicts of fewer than five rounds say so. Where only writing
+had changed, fills were measured anew in rounds of their own, of the same stores in turns.
 
 ";
 

@@ -115,7 +115,7 @@ use std::time::Duration;
 
 use trommel::inspect::{Manifest, Table};
 use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
-use trommel::{Compression, Db, Options};
+use trommel::{Compression, Db, Error, Options, WriteOptions};
 
 /// Runs `test` in a thread of its own; fails where it does not come back.
 fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
@@ -212,6 +212,74 @@ fn two_may_close_at_once() {
     });
 }
 
+/// A synced write to a store without a log flushes once it is visible. Where somebody closed the store in
+/// between it poisoned it, for it was closed, and the memtable that the close had frozen was lost.
+#[test]
+fn a_synced_write_without_a_log_does_not_spoil_a_close() {
+    comes_back("closing beside a synced write", || {
+        for round in 0..400_u32 {
+            let options = tiny().background_threads(1).log(false);
+            let db = Db::open("/store", options.clone()).unwrap();
+            db.put(b"k", round.to_string()).unwrap();
+            std::thread::scope(|scope| {
+                let writer = db.clone();
+                scope.spawn(move || {
+                    let put = writer.put_with(b"other", b"v", WriteOptions::sync());
+                    assert!(matches!(put, Ok(()) | Err(Error::Closed)), "{put:?}");
+                });
+                db.close().unwrap();
+            });
+            let db = Db::open("/store", options).unwrap();
+            assert_eq!(db.get(b"k").unwrap().unwrap(), *round.to_string().as_bytes());
+        }
+    });
+}
+
+/// Whoever writes, or closes the store, in a drop while its thread unwinds for a reason of its own.
+struct Owner {
+    db: Option<Db>,
+    writes: bool,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let Some(db) = self.db.take() else { return };
+        if self.writes {
+            // Each fills a memtable, which this thread writes out itself.
+            for n in 0..4 {
+                db.put(format!("last words {n}"), vec![7; 8 << 10]).unwrap();
+            }
+        }
+    }
+}
+
+/// A write in the drop of a thread that unwound poisoned the store, though nothing of the store's had
+/// failed; a flush that the write did itself was counted as ended twice; and a store without a log whose
+/// last handle such a thread dropped lost what was in memory.
+#[test]
+fn a_thread_that_unwinds_may_write_and_close() {
+    for writes in [true, false] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let options = || tiny().vfs(Arc::clone(&vfs) as _).log(false);
+        let db = Db::open("/store", options()).unwrap();
+        db.put("before", "v").unwrap();
+        let kept = writes.then(|| db.clone());
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _owner = Owner { db: Some(db), writes };
+            std::panic::resume_unwind(Box::new("planned"));
+        }));
+        assert!(caught.is_err());
+        if let Some(db) = kept {
+            db.put("after", "v").unwrap();
+            db.close().unwrap();
+        }
+        let db = Db::open("/store", options()).unwrap();
+        assert!(db.get("before").unwrap().is_some(), "writes: {writes}");
+        assert_eq!(db.get("last words 3").unwrap().is_some(), writes);
+        assert_eq!(db.get("after").unwrap().is_some(), writes);
+    }
+}
+
 /// A checkpoint of a store that was closed meanwhile said that the store was read-only; waiting
 /// for it to be idle, or pausing it, went well.
 #[test]
@@ -220,7 +288,7 @@ fn a_closed_store_says_so() {
     let clone = db.clone();
     db.close().unwrap();
     for refused in [clone.wait_idle(), clone.pause_compaction(), clone.checkpoint("/copy")] {
-        assert!(matches!(refused, Err(trommel::Error::Closed)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
     }
 }
 

@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
-use crate::sync::{AtomicBool, Condvar, Mutex, lock, panicking, wait, wait_at_most, wait_until};
+use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
 use trouble::{LONGEST_RETRY, Trouble};
 
@@ -375,14 +375,14 @@ impl Engine {
     }
 
     fn run_job(&self, job: Job) -> Result<()> {
-        let unwinding = PoisonOnPanic(self);
+        let unless_done = PoisonOnPanic(self);
         let kind = job.kind();
         // What the job held is let go of before files are removed, which takes long where they are
         // large: a memtable's memory is that of the next one, and tables may be among the files.
         let outcome = self.do_job(job);
         // Removing files is part of the job: a panic in it must be told too.
         self.graveyard.sweep();
-        drop(unwinding);
+        std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
         if kind == Kind::Flush {
             state.flushing = false;
@@ -615,15 +615,13 @@ impl Drop for WaitingForRest<'_> {
     }
 }
 
-/// A job that panics must not leave everyone waiting for its outcome.
+/// A job that panics must not leave everyone waiting for its outcome: dropped, it says that one did.
 struct PoisonOnPanic<'a>(&'a Engine);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        if panicking() {
-            self.0.poison(Error::internal("a background job panicked"));
-            lock(&self.0.background.state).running -= 1;
-            self.0.background.wake();
-        }
+        self.0.poison(Error::internal("a background job panicked"));
+        lock(&self.0.background.state).running -= 1;
+        self.0.background.wake();
     }
 }

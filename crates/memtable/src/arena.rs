@@ -83,8 +83,8 @@ impl Drop for Map {
     }
 }
 
-// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is confined to
-// `claim`, which hands every byte range out once.
+// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is either that of `claim`, which
+// hands every byte range out once, or of a `List`, which can be shared as its items can.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
 unsafe impl Sync for Chunk {}
@@ -97,8 +97,10 @@ impl Chunk {
     pub(crate) fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
-        if capacity >= SMALLEST_MAP {
-            let mut map = Map::new(capacity).unwrap_or_else(|| handle_alloc_error(layout));
+        // Where there is no map to be had, as where there are too many, the allocator may have the memory.
+        if capacity >= SMALLEST_MAP
+            && let Some(mut map) = Map::new(capacity)
+        {
             let bytes = NonNull::new(map.0.as_mut_ptr()).expect("a map begins behind address 0");
             return Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) };
         }
@@ -150,7 +152,7 @@ impl Drop for Chunk {
             return;
         }
         // SAFETY: `bytes` came from `alloc` with this very layout, and this is the only owner:
-        // what an arena handed out of the chunk is not used after the arena (see `Arena::store`).
+        // what an arena handed out of the chunk is not used after the arena (see `Arena::claim`).
         unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
     }
 }

@@ -10,6 +10,7 @@ use super::queue::{Group, Member, Place, Turn, Wanted, done, fail, hand_out};
 use super::stall::Pace;
 use crate::batch::SealedBatch;
 use crate::engine::Engine;
+use crate::env;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, Options, WriteOptions};
@@ -20,7 +21,7 @@ const PREFETCHED: usize = 16;
 
 /// Operations a follower, on average, up to which a leader inserts for all of them: to insert one
 /// takes a third of a microsecond, to wake a thread and to let it run several.
-const LEADER_INSERTS: u64 = if cfg!(shuttle) { 2 } else { 8 };
+const LEADER_INSERTS: u64 = 8;
 
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
@@ -89,7 +90,11 @@ impl Engine {
         if self.options.load().log {
             return Ok(());
         }
-        self.flush().map_err(|error| self.poison(error))
+        self.flush().map_err(|error| match error {
+            // Whoever closes the store writes out what is in memory, and hears of it if that fails.
+            Error::Closed => error,
+            error => self.poison(error),
+        })
     }
 
     fn wants_sync(now: &Options, options: WriteOptions) -> bool {
@@ -185,13 +190,14 @@ impl Engine {
 
     /// Inserts a member's batch; the last of the group makes all of it visible.
     fn insert(&self, group: &Group, own: &Wanted, first_seqno: SeqNo) -> Result<()> {
-        let _unwinding = PoisonOnUnwind(self);
+        let unless_done = PoisonOnUnwind(self);
         self.insert_batch(&group.memtable, own, first_seqno);
-        if group.inserted() {
+        let is_last = group.inserted();
+        if is_last {
             self.publish(group.last_seqno);
-            return Ok(());
         }
-        self.wait_published(group.last_seqno)
+        std::mem::forget(unless_done);
+        if is_last { Ok(()) } else { self.wait_published(group.last_seqno) }
     }
 
     /// Inserts the leader's `own` batch and those of its followers, and makes them visible.
@@ -202,7 +208,7 @@ impl Engine {
         followers: Followers<'_>,
         first_seqno: SeqNo,
     ) {
-        let _unwinding = PoisonOnUnwind(self);
+        let unless_done = PoisonOnUnwind(self);
         self.insert_batch(memtable, own, first_seqno);
         let mut next_seqno = first_seqno + own.operations();
         for member in &followers.members {
@@ -210,6 +216,7 @@ impl Engine {
             next_seqno += member.wanted.operations();
         }
         self.publish(next_seqno - 1);
+        std::mem::forget(unless_done);
         followers.done();
     }
 
@@ -233,11 +240,13 @@ impl Engine {
     fn publish(&self, seqno: SeqNo) {
         let waiting = lock(&self.publishing);
         self.snapshots.publish(seqno);
+        let somebody_waits = *waiting > 0;
+        // What they would wait for as soon as they wake.
+        drop(waiting);
         // To wake is a system call, whether or not anyone waits.
-        if *waiting > 0 {
+        if somebody_waits {
             self.published.notify_all();
         }
-        drop(waiting);
         if self.memory.has_ceiling() {
             self.account_memtables();
         }
@@ -313,25 +322,27 @@ struct Turnstile<'a> {
     engine: &'a Engine,
     /// How many leave with the leader.
     followers: usize,
+    /// Whether the thread unwound before, as in the drop of what owns a handle: nothing is wrong then.
+    unwound_before: bool,
 }
 
 impl<'a> Turnstile<'a> {
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, followers: 0 }
+        Self { engine, followers: 0, unwound_before: panicking() }
     }
 }
 
 impl Drop for Turnstile<'_> {
     fn drop(&mut self) {
-        if panicking() {
+        if panicking() && !self.unwound_before {
             self.engine.poison(panicked());
         }
         self.engine.queue.leave(self.followers);
     }
 }
 
-/// Those whose batches a leader writes with its own. Dropped by a panic, it tells those who have
-/// heard nothing yet that the store is poisoned.
+/// Those whose batches a leader writes with its own. Dropped before they have heard anything, which only
+/// a panic does, it tells them that the store is poisoned.
 struct Followers<'a> {
     engine: &'a Engine,
     members: Vec<Arc<Member>>,
@@ -351,8 +362,11 @@ impl<'a> Followers<'a> {
     }
 
     /// Whether they have so much to insert that it is sooner done by all of them: each is then woken
-    /// once to insert, and once when the last of them has.
+    /// once to insert, and once when the last of them has. Schedules try both for groups of any size.
     fn are_worth_waking(&self) -> bool {
+        if cfg!(shuttle) {
+            return !self.members.is_empty() && env::random_u64().is_multiple_of(2);
+        }
         let operations = self.members.iter().map(|member| member.wanted.operations());
         operations.sum::<u64>() > LEADER_INSERTS * self.members.len() as u64
     }
@@ -375,22 +389,20 @@ impl<'a> Followers<'a> {
 
 impl Drop for Followers<'_> {
     fn drop(&mut self) {
-        if !self.are_told && panicking() {
+        if !self.are_told && !self.members.is_empty() {
             let error = self.engine.poison(panicked());
             self.fail(&error);
         }
     }
 }
 
-/// Poisons the store if it is dropped by a panic: a member that dies between log and publication
-/// would otherwise leave the others waiting for ever.
+/// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between log and
+/// publication would leave the others waiting for ever.
 struct PoisonOnUnwind<'a>(&'a Engine);
 
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
-        if panicking() {
-            self.0.poison(panicked());
-        }
+        self.0.poison(panicked());
     }
 }
 
@@ -404,10 +416,11 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use trommel_base::EntryKind;
     use trommel_vfs::MemoryVfs;
 
     use super::LEADER_INSERTS;
-    use crate::{Db, Options, WriteBatch, WriteOptions};
+    use crate::{Db, Error, Options, WriteBatch, WriteOptions};
 
     const WRITERS: usize = 5;
 
@@ -455,5 +468,44 @@ mod tests {
             let last = db.get("all write it").unwrap();
             assert_eq!(last.as_deref(), Some(&[WRITERS as u8 - 1][..]), "who came last wins");
         }
+    }
+
+    /// A leader that panics while it inserts for its group: nothing of the group becomes visible, who
+    /// followed is told, and the store takes no more writes.
+    #[test]
+    fn a_leader_that_panics_while_it_inserts_tells_its_group() {
+        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        let engine = db.engine();
+        let (first, second) = thread::scope(|scope| {
+            let write = |key: &'static str| {
+                let behind = engine.queue.waiting();
+                let db = db.clone();
+                let writer = scope.spawn(move || db.put(key, "v"));
+                let end = Instant::now() + Duration::from_secs(60);
+                while engine.queue.waiting() == behind {
+                    assert!(Instant::now() < end, "a writer did not come");
+                    thread::sleep(Duration::from_micros(100));
+                }
+                writer
+            };
+            let writers = engine
+                .exclusively(|leader| {
+                    // What the second one will insert is there, so inserting it panics.
+                    let seqno = leader.last_seqno + 2;
+                    let view = engine.view.load();
+                    view.active.memtable.insert(b"second", seqno, EntryKind::Put, b"v");
+                    Ok((write("first"), write("second")))
+                })
+                .unwrap();
+            (writers.0.join(), writers.1.join())
+        });
+        assert!(first.is_err(), "the leader did not panic");
+        let second = second.expect("the follower did not insert");
+        assert!(
+            matches!(second, Err(Error::Poisoned { .. } | Error::Internal { .. })),
+            "{second:?}"
+        );
+        assert_eq!(db.get("first").unwrap(), None, "half of a group is visible");
+        assert!(matches!(db.put("third", "v"), Err(Error::Poisoned { .. })));
     }
 }

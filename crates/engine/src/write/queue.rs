@@ -31,7 +31,7 @@ pub(crate) enum Turn {
     Insert(Arc<Group>, SeqNo),
     /// Its batch is written, and visible.
     Written,
-    /// Its batch is not written.
+    /// Its batch is not acknowledged. It may be in the log all the same.
     Failed(Error),
 }
 
@@ -210,9 +210,12 @@ impl Queue {
         if followers > 0 {
             line.waiting.drain(..followers);
         }
-        match line.waiting.pop_front() {
-            Some(next) => next.tell(Turn::Lead),
-            None => line.is_led = false,
+        let next = line.waiting.pop_front();
+        line.is_led = next.is_some();
+        // Who is woken takes it soon, and so does whoever comes.
+        drop(line);
+        if let Some(next) = next {
+            next.tell(Turn::Lead);
         }
     }
 }
@@ -244,7 +247,7 @@ pub(crate) fn done(followers: &[Arc<Member>]) {
     }
 }
 
-/// Tells the `followers` that nothing was written.
+/// Tells the `followers` that nothing of the group is acknowledged.
 pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
     for member in followers {
         member.tell(Turn::Failed(error.clone()));

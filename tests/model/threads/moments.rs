@@ -37,13 +37,14 @@ pub(super) fn by_cursor(mut cursor: DbCursor) -> Vec<(Slice, Slice)> {
     found
 }
 
-/// Moves money between the accounts of one writer, two or more in a batch.
+/// Moves money between the accounts of one writer, two or more in a batch: some so few that a leader inserts
+/// them for its group, some so many that each writer inserts its own.
 fn transfer(db: &Db, writer: usize, rounds: usize) {
     let rng = &mut Rng::new(writer as u64);
     let mut balances = [BALANCE; ACCOUNTS];
     for round in 0..rounds {
         let mut batch = WriteBatch::new();
-        for _ in 0..rng.within(1, 3) {
+        for _ in 0..rng.within(1, 12) {
             let (from, to) = (rng.below(ACCOUNTS), rng.below(ACCOUNTS));
             let amount = rng.below(balances[from] as usize + 1) as u64;
             balances[from] -= amount;

@@ -198,6 +198,20 @@ mod tests {
         assert_eq!(said(), ["sync log"]);
     }
 
+    /// Of a memtable that was written out all is kept, though the next one is filled in part by then.
+    #[test]
+    fn what_is_filled_during_a_flush_is_kept_besides_a_memtable() {
+        let db = filled(Arc::new(MemoryVfs::default()));
+        let put = |n: u32| db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();
+        (3 << 10..7 << 10).for_each(put);
+        let engine = db.engine();
+        engine.exclusively(|leader| engine.rotate(leader)).unwrap();
+        (0..3 << 9).for_each(put);
+        engine.work_inline().unwrap();
+        let kept = db.stats().memory.idle_arenas;
+        assert!(kept > 7 << 20, "{kept} bytes kept of a memtable of 7 MiB");
+    }
+
     #[test]
     fn a_store_at_rest_keeps_no_memory_for_memtables() {
         let db = filled(Arc::new(MemoryVfs::default()));

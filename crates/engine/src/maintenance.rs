@@ -202,7 +202,7 @@ impl Engine {
         self.memory.set_pinned_limit(options.pinned_limit());
         let version = self.version();
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
-        self.arenas.set_limit(options.memtable_limit() as usize);
+        self.arenas.set_limit(options.arena_limit());
         self.options.store(Arc::new(options));
         drop(one_at_a_time);
         {

@@ -445,7 +445,7 @@ fn assemble(
         Arc::clone(&memory),
         options.user_filters.clone(),
     ));
-    let arenas = ArenaPool::new(options.memtable_limit() as usize);
+    let arenas = ArenaPool::new(options.arena_limit());
     let view = View {
         active: Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&arenas)),

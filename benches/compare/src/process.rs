@@ -50,6 +50,14 @@ pub(crate) fn written_bytes() -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
 }
 
+/// How much of memory dirty pages may be before whoever writes waits, and before they are written back.
+pub(crate) fn dirty_pages() -> Option<String> {
+    let limit = |name: &str| fs::read_to_string(format!("/proc/sys/vm/{name}")).ok();
+    let (most, background) = (limit("dirty_ratio")?, limit("dirty_background_ratio")?);
+    let (most, background) = (most.trim(), background.trim());
+    Some(format!("at most {most}% of memory, written back from {background}% on"))
+}
+
 /// All files below `dir`, and the bytes that they take on the device.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
@@ -147,6 +155,7 @@ mod tests {
         if !cfg!(target_os = "linux") {
             return;
         }
+        assert!(dirty_pages().unwrap().contains("% of memory"));
         let before = written_bytes().unwrap();
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         fs::write(scratch.path().join("a"), vec![1; 1 << 20]).unwrap();

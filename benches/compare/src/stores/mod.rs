@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ::trommel::ReadMode;
 use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
 
+use crate::process;
 use crate::settings::Settings;
 
 mod fjall;
@@ -28,7 +29,7 @@ mod trommel;
 pub(crate) type Facts = BTreeMap<&'static str, String>;
 
 /// The settings in the order in which they are shown.
-pub(crate) const FACTS: [&str; 19] = [
+pub(crate) const FACTS: [&str; 20] = [
     "version",
     "writes",
     "log",
@@ -48,7 +49,11 @@ pub(crate) const FACTS: [&str; 19] = [
     "table size",
     "background threads",
     "tuned besides",
+    DIRTY_PAGES,
 ];
+
+/// How much of what was written may wait in the page cache: a setting of the system's.
+const DIRTY_PAGES: &str = "dirty pages";
 
 /// The log of a store whose writes survive the process.
 const LOG_OS: &str = "on, with the system at each write, not synced";
@@ -271,13 +276,15 @@ impl Contender {
 
     /// What the fairness block says of it.
     pub(crate) fn facts(&self, settings: &Settings) -> Facts {
-        match self.build {
+        let mut facts = match self.build {
             Build::Trommel(variant) => trommel::facts(settings, variant),
             Build::Rocks(variant) => rocks::facts(settings, variant),
             Build::Fjall(variant) => fjall::facts(settings, variant),
             Build::Lmdb(variant) => lmdb::facts(settings, variant),
             Build::Redb(variant) => redb::facts(settings, variant),
-        }
+        };
+        facts.extend(process::dirty_pages().map(|limits| (DIRTY_PAGES, limits)));
+        facts
     }
 }
 

@@ -42,6 +42,12 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
     if let Some(num) = results.nums().first() {
         page += &fairness(results, *num, &mut shown).markdown();
     }
+    for num in results.nums().iter().skip(1) {
+        // Studies are beside the first number of keys.
+        let differing = fairness(results, *num, &mut shown.clone());
+        let keys = units::grouped(*num);
+        page += &format!("\n### {keys} keys: settings that differ\n\n{}", differing.markdown());
+    }
     for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
         page += &format!("\n### {}: {heading}\n\n{}", study.sheet().title, grid.markdown());
     }

@@ -277,6 +277,11 @@ pub(crate) fn fairness_text(results: &Results, studies: &[(Study, Results)]) -> 
     if let Some(num) = results.nums().first() {
         text += &fairness(results, *num, &mut shown).text();
     }
+    for num in results.nums().iter().skip(1) {
+        let differing = fairness(results, *num, &mut shown.clone());
+        text +=
+            &format!("\n{} keys: settings that differ\n{}", units::grouped(*num), differing.text());
+    }
     for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
         text += &format!("\n{}: {heading}\n{}", study.sheet().title, grid.text());
     }

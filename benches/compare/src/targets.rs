@@ -97,8 +97,8 @@ const WRITER: &str = "the writer takes a core by itself: for the most part in wr
     a longer or a preallocated file makes write(2) no cheaper, pages made ahead would by a tenth to a fifth, \
     but zeros would then be the end of a log, and a map of the log is ruled out by the contract";
 /// What decides how many runs are left, and so what they take.
-const LEFT: &str = "how far the last flushes and merges had come: a fifth run of level 0 is waited for where \
-    four bring little to the base level, which writes less and leaves one more";
+const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: a fifth run of \
+    level 0 is waited for where four bring little to the base level, which writes less and leaves one more";
 /// What a step costs.
 const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that its bytes take out of memory, 7 \
     their checksum, 5 the copy out of the map; entries are decoded together, the next block is asked for ahead, \
@@ -106,8 +106,9 @@ const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that i
     the turns that the runs take, which the processor cannot foresee, and keys of several versions";
 /// What memory of a writer's store is.
 const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
-    much is kept when it is dropped as the next still lacks), and some 20 MiB of filters, indexes and what two \
-    background threads merge and build; a writer that is slower has less of the second";
+    much is kept when it is dropped as the next still lacks, and a quarter more, which makes fills faster), and \
+    some 20 MiB of filters, indexes and what two background threads merge and build; a writer that is slower has \
+    less of the second";
 
 /// By figure, what bounds it and what was tried.
 const BOUNDS: [(&str, &str); 11] = [

@@ -10,7 +10,7 @@ use trommel_harness::record::Record;
 
 use crate::figures::Results;
 use crate::report::{
-    Shown, UNEQUAL, fairness, floor, ratios, reading, sizes, times, troubles, versions,
+    Shown, UNEQUAL, differing, fairness, floor, ratios, reading, sizes, times, troubles, versions,
 };
 use crate::rows::Row;
 use crate::sheets;
@@ -42,11 +42,8 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
     if let Some(num) = results.nums().first() {
         page += &fairness(results, *num, &mut shown).markdown();
     }
-    for num in results.nums().iter().skip(1) {
-        // Studies are beside the first number of keys.
-        let differing = fairness(results, *num, &mut shown.clone());
-        let keys = units::grouped(*num);
-        page += &format!("\n### {keys} keys: settings that differ\n\n{}", differing.markdown());
+    for (heading, grid) in differing(results, &shown) {
+        page += &format!("\n### {heading}\n\n{}", grid.markdown());
     }
     for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
         page += &format!("\n### {}: {heading}\n\n{}", study.sheet().title, grid.markdown());

@@ -213,6 +213,17 @@ pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     Grid { head, rows, numbers_from: 3 }
 }
 
+/// For each number of keys but the first, under a heading, the settings that differ from those in `shown`.
+pub(crate) fn differing(results: &Results, shown: &Shown) -> Vec<(String, Grid)> {
+    let nums = results.nums().into_iter().skip(1);
+    nums.map(|num| {
+        let heading = format!("{} keys: settings that differ", units::grouped(num));
+        // What differs there is not what studies are told beside.
+        (heading, fairness(results, num, &mut shown.clone()))
+    })
+    .collect()
+}
+
 fn is_shown(setting: &str) -> bool {
     !["num", "error", STUDY].contains(&setting)
 }
@@ -277,10 +288,8 @@ pub(crate) fn fairness_text(results: &Results, studies: &[(Study, Results)]) -> 
     if let Some(num) = results.nums().first() {
         text += &fairness(results, *num, &mut shown).text();
     }
-    for num in results.nums().iter().skip(1) {
-        let differing = fairness(results, *num, &mut shown.clone());
-        text +=
-            &format!("\n{} keys: settings that differ\n{}", units::grouped(*num), differing.text());
+    for (heading, grid) in differing(results, &shown) {
+        text += &format!("\n{heading}\n{}", grid.text());
     }
     for (study, heading, grid) in sheets::fairness(studies, &mut shown) {
         text += &format!("\n{}: {heading}\n{}", study.sheet().title, grid.text());

@@ -27,12 +27,18 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
 
 /// Appends `value` as a varint of 1 to 10 bytes.
 #[inline]
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    varint_by_byte(|byte| out.push(byte), value);
+}
+
+/// Calls `put` with each byte of `value` as a varint, in order.
+#[inline]
+pub fn varint_by_byte(mut put: impl FnMut(u8), mut value: u64) {
     while value >= 0x80 {
-        out.push((value as u8) | 0x80);
+        put((value as u8) | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    put(value as u8);
 }
 
 /// Appends the length of `bytes` as a varint, then `bytes`.
@@ -125,9 +131,11 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let first = self.u8()?;
-        if first < 0x80 {
-            return Some(u64::from(first));
-        }
+        if first < 0x80 { Some(u64::from(first)) } else { self.varint_behind(first) }
+    }
+
+    /// What a varint of more than one byte holds, of which the first was read.
+    fn varint_behind(&mut self, first: u8) -> Option<u64> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {

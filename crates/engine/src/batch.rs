@@ -2,9 +2,10 @@
 //!
 //! A batch is kept in the form in which the log stores it, so committing it copies bytes and
 //! decodes nothing: a count, then each operation as `kind, varint key length, [varint value
-//! length,] key, [value]`. The format is part of `docs/format/log.md`.
+//! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put into
+//! that form only in the log's own buffer, or where its writer has to wait.
 
-use trommel_base::codec::{put_u32, put_varint};
+use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::error::{Error, Result};
@@ -71,7 +72,7 @@ impl WriteBatch {
             self.fault.get_or_insert(Error::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
             return self;
         }
-        encode_operation(&mut self.encoded, kind, key, value);
+        Operation { kind, key, value }.encode(&mut self.encoded);
         self.count += 1;
         self
     }
@@ -118,14 +119,88 @@ fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn encode_operation(out: &mut Vec<u8>, kind: EntryKind, key: &[u8], value: &[u8]) {
-    out.push(kind as u8);
-    put_varint(out, key.len() as u64);
-    if kind == EntryKind::Put {
-        put_varint(out, value.len() as u64);
+/// Bytes that stand before an operation's key at most: its kind, and two varints of a length each.
+const HEAD_BYTES_MAX: usize = 16;
+
+/// What is written together.
+#[derive(Debug)]
+pub(crate) enum Batch<'a> {
+    /// A single operation, still where the caller has it.
+    One(Operation<'a>),
+    /// Any number of them, as the log stores them.
+    Sealed(SealedBatch),
+}
+
+impl<'a> Batch<'a> {
+    /// One operation, if its sizes are within bounds.
+    #[inline]
+    pub(crate) fn one(kind: EntryKind, key: &'a [u8], value: &'a [u8]) -> Result<Self> {
+        check_sizes(key, value)?;
+        Ok(Self::One(Operation { kind, key, value }))
     }
-    out.extend_from_slice(key);
-    out.extend_from_slice(value);
+
+    /// The same, for one who waits while others read it.
+    pub(crate) fn into_owned(self) -> Batch<'static> {
+        Batch::Sealed(match self {
+            Self::One(operation) => SealedBatch::single(operation),
+            Self::Sealed(batch) => batch,
+        })
+    }
+
+    /// Operations in it.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        match self {
+            Self::One(_) => 1,
+            Self::Sealed(batch) => batch.count,
+        }
+    }
+
+    /// Calls `take` with each of its operations, in order.
+    #[inline]
+    pub(crate) fn for_each(&self, mut take: impl FnMut(Operation<'_>)) {
+        match self {
+            Self::One(operation) => take(*operation),
+            Self::Sealed(batch) => {
+                for operation in batch.operations().flatten() {
+                    take(operation);
+                }
+            }
+        }
+    }
+
+    /// Calls `take` with each of the first of its operations, at most so many, in order.
+    #[inline]
+    pub(crate) fn for_first(&self, most: usize, mut take: impl FnMut(Operation<'_>)) {
+        match self {
+            Self::One(operation) => take(*operation),
+            Self::Sealed(batch) => batch.operations().flatten().take(most).for_each(take),
+        }
+    }
+
+    /// Bytes of it as the log stores it, at most some ten more.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::One(operation) => operation.sealed_bytes_at_most(),
+            Self::Sealed(batch) => batch.encoded.len(),
+        }
+    }
+
+    /// Hands it over as the log stores it, in pieces.
+    #[inline]
+    pub(crate) fn encoded<T>(&self, take: impl FnOnce(&[&[u8]]) -> T) -> T {
+        match self {
+            Self::One(operation) => {
+                let (mut head, mut len) = ([0; HEAD_BYTES_MAX], 0);
+                operation.put_head(|byte| {
+                    head[len] = byte;
+                    len += 1;
+                });
+                take(&[&1_u32.to_le_bytes(), &head[..len], operation.key, operation.value])
+            }
+            Self::Sealed(batch) => take(&[&batch.encoded]),
+        }
+    }
 }
 
 /// A batch whose every size was checked, ready for the log.
@@ -136,24 +211,15 @@ pub(crate) struct SealedBatch {
 }
 
 impl SealedBatch {
-    /// A batch of one operation, encoded at once.
-    pub(crate) fn single(kind: EntryKind, key: &[u8], value: &[u8]) -> Result<Self> {
-        check_sizes(key, value)?;
-        let mut encoded = Vec::with_capacity(COUNT_BYTES + 9 + key.len() + value.len());
+    /// A batch of one operation.
+    fn single(operation: Operation<'_>) -> Self {
+        let mut encoded = Vec::with_capacity(operation.sealed_bytes_at_most());
         put_u32(&mut encoded, 1);
-        encode_operation(&mut encoded, kind, key, value);
-        Ok(Self { encoded, count: 1 })
+        operation.encode(&mut encoded);
+        Self { encoded, count: 1 }
     }
 
-    pub(crate) fn encoded(&self) -> &[u8] {
-        &self.encoded
-    }
-
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
-    pub(crate) fn operations(&self) -> Operations<'_> {
+    fn operations(&self) -> Operations<'_> {
         // Our own encoding: the count is there.
         Operations { rest: Decoder::new(&self.encoded[COUNT_BYTES..]), left: self.count }
     }
@@ -165,6 +231,30 @@ pub(crate) struct Operation<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
+}
+
+impl Operation<'_> {
+    /// What stands before the key, byte by byte.
+    #[inline]
+    fn put_head(&self, mut put: impl FnMut(u8)) {
+        put(self.kind as u8);
+        varint_by_byte(&mut put, self.key.len() as u64);
+        if self.kind == EntryKind::Put {
+            varint_by_byte(&mut put, self.value.len() as u64);
+        }
+    }
+
+    #[inline]
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.put_head(|byte| out.push(byte));
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.value);
+    }
+
+    /// Bytes of a batch of it alone.
+    fn sealed_bytes_at_most(&self) -> usize {
+        COUNT_BYTES + HEAD_BYTES_MAX + self.key.len() + self.value.len()
+    }
 }
 
 /// The operations of an encoded batch, in order. Total: bytes from a log give operations or
@@ -183,6 +273,7 @@ impl<'a> Operations<'a> {
         Some(Self { rest, left })
     }
 
+    #[inline]
     fn operation(&mut self) -> Option<Operation<'a>> {
         let kind = EntryKind::from_u8(self.rest.u8()?)?;
         let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
@@ -200,6 +291,7 @@ impl<'a> Iterator for Operations<'a> {
     /// `None` inside means the bytes are not a batch.
     type Item = Option<Operation<'a>>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
             return (!self.rest.is_empty()).then(|| {
@@ -238,17 +330,50 @@ mod tests {
             (EntryKind::Put, b"k".to_vec(), vec![7; 300]),
             (EntryKind::Delete, b"gone".to_vec(), vec![]),
         ];
-        assert_eq!(decode(sealed.encoded()), Some(expected));
-        assert_eq!(sealed.count(), 3);
-        for len in 0..sealed.encoded().len() {
-            assert_eq!(decode(&sealed.encoded()[..len]), None, "cut to {len}");
+        assert_eq!(decode(&sealed.encoded), Some(expected));
+        assert_eq!(sealed.count, 3);
+        for len in 0..sealed.encoded.len() {
+            assert_eq!(decode(&sealed.encoded[..len]), None, "cut to {len}");
         }
-        let mut longer = sealed.encoded().to_vec();
+        let mut longer = sealed.encoded.clone();
         longer.push(0);
         assert_eq!(decode(&longer), None, "a byte too many");
         batch.clear();
         assert!(batch.is_empty());
-        assert_eq!(decode(batch.seal().unwrap().encoded()), Some(vec![]));
+        assert_eq!(decode(&batch.seal().unwrap().encoded), Some(vec![]));
+    }
+
+    fn operations(batch: &Batch<'_>) -> Vec<Owned> {
+        let mut listed = Vec::new();
+        batch.for_each(|op| listed.push((op.kind, op.key.to_vec(), op.value.to_vec())));
+        let mut first = Vec::new();
+        batch.for_first(2, |op| first.push((op.kind, op.key.to_vec(), op.value.to_vec())));
+        assert_eq!(first, listed[..listed.len().min(2)]);
+        listed
+    }
+
+    /// A log cannot tell a put from a batch of it alone, nor whether its writer had to wait.
+    #[test]
+    fn one_operation_is_encoded_as_a_batch_of_it_is() {
+        let long = vec![7; 70_000];
+        let lengths = [0, 1, 127, 128, 16_383, 16_384, MAX_KEY_BYTES];
+        for (key, value) in lengths.iter().flat_map(|key| lengths.map(|value| (*key, value))) {
+            let (key, value) = (&long[..key], &long[..value]);
+            for (kind, value) in [(EntryKind::Put, value), (EntryKind::Delete, &[][..])] {
+                let mut batch = WriteBatch::new();
+                batch.push(kind, key, value);
+                let sealed = batch.seal().unwrap().encoded;
+                let one = Batch::one(kind, key, value).unwrap();
+                assert_eq!(one.encoded(|pieces| pieces.concat()), sealed);
+                assert!(one.bytes() >= sealed.len() && one.bytes() <= sealed.len() + 16);
+                let expected = [(kind, key.to_vec(), value.to_vec())];
+                assert_eq!(operations(&one), expected);
+                let owned = one.into_owned();
+                assert_eq!(owned.encoded(|pieces| pieces.concat()), sealed);
+                assert_eq!((owned.count(), owned.bytes()), (1, sealed.len()));
+                assert_eq!(operations(&owned), expected);
+            }
+        }
     }
 
     /// Nobody touches the zeros, which take no memory then.
@@ -273,6 +398,6 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(b"fine", b"1").put(vec![0; MAX_KEY_BYTES + 1], b"2").put(b"also fine", b"3");
         assert!(matches!(batch.seal(), Err(Error::KeyTooLong { bytes }) if bytes == 65_536));
-        assert!(SealedBatch::single(EntryKind::Put, &vec![0; MAX_KEY_BYTES], b"").is_ok());
+        assert!(Batch::one(EntryKind::Put, &vec![0; MAX_KEY_BYTES], b"").is_ok());
     }
 }

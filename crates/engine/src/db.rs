@@ -7,7 +7,7 @@ use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
-use crate::batch::{SealedBatch, WriteBatch};
+use crate::batch::{Batch, WriteBatch};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -189,7 +189,7 @@ impl Db {
         value: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
-        let batch = SealedBatch::single(EntryKind::Put, key.as_ref(), value.as_ref())?;
+        let batch = Batch::one(EntryKind::Put, key.as_ref(), value.as_ref())?;
         self.engine().write(batch, options)
     }
 
@@ -200,7 +200,7 @@ impl Db {
 
     /// As [`Db::delete`], with options of its own.
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
-        let batch = SealedBatch::single(EntryKind::Delete, key.as_ref(), &[])?;
+        let batch = Batch::one(EntryKind::Delete, key.as_ref(), &[])?;
         self.engine().write(batch, options)
     }
 
@@ -211,7 +211,7 @@ impl Db {
 
     /// As [`Db::write`], with options of its own.
     pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        self.engine().write(batch.seal()?, options)
+        self.engine().write(Batch::Sealed(batch.seal()?), options)
     }
 
     /// The value of `key`.
@@ -246,8 +246,8 @@ impl Db {
     ) -> Result<bool> {
         let key = key.as_ref();
         let batch = match new {
-            Some(value) => SealedBatch::single(EntryKind::Put, key, value)?,
-            None => SealedBatch::single(EntryKind::Delete, key, &[])?,
+            Some(value) => Batch::one(EntryKind::Put, key, value)?,
+            None => Batch::one(EntryKind::Delete, key, &[])?,
         };
         self.engine().write_if(WriteOptions::default(), || {
             let current = self.engine().get(key, None)?;

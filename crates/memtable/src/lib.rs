@@ -180,13 +180,13 @@ impl Memtable {
         let mut written = self.written();
         let chains = self.room_for_one(&mut written);
         // Before it can be found, so that whoever finds it sees it counted.
-        self.len.fetch_add(1, Relaxed);
+        self.len.store(self.len.load(Relaxed) + 1, Relaxed);
         if written.newest < Some(seqno) {
             // So it nearly always is: then nothing that is linked has to be looked at.
             chains.link_newest(hash, record);
             written.newest = Some(seqno);
         } else if !chains.link(hash, record) {
-            self.len.fetch_sub(1, Relaxed);
+            self.len.store(self.len.load(Relaxed) - 1, Relaxed);
             return false;
         }
         written.linked += 1;

@@ -56,7 +56,7 @@ fn record_at(
     let end = RECORD_HEADER_BYTES.checked_add(usize::try_from(header.payload_bytes).ok()?)?;
     let stored = bytes.get(RECORD_HEADER_BYTES..end)?;
     let is_whole = bytes.get(end) == Some(&RECORD_TRAILER)
-        && header.payload_checksum == binding.checksum(offset, stored);
+        && header.payload_checksum == binding.at(offset).with(stored).value();
     if !is_whole {
         return None;
     }

@@ -168,9 +168,9 @@ impl Binding {
         self.salt
     }
 
-    /// The checksum of `bytes` in the record at `offset`.
-    pub(crate) fn checksum(&self, offset: u64, bytes: &[u8]) -> u32 {
-        self.base.clone().with(&offset.to_le_bytes()).with(bytes).value()
+    /// The checksum of what is in the record at `offset`, before any of it is added.
+    pub(crate) fn at(&self, offset: u64) -> Checksum {
+        self.base.clone().with(&offset.to_le_bytes())
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct RecordHeader {
 
 impl RecordHeader {
     /// The header of the record at `offset`, as stored.
-    pub(crate) fn encode(&self, binding: &Binding, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+    pub(crate) fn encode(&self, at: Checksum) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[0] = RECORD_MAGIC;
         out[1] = self.kind;
@@ -207,7 +207,7 @@ impl RecordHeader {
         out[16..24].copy_from_slice(&self.durable_to.to_le_bytes());
         out[24..28].copy_from_slice(&self.predecessor.to_le_bytes());
         out[28..32].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        let checksum = binding.checksum(offset, &out[..RECORD_CHECKSUM_AT]);
+        let checksum = at.with(&out[..RECORD_CHECKSUM_AT]).value();
         out[RECORD_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         out
     }
@@ -230,7 +230,7 @@ impl RecordHeader {
             predecessor: decoder.u32()?,
             payload_checksum: decoder.u32()?,
         };
-        (decoder.u32()? == binding.checksum(offset, covered)).then_some(header)
+        (decoder.u32()? == binding.at(offset).with(covered).value()).then_some(header)
     }
 
     /// Length of the whole record, in bytes.

@@ -281,7 +281,7 @@ impl<'a> Scan<'a> {
             return Ok(Step::Stop(Verdict::Torn(TearReason::CutPayload)));
         };
         let is_whole = *trailer == RECORD_TRAILER
-            && header.payload_checksum == self.binding.checksum(offset, payload);
+            && header.payload_checksum == self.binding.at(offset).with(payload).value();
         if !is_whole && !planted(Bug::TornRecordBelieved) {
             let verdict = match self.zero_sector(header.record_bytes() as usize) {
                 true => Verdict::Torn(TearReason::ZeroSector),

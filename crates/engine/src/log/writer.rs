@@ -106,11 +106,12 @@ impl LogWriter {
         }
         let start = self.group.len();
         let (offset, durable_to) = (self.bytes(), self.durable_to());
-        self.group.resize(start + RECORD_HEADER_BYTES, 0);
+        self.group.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         for part in parts {
             self.group.extend_from_slice(part);
         }
         let (head, payload) = self.group[start..].split_at_mut(RECORD_HEADER_BYTES);
+        let at = self.binding.at(offset);
         let mask = mask_if_needed(payload, self.binding.salt(), offset);
         let header = RecordHeader {
             kind,
@@ -119,9 +120,9 @@ impl LogWriter {
             first_seqno,
             durable_to,
             predecessor: self.chain,
-            payload_checksum: self.binding.checksum(offset, payload),
+            payload_checksum: at.clone().with(payload).value(),
         };
-        head.copy_from_slice(&header.encode(&self.binding, offset));
+        head.copy_from_slice(&header.encode(at));
         self.group.push(RECORD_TRAILER);
         self.chain = header.payload_checksum;
         self.last_seqno = first_seqno;

@@ -8,13 +8,13 @@ use trommel_memtable::Memtable;
 
 use super::queue::{Group, Member, Place, Turn, Wanted, done, fail, hand_out};
 use super::stall::Pace;
-use crate::batch::SealedBatch;
+use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::{lock, look_out, panicking, wait};
+use crate::sync::{Guard, lock, look_out, panicking, wait};
 
 /// Operations of a batch, at most, whose memory is asked for before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -53,30 +53,34 @@ impl Leader {
 
 impl Engine {
     /// Writes a batch: all of it or nothing.
-    pub(crate) fn write(&self, batch: SealedBatch, options: WriteOptions) -> Result<()> {
-        let sync = {
-            let now = self.options.load();
-            self.check_writable_with(&now)?;
-            Self::wants_sync(&now, options)
-        };
+    pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<()> {
+        let now = self.options.load();
+        self.check_writable_with(&now)?;
+        let sync = Self::wants_sync(&now, options);
         if batch.count() == 0 {
             return Ok(());
         }
         if planted(Bug::BatchSplit) && batch.count() > 1 {
-            return batch.operations().flatten().try_for_each(|op| {
-                self.write(SealedBatch::single(op.kind, op.key, op.value)?, options)
+            let mut outcome = Ok(());
+            batch.for_each(|op| {
+                outcome = outcome.clone().and_then(|()| self.write(Batch::One(op), options));
             });
+            return outcome;
         }
         match self.queue.join(Wanted { batch: Some(batch), sync }) {
-            Place::First(own) => self.lead(&own)?,
-            Place::Behind(member) => match member.wait() {
-                Turn::Insert(group, first_seqno) => {
-                    self.insert(&group, &member.wanted, first_seqno)?;
+            Place::First(own) => self.lead(&own, now)?,
+            Place::Behind(member) => {
+                // They may have changed by the time it is this writer's turn.
+                drop(now);
+                match member.wait() {
+                    Turn::Insert(group, first_seqno) => {
+                        self.insert(&group, &member.wanted, first_seqno)?;
+                    }
+                    Turn::Written => {}
+                    Turn::Failed(error) => return Err(error),
+                    Turn::Lead | Turn::Wait => self.lead(&member.wanted, self.options.load())?,
                 }
-                Turn::Written => {}
-                Turn::Failed(error) => return Err(error),
-                Turn::Lead | Turn::Wait => self.lead(&member.wanted)?,
-            },
+            }
         }
         if sync && planted(Bug::PublishedBeforeSync) {
             self.sync_logs(&mut lock(&self.leader))?;
@@ -101,14 +105,14 @@ impl Engine {
         options.durability.unwrap_or(now.durability) == Durability::Sync
     }
 
-    /// Leads the group that begins with the caller's `own` batch.
-    fn lead(&self, own: &Wanted) -> Result<()> {
+    /// Leads the group that begins with the caller's `own` batch, by options that were just looked at.
+    fn lead(&self, own: &Wanted<'_>, options: Guard<Arc<Options>>) -> Result<()> {
         // Dropped last of all, so that whom a panic fails is off the queue.
         let mut followers = Followers::new(self);
         let mut turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| self.view.load());
-        let room = self.make_room(&mut leader, || self.queue.group_bytes(own))?;
+        let room = self.make_room(&mut leader, options, || self.queue.group_bytes(own))?;
         if own.sync {
             self.queue.gather();
         }
@@ -139,10 +143,9 @@ impl Engine {
     }
 
     /// Asks for the memory that inserting will look at, which then arrives while the log is written.
-    fn prefetch(memtable: &Memtable, own: &Wanted) {
-        let operations = own.batch.iter().flat_map(SealedBatch::operations);
-        for op in operations.flatten().take(PREFETCHED) {
-            memtable.prefetch(op.key);
+    fn prefetch(memtable: &Memtable, own: &Wanted<'_>) {
+        if let Some(batch) = &own.batch {
+            batch.for_first(PREFETCHED, |op| memtable.prefetch(op.key));
         }
     }
 
@@ -151,7 +154,7 @@ impl Engine {
     fn log_group(
         &self,
         leader: &mut Leader,
-        own: &Wanted,
+        own: &Wanted<'_>,
         followers: &Followers<'_>,
     ) -> Result<()> {
         let wanted = || followers.behind(own);
@@ -160,6 +163,7 @@ impl Engine {
         if last_seqno > MAX_SEQNO {
             return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
         }
+        let mut log_bytes = 0;
         if let Some(log) = &mut leader.log {
             if self.rotated.is_empty() {
                 log.set_previous_durable();
@@ -167,7 +171,8 @@ impl Engine {
             let before = log.bytes();
             for one in wanted() {
                 if let Some(batch) = &one.batch {
-                    log.push(seqno, &[batch.encoded()]).map_err(|error| self.poison(error))?;
+                    let pushed = batch.encoded(|pieces| log.push(seqno, pieces));
+                    pushed.map_err(|error| self.poison(error))?;
                 }
                 seqno += one.operations();
             }
@@ -175,8 +180,7 @@ impl Engine {
                 error if planted(Bug::WritesGoOnAfterLogError) => error,
                 error => self.poison(error),
             })?;
-            let bytes = log.bytes() - before;
-            self.counters.with(|shard| shard.log_bytes.add(bytes));
+            log_bytes = log.bytes() - before;
         }
         leader.last_seqno = last_seqno;
         let told = if planted(Bug::FollowerAckedBeforeSync) { 1 } else { usize::MAX };
@@ -184,12 +188,15 @@ impl Engine {
         if wanted().take(told).any(|one| one.sync) && syncs {
             self.sync_logs(leader)?;
         }
-        self.counters.with(|shard| shard.commits.add(1));
+        self.counters.with(|shard| {
+            shard.commits.add(1);
+            shard.log_bytes.add(log_bytes);
+        });
         Ok(())
     }
 
     /// Inserts a member's batch; the last of the group makes all of it visible.
-    fn insert(&self, group: &Group, own: &Wanted, first_seqno: SeqNo) -> Result<()> {
+    fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let unless_done = PoisonOnUnwind(self);
         self.insert_batch(&group.memtable, own, first_seqno);
         let is_last = group.inserted();
@@ -204,7 +211,7 @@ impl Engine {
     fn insert_all(
         &self,
         memtable: &Memtable,
-        own: &Wanted,
+        own: &Wanted<'_>,
         followers: Followers<'_>,
         first_seqno: SeqNo,
     ) {
@@ -220,16 +227,17 @@ impl Engine {
         followers.done();
     }
 
-    fn insert_batch(&self, memtable: &Memtable, own: &Wanted, first_seqno: SeqNo) {
+    fn insert_batch(&self, memtable: &Memtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
-        let mut user_bytes = 0;
-        for (seqno, op) in (first_seqno..).zip(batch.operations().flatten()) {
+        let (mut seqno, mut user_bytes) = (first_seqno, 0);
+        batch.for_each(|op| {
             memtable.insert(op.key, seqno, op.kind, op.value);
             user_bytes += (op.key.len() + op.value.len()) as u64;
             if planted(Bug::HalfBatchVisible) {
                 self.snapshots.publish(seqno);
             }
-        }
+            seqno += 1;
+        });
         self.counters.with(|shard| {
             shard.writes.add(u64::from(batch.count()));
             shard.user_bytes.add(user_bytes);
@@ -290,10 +298,10 @@ impl Engine {
 
     /// Lets `decide` look at the store while nobody writes, and writes the batch it returns.
     /// False if it returned none.
-    pub(crate) fn write_if(
+    pub(crate) fn write_if<'a>(
         &self,
         options: WriteOptions,
-        decide: impl FnOnce() -> Result<Option<SealedBatch>>,
+        decide: impl FnOnce() -> Result<Option<Batch<'a>>>,
     ) -> Result<bool> {
         self.check_writable()?;
         let sync = Self::wants_sync(&self.options.load(), options);
@@ -303,7 +311,7 @@ impl Engine {
         let written = self.exclusively(|leader| {
             let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
             let own = Wanted { batch: Some(batch), sync };
-            let room = self.make_room(leader, || own.bytes() as u64)?;
+            let room = self.make_room(leader, self.options.load(), || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;
             self.log_group(leader, &own, &Followers::new(self))?;
             self.insert_all(&room.active.memtable, &own, Followers::new(self), first_seqno);
@@ -357,7 +365,7 @@ impl<'a> Followers<'a> {
     }
 
     /// What is wanted of the group that the leader's `own` begins.
-    fn behind<'b>(&'b self, own: &'b Wanted) -> impl Iterator<Item = &'b Wanted> {
+    fn behind<'b>(&'b self, own: &'b Wanted<'b>) -> impl Iterator<Item = &'b Wanted<'b>> {
         std::iter::once(own).chain(self.members.iter().map(|member| &member.wanted))
     }
 

@@ -1,7 +1,7 @@
 //! The queue of writers: who leads, who waits, who inserts.
 //!
 //! A writer that finds nobody before it leads at once, and nothing is made for others to know it by:
-//! a lone writer takes no memory here, and no lock but the queue's.
+//! a lone writer takes no memory here and no lock, and changes one word when it comes and when it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use trommel_base::SeqNo;
 use trommel_memtable::Memtable;
 
-use crate::batch::SealedBatch;
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::sync::{AtomicUsize, Condvar, Mutex, lock, look_out, quiet, thread, wait};
 
@@ -37,30 +37,35 @@ pub(crate) enum Turn {
 
 /// What a writer wants written.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<'a> {
     /// Its batch; none for one that wants to be alone.
-    pub(crate) batch: Option<SealedBatch>,
+    pub(crate) batch: Option<Batch<'a>>,
     /// Whether the log must be durable before it returns.
     pub(crate) sync: bool,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// Operations in the batch.
     pub(crate) fn operations(&self) -> u64 {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
     }
 
-    /// Bytes of the batch as the log stores it.
+    /// Bytes of the batch as the log stores it, or a few more.
     pub(super) fn bytes(&self) -> usize {
-        self.batch.as_ref().map_or(0, |batch| batch.encoded().len())
+        self.batch.as_ref().map_or(0, Batch::bytes)
+    }
+
+    /// The same, for one who waits while others read it.
+    fn into_owned(self) -> Wanted<'static> {
+        Wanted { batch: self.batch.map(Batch::into_owned), sync: self.sync }
     }
 }
 
 /// Where a writer stands that has joined the queue.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Place<'a> {
     /// At the head: it leads.
-    First(Wanted),
+    First(Wanted<'a>),
     /// Behind others, until it is its turn.
     Behind(Arc<Member>),
 }
@@ -68,7 +73,7 @@ pub(crate) enum Place {
 /// A writer that had to wait.
 #[derive(Debug)]
 pub(crate) struct Member {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Wanted<'static>,
     told: Mutex<Told>,
     changed: Condvar,
     /// Whether it was told anything: a hint, for one who looks before it sleeps.
@@ -84,7 +89,7 @@ struct Told {
 }
 
 impl Member {
-    fn new(wanted: Wanted) -> Arc<Self> {
+    fn new(wanted: Wanted<'static>) -> Arc<Self> {
         let told = Mutex::new(Told { turn: Turn::Wait, sleeps: false });
         let is_told = quiet::AtomicBool::new(false);
         Arc::new(Self { wanted, told, changed: Condvar::new(), is_told })
@@ -141,27 +146,48 @@ impl Group {
 /// Writers in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    /// [`EMPTY`], [`LED`] or [`AWAITED`]. Only a writer that holds the line's lock takes it to `AWAITED` or
+    /// from there, so under the lock it says whether the line is empty.
+    state: AtomicUsize,
     line: Mutex<Line>,
 }
 
+/// Nobody leads, so nobody waits.
+const EMPTY: usize = 0;
+/// One leads, and nobody waits behind it.
+const LED: usize = 1;
+/// One leads, and others wait behind it.
+const AWAITED: usize = 2;
+
+/// Those that wait behind the one that leads.
 #[derive(Debug, Default)]
 struct Line {
-    /// Whether one leads. It stands before those that wait.
-    is_led: bool,
     waiting: VecDeque<Arc<Member>>,
 }
 
 impl Queue {
     /// Joins the queue.
-    pub(crate) fn join(&self, wanted: Wanted) -> Place {
+    #[inline]
+    pub(crate) fn join<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
+        if self.changes(EMPTY, LED) { Place::First(wanted) } else { self.join_line(wanted) }
+    }
+
+    fn join_line<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
         let mut line = lock(&self.line);
-        if !line.is_led {
-            line.is_led = true;
-            return Place::First(wanted);
+        // Who leads may leave at any time while nobody waits, and somebody else come.
+        while self.state.load(Ordering::Acquire) != AWAITED && !self.changes(LED, AWAITED) {
+            if self.changes(EMPTY, LED) {
+                return Place::First(wanted);
+            }
         }
-        let member = Member::new(wanted);
+        let member = Member::new(wanted.into_owned());
         line.waiting.push_back(Arc::clone(&member));
         Place::Behind(member)
+    }
+
+    /// Takes the state from one to another, if it is the one.
+    fn changes(&self, from: usize, to: usize) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Lets others run for as long as that brings one of them to the queue: those of the group
@@ -189,29 +215,39 @@ impl Queue {
     }
 
     /// Those behind the leader whose batches can be logged with its `own`.
-    pub(crate) fn followers(&self, own: &Wanted) -> Vec<Arc<Member>> {
-        let line = lock(&self.line);
-        if line.waiting.is_empty() {
+    #[inline]
+    pub(crate) fn followers(&self, own: &Wanted<'_>) -> Vec<Arc<Member>> {
+        if self.state.load(Ordering::Acquire) != AWAITED {
             return Vec::new();
         }
-        line.following(own).cloned().collect()
+        lock(&self.line).following(own).cloned().collect()
     }
 
     /// Bytes of the batches that the group of this leader would hold.
-    pub(crate) fn group_bytes(&self, own: &Wanted) -> u64 {
+    pub(crate) fn group_bytes(&self, own: &Wanted<'_>) -> u64 {
         let line = lock(&self.line);
         let followers = line.following(own).map(|member| member.wanted.bytes()).sum::<usize>();
         (own.bytes() + followers) as u64
     }
 
     /// Takes the leader and as many `followers` off the queue, and lets the next one lead.
+    #[inline]
     pub(crate) fn leave(&self, followers: usize) {
-        let mut line = lock(&self.line);
-        if followers > 0 {
-            line.waiting.drain(..followers);
+        if !self.changes(LED, EMPTY) {
+            self.leave_line(followers);
         }
+    }
+
+    fn leave_line(&self, followers: usize) {
+        let mut line = lock(&self.line);
+        line.waiting.drain(..followers);
         let next = line.waiting.pop_front();
-        line.is_led = next.is_some();
+        let state = match &next {
+            None => EMPTY,
+            Some(_) if line.waiting.is_empty() => LED,
+            Some(_) => AWAITED,
+        };
+        self.state.store(state, Ordering::Release);
         // Who is woken takes it soon, and so does whoever comes.
         drop(line);
         if let Some(next) = next {
@@ -221,7 +257,7 @@ impl Queue {
 }
 
 impl Line {
-    fn following(&self, own: &Wanted) -> impl Iterator<Item = &Arc<Member>> {
+    fn following(&self, own: &Wanted<'_>) -> impl Iterator<Item = &Arc<Member>> {
         let mut bytes = own.bytes();
         let leads_alone = own.batch.is_none();
         self.waiting.iter().take_while(move |member| {
@@ -258,7 +294,7 @@ pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
 mod tests {
     use super::*;
 
-    const ALONE: Wanted = Wanted { batch: None, sync: true };
+    const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
 
     /// Of `coming` writers one joins each time the leader lets others run: how often it does.
     fn turns_given(coming: usize) -> usize {

@@ -39,14 +39,14 @@ impl Pace {
 
 impl Engine {
     /// Returns once the active memtable can take a group of so many bytes: the view with that
-    /// memtable, which stays the active one while the caller leads.
+    /// memtable, which stays the active one while the caller leads. `options` are the current ones.
     pub(super) fn make_room(
         &self,
         leader: &mut Leader,
+        mut options: Guard<Arc<Options>>,
         group_bytes: impl Fn() -> u64,
     ) -> Result<Guard<Arc<View>>> {
         loop {
-            let options = self.options.load();
             self.check_writable_with(&options)?;
             let view = self.view.load();
             let active = &view.active.memtable;
@@ -57,6 +57,7 @@ impl Engine {
                 Pressure::Stop(cause) if full => {
                     drop(options);
                     self.stall(cause, || self.wait_for_progress(&view))?;
+                    options = self.options.load();
                     continue;
                 }
                 // As slow as it gets, rather than fast up to the moment at which all stands still.
@@ -74,6 +75,7 @@ impl Engine {
             }
             self.rotate(leader)?;
             self.work_inline()?;
+            options = self.options.load();
         }
     }
 

@@ -178,10 +178,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bytes of it as the log stores it, at most some ten more.
+    /// Bytes of it as the log stores it.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::One(operation) => operation.sealed_bytes_at_most(),
+            Self::One(operation) => operation.sealed_bytes(),
             Self::Sealed(batch) => batch.encoded.len(),
         }
     }
@@ -213,7 +213,7 @@ pub(crate) struct SealedBatch {
 impl SealedBatch {
     /// A batch of one operation.
     fn single(operation: Operation<'_>) -> Self {
-        let mut encoded = Vec::with_capacity(operation.sealed_bytes_at_most());
+        let mut encoded = Vec::with_capacity(operation.sealed_bytes());
         put_u32(&mut encoded, 1);
         operation.encode(&mut encoded);
         Self { encoded, count: 1 }
@@ -252,8 +252,10 @@ impl Operation<'_> {
     }
 
     /// Bytes of a batch of it alone.
-    fn sealed_bytes_at_most(&self) -> usize {
-        COUNT_BYTES + HEAD_BYTES_MAX + self.key.len() + self.value.len()
+    fn sealed_bytes(&self) -> usize {
+        let mut head_bytes = 0;
+        self.put_head(|_| head_bytes += 1);
+        COUNT_BYTES + head_bytes + self.key.len() + self.value.len()
     }
 }
 
@@ -365,7 +367,7 @@ mod tests {
                 let sealed = batch.seal().unwrap().encoded;
                 let one = Batch::one(kind, key, value).unwrap();
                 assert_eq!(one.encoded(|pieces| pieces.concat()), sealed);
-                assert!(one.bytes() >= sealed.len() && one.bytes() <= sealed.len() + 16);
+                assert_eq!(one.bytes(), sealed.len());
                 let expected = [(kind, key.to_vec(), value.to_vec())];
                 assert_eq!(operations(&one), expected);
                 let owned = one.into_owned();

@@ -76,17 +76,19 @@ fn no_snapshot_loses_what_it_sees() {
     });
 }
 
-/// Writers that join a queue lead one after the other: none is forgotten, and no two lead at once.
+/// Writers that join a queue lead one after the other: none is forgotten, no two lead at once, and each
+/// sees what the one before it wrote.
 #[test]
 fn every_writer_leads_once() {
     check("every_writer_leads_once", || {
         let queue = Arc::new(Queue::default());
-        let leads = Arc::new(AtomicBool::new(false));
-        let write = |queue: &Queue, leads: &AtomicBool| {
+        let leads = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
+        let write = |queue: &Queue, (leads, led): &(AtomicBool, AtomicU64)| {
             if let Place::Behind(member) = queue.join(Wanted { batch: None, sync: false }) {
                 assert!(matches!(member.wait(), Turn::Lead));
             }
             assert!(!leads.swap(true, Relaxed), "two lead at once");
+            led.store(led.load(Relaxed) + 1, Relaxed);
             leads.store(false, Relaxed);
             queue.leave(0);
         };
@@ -98,6 +100,7 @@ fn every_writer_leads_once() {
         for thread in threads {
             thread.join().unwrap();
         }
+        assert_eq!(leads.1.load(Relaxed), 3, "one did not see what another had written");
     });
 }
 

@@ -196,7 +196,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header of the record at `offset`, as stored.
+    /// The header as stored, of the record whose place the checksum `at` begins with: [`Binding::at`].
     pub(crate) fn encode(&self, at: Checksum) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0; RECORD_HEADER_BYTES];
         out[0] = RECORD_MAGIC;

@@ -163,7 +163,6 @@ impl Engine {
         if last_seqno > MAX_SEQNO {
             return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
         }
-        let mut log_bytes = 0;
         if let Some(log) = &mut leader.log {
             if self.rotated.is_empty() {
                 log.set_previous_durable();
@@ -180,7 +179,8 @@ impl Engine {
                 error if planted(Bug::WritesGoOnAfterLogError) => error,
                 error => self.poison(error),
             })?;
-            log_bytes = log.bytes() - before;
+            let bytes = log.bytes() - before;
+            self.counters.with(|shard| shard.log_bytes.add(bytes));
         }
         leader.last_seqno = last_seqno;
         let told = if planted(Bug::FollowerAckedBeforeSync) { 1 } else { usize::MAX };
@@ -188,10 +188,7 @@ impl Engine {
         if wanted().take(told).any(|one| one.sync) && syncs {
             self.sync_logs(leader)?;
         }
-        self.counters.with(|shard| {
-            shard.commits.add(1);
-            shard.log_bytes.add(log_bytes);
-        });
+        self.counters.with(|shard| shard.commits.add(1));
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! The queue of writers: who leads, who waits, who inserts.
 //!
 //! A writer that finds nobody before it leads at once, and nothing is made for others to know it by:
-//! a lone writer takes no memory here and no lock, and changes one word when it comes and when it leaves.
+//! a lone writer takes no memory here and no lock, unless it is slowed, and changes one word when it comes and
+//! when it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Wanted<'_> {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
     }
 
-    /// Bytes of the batch as the log stores it, or a few more.
+    /// Bytes of the batch as the log stores it.
     pub(super) fn bytes(&self) -> usize {
         self.batch.as_ref().map_or(0, Batch::bytes)
     }
@@ -169,10 +170,14 @@ impl Queue {
     /// Joins the queue.
     #[inline]
     pub(crate) fn join<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
-        if self.changes(EMPTY, LED) { Place::First(wanted) } else { self.join_line(wanted) }
+        if self.changes(EMPTY, LED) {
+            return Place::First(wanted);
+        }
+        // Made before the lock is taken, which whoever leads takes too.
+        self.join_line(wanted.into_owned())
     }
 
-    fn join_line<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
+    fn join_line(&self, wanted: Wanted<'static>) -> Place<'static> {
         let mut line = lock(&self.line);
         // Who leads may leave at any time while nobody waits, and somebody else come.
         while self.state.load(Ordering::Acquire) != AWAITED && !self.changes(LED, AWAITED) {
@@ -180,7 +185,7 @@ impl Queue {
                 return Place::First(wanted);
             }
         }
-        let member = Member::new(wanted.into_owned());
+        let member = Member::new(wanted);
         line.waiting.push_back(Arc::clone(&member));
         Place::Behind(member)
     }
@@ -199,6 +204,9 @@ impl Queue {
 
     /// How many wait behind the leader.
     pub(super) fn waiting(&self) -> usize {
+        if self.state.load(Ordering::Acquire) != AWAITED {
+            return 0;
+        }
         lock(&self.line).waiting.len()
     }
 

@@ -39,7 +39,7 @@ impl Pace {
 
 impl Engine {
     /// Returns once the active memtable can take a group of so many bytes: the view with that
-    /// memtable, which stays the active one while the caller leads. `options` are the current ones.
+    /// memtable, which stays the active one while the caller leads. `options` are those of a moment ago.
     pub(super) fn make_room(
         &self,
         leader: &mut Leader,

@@ -30,6 +30,7 @@ use trommel_base::planted::{Bug, planted};
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
+use crate::compaction::options::CompactionOptions;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::{RangeCompaction, Step};
 use crate::compaction::share::SharedMerge;
@@ -371,7 +372,10 @@ impl Engine {
         if !options.auto_compaction || options.read_only {
             return None;
         }
-        plan(&view.version, &state.busy, &options.compaction()).map(Box::new)
+        // Runs that would be waited for need not come any more.
+        let waits_for_runs = state.waiting_for_rest == 0;
+        let compaction = CompactionOptions { waits_for_runs, ..options.compaction() };
+        plan(&view.version, &state.busy, &compaction).map(Box::new)
     }
 
     fn run_job(&self, job: Job) -> Result<()> {
@@ -601,10 +605,8 @@ impl<'a> WaitingForRest<'a> {
     fn new(background: &'a Background) -> Self {
         let mut state = lock(&background.state);
         state.waiting_for_rest += 1;
-        if state.pauses > 0 || !state.shared.is_empty() {
-            // What rested may go on, and pieces of merges may be taken.
-            background.changed.notify_all();
-        }
+        // What rested may go on, pieces of merges may be taken, and no more runs are waited for.
+        background.changed.notify_all();
         Self(background)
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct CompactionOptions {
     /// Runs in level 0 from which on they are merged into the base level, unless they are small
     /// together: see [`CompactionOptions::runs_due`]; at least 1.
     pub(crate) l0_trigger: usize,
+    /// Whether small runs may be waited for; not where somebody waits for the store to rest.
+    pub(crate) waits_for_runs: bool,
     /// Bytes that the base level may hold before a level is opened above it; at least 1.
     pub(crate) base_level_bytes: u64,
     /// How many times larger each level is than the one above it; at least 2.
@@ -43,6 +45,7 @@ impl Default for CompactionOptions {
     fn default() -> Self {
         Self {
             l0_trigger: 4,
+            waits_for_runs: true,
             base_level_bytes: 256 * MIB,
             level_ratio: 10,
             table_bytes: 64 * MIB,
@@ -62,10 +65,10 @@ impl CompactionOptions {
     ///
     /// The merge writes what the base level holds anew, however little they bring. So while they bring
     /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
-    /// which a writer would be slowed.
+    /// which a writer would be slowed, and none where no more are expected.
     pub(crate) fn runs_due(&self, bytes: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
-        if bytes >= self.base_level_bytes / 8 * 7 {
+        if !self.waits_for_runs || bytes >= self.base_level_bytes / 8 * 7 {
             return trigger;
         }
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)

@@ -236,3 +236,22 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
     assert!(others.is_empty() && matches!(outcome, Err(Error::Closed)));
     assert!(takings(&over).is_empty(), "nothing is given away any more");
 }
+
+/// As many runs as start a merge, which bring little to the base level: one more is waited for, but not
+/// where somebody waits for the store to rest.
+#[test]
+fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
+    for threads in [0, 2] {
+        let options = options(Arc::new(SimDisk::new())).background_threads(threads);
+        let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
+        let runs = |db: &Db| db.engine().version().levels[0].len();
+        let mut content = Content::new();
+        write(&db, &mut Rng(7), &mut content);
+        assert_eq!(runs(&db), 4, "four small runs wait for a fifth");
+        db.wait_idle().unwrap();
+        assert_eq!(runs(&db), 0, "with {threads} threads");
+        assert_holds(&db, &content);
+        write(&db, &mut Rng(8), &mut content);
+        assert_eq!(runs(&db), 4, "and wait again once nobody waits for them");
+    }
+}

@@ -103,11 +103,11 @@ pub(crate) fn ask_for_columns(stored: &[u8]) {
     ask_for_lines_before(stored.as_ptr_range().end.addr());
 }
 
-/// Asks the processor for all of this stored block, but for what is more than a page.
+/// Asks the processor for all of these, but for what is more than a page.
 #[inline]
-pub(crate) fn ask_for_lines(stored: &[u8]) {
-    for line in (0..stored.len().min(4096)).step_by(64) {
-        prefetch_at(stored.as_ptr().addr() + line);
+pub(crate) fn ask_for_lines<T>(items: &[T]) {
+    for line in (0..size_of_val(items).min(4096)).step_by(64) {
+        prefetch_at(items.as_ptr().addr() + line);
     }
 }
 

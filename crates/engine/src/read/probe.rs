@@ -31,8 +31,9 @@ impl<'a> Lookup<'a> {
 
     /// The newest visible version of the key in the tables of `candidates`.
     ///
-    /// 1. A key that lies in the range of one table only is looked for there at once.
-    /// 2. Otherwise the filters of a few tables are asked for before the first of them is asked, so
+    /// 1. The filter of the last level's table is asked for before other tables are looked for.
+    /// 2. A key that lies in the range of one table only is looked for there at once.
+    /// 3. Otherwise the filters of a few tables are asked for before the first of them is asked, so
     ///    that they are on their way to the processor together: [`FIRST_TOGETHER`] at first, for the
     ///    newest may have the key, then [`TOGETHER`] at a time.
     #[inline]
@@ -41,6 +42,7 @@ impl<'a> Lookup<'a> {
         mut candidates: Candidates<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Found>> {
+        candidates.prefetch_deepest(self.hash);
         let mut places = [None; TOGETHER];
         let mut wanted = FIRST_TOGETHER;
         let mut found = None;

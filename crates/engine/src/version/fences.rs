@@ -81,7 +81,10 @@ impl Fences {
         let word = self.newest.word(key);
         let newest = if word.is_some() { &*self.newest.fences } else { &[] };
         let word = word.unwrap_or_default();
-        Candidates { key, word, newest: newest.iter(), deeper: self.deeper.iter() }
+        let (deepest, between) = self.deeper.split_last().unzip();
+        let deepest = deepest.and_then(|run: &Run| run.table_for(key));
+        let between = between.unwrap_or_default().iter();
+        Candidates { key, word, newest: newest.iter(), between, deepest }
     }
 }
 
@@ -175,11 +178,25 @@ pub(crate) struct Candidates<'a> {
     word: u64,
     /// Tables of level 0 that are still to be looked at; none where the key lies outside of all.
     newest: Iter<'a, Fence>,
-    /// Levels that are still to be looked at.
-    deeper: Iter<'a, Run>,
+    /// Deeper levels that are still to be looked at, but for the last.
+    between: Iter<'a, Run>,
+    /// The table of the last level, until it is its turn: most keys are there, and its filter is the one
+    /// that is farthest from the processor. So it is looked for first.
+    deepest: Option<&'a Fence>,
 }
 
 impl<'a> Candidates<'a> {
+    /// Asks for what the filter in the last level looks at first, if other tables are to be looked for
+    /// meanwhile.
+    #[inline]
+    pub(crate) fn prefetch_deepest(&self, hash: u64) {
+        if let Some(fence) = self.deepest
+            && !(self.newest.as_slice().is_empty() && self.between.as_slice().is_empty())
+        {
+            fence.prefetch(hash);
+        }
+    }
+
     /// The next of them, as many as there are `places`; fewer if these are the last.
     pub(crate) fn next<'p>(
         &mut self,
@@ -208,7 +225,7 @@ impl<'a> Candidates<'a> {
 
     #[inline]
     fn next_of_deeper(&mut self) -> Option<&'a Fence> {
-        self.deeper.find_map(|run| run.table_for(self.key))
+        self.between.find_map(|run| run.table_for(self.key)).or_else(|| self.deepest.take())
     }
 }
 
@@ -252,6 +269,10 @@ mod tests {
         let mut version = Version::default();
         let mut number = 0;
         for (level, tables) in version.levels.iter_mut().enumerate() {
+            // One in five has a few levels only, or none.
+            if seed % 5 == 4 && level >= seed / 5 % 4 {
+                break;
+            }
             let mut at = seed * (level + 3) % 5;
             while at < keys.len() && (seed + level) % 4 != 1 {
                 let end = (at + (seed / 7 + at * 5) % 4).min(keys.len() - 1);

@@ -97,8 +97,8 @@ const WRITER: &str = "the writer takes a core by itself: for the most part in wr
     a longer or a preallocated file makes write(2) no cheaper, pages made ahead would by a tenth to a fifth, \
     but zeros would then be the end of a log, and a map of the log is ruled out by the contract";
 /// What decides how many runs are left, and so what they take.
-const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: a fifth run of \
-    level 0 is waited for where four bring little to the base level, which writes less and leaves one more";
+const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: when the store \
+    rests, level 0 has fewer runs than the trigger says";
 /// What a step costs.
 const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that its bytes take out of memory, 7 \
     their checksum, 5 the copy out of the map; entries are decoded together, the next block is asked for ahead, \
@@ -121,14 +121,14 @@ const BOUNDS: [(&str, &str); 11] = [
     ),
     (
         "read",
-        "some ten cache misses, of which the filters' and a block's columns are asked for together; \
-         a block in the cache costs two of them, one behind the other, its place and its count of \
+        "some ten cache misses, of which the filters', the index's and a block's columns are asked for \
+         together; a block in the cache costs two of them, one behind the other, its place and its count of \
          references, and a map none, but each of its pages must be found by the processor",
     ),
     (
         "missing",
-        "one cache line of a filter for each run that is left, and two locked instructions that keep each \
-         table open",
+        "one cache line of a filter for each run that is left, asked for together, that of the last level \
+         first: half of the time; with tables that need no locked instruction to be kept open it took no less",
     ),
     ("scan", STEP),
     ("reverse", STEP),

@@ -344,6 +344,10 @@ impl Db {
     /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no filter
     /// waits to be rebuilt. For compactions that are paused it does not wait. Memory that was kept for
     /// memtables is given back.
+    ///
+    /// While somebody waits, no more runs of level 0 are waited for than
+    /// [`Options::l0_trigger`](crate::Options::l0_trigger) says: who calls this again and again while
+    /// writing has the base level written anew for less.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }

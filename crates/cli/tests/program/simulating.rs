@@ -58,7 +58,7 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
 #[test]
 fn advice_has_its_reasons() {
     let program = Program::new();
-    // So many keys that level 0 is merged into the base level and never through it, which would empty it.
+    // So many keys that two deeper levels are left when level 0 has been merged, and the last flush is a third.
     let fill = "bench --benchmarks=fillrandom,waitforcompaction,flush --num=40K --filters=paired:10 \
                 --write-buffer-size=64K --table-size=64K --base-level-size=128K";
     assert_eq!(program.run_on(fill).code, Some(0));

@@ -17,7 +17,8 @@ pub(crate) struct CompactionOptions {
     /// Runs in level 0 from which on they are merged into the base level, unless they are small
     /// together: see [`CompactionOptions::runs_due`]; at least 1.
     pub(crate) l0_trigger: usize,
-    /// Whether small runs may be waited for; not where somebody waits for the store to rest.
+    /// Whether small runs may be waited for; not while somebody waits for the store to rest, for which
+    /// writers are not slowed.
     pub(crate) waits_for_runs: bool,
     /// Bytes that the base level may hold before a level is opened above it; at least 1.
     pub(crate) base_level_bytes: u64,

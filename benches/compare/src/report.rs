@@ -39,8 +39,9 @@ pub(crate) const UNEQUAL: [&str; 15] = [
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
      Trommel each time it uses one, trommel-mapped-once when it first does, redb and LMDB never, and rocksdb-mmap was told not to.",
     "All trees merge level 0 from four runs on, but Trommel waits for a fifth where four bring less than \
-     seven eighths of what the base level may hold, as they do with these write buffers, until somebody waits \
-     for it to rest, as is done behind each fill: it writes less, and has one run more to ask meanwhile.",
+     seven eighths of what the base level may hold, as they do with these write buffers: it writes less, and \
+     has one run more to ask meanwhile. While somebody waits for it to rest, as is done behind each fill, it \
+     merges from two runs on where the base level holds at most five times their bytes.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",

@@ -345,9 +345,10 @@ impl Db {
     /// waits to be rebuilt. For compactions that are paused it does not wait. Memory that was kept for
     /// memtables is given back.
     ///
-    /// While somebody waits, no more runs of level 0 are waited for than
-    /// [`Options::l0_trigger`](crate::Options::l0_trigger) says: who calls this again and again while
-    /// writing has the base level written anew for less.
+    /// While somebody waits, runs of level 0 are merged from half of
+    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on if the base level holds at most five times
+    /// their bytes, and otherwise from that many on: who calls this again and again while writing has the
+    /// base level written anew for less.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }

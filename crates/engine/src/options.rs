@@ -289,8 +289,10 @@ impl Options {
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
         /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
-        /// seven eighths of the base level's bytes, no writer is slowed by it, and nobody waits for
-        /// the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)). Default: 4.
+        /// seven eighths of the base level's bytes and no writer is slowed by it. While somebody waits
+        /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up) where
+        /// the base level holds at most five times their bytes, and no more than this where it holds more.
+        /// Default: 4.
         l0_trigger: usize;
         /// Runs in level 0 from which writers are slowed. Default: 12.
         l0_slowdown: usize;

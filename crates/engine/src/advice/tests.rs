@@ -31,14 +31,19 @@ fn key(number: u64) -> String {
     format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A store of several levels that has come to rest, with some keys in level 0.
+/// A store of several levels that has come to rest but for its last keys, which are in level 0.
 fn grown(filters: &str) -> Db {
     let db = open(filters);
-    for number in 0..KEYS {
-        db.put(key(2 * number), [7; 20]).unwrap();
-    }
-    db.flush().unwrap();
+    let put = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            db.put(key(2 * number), [7; 20]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    put(0..KEYS - 400);
     db.wait_idle().unwrap();
+    // A run more; who waited for rest again could have it merged.
+    put(KEYS - 400..KEYS);
     assert!(db.stats().levels.len() >= 3, "{}", db.stats());
     db
 }

@@ -8,6 +8,8 @@ const GIB: u64 = MIB << 10;
 const JOB_TABLES: u64 = 25;
 /// How many tables' worth of bytes of the level below its own one table may overlap.
 const GRANDPARENT_TABLES: u64 = 10;
+/// How many times the bytes of level 0 a merge of few runs may find in the base level.
+const FEW_RUNS_BELOW: u64 = 5;
 /// How many tables' worth of bytes a merge of level 0 through the base level may read.
 const THROUGH_TABLES: u64 = 16;
 
@@ -62,14 +64,20 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Runs from which on level 0 is merged, where they hold `bytes` together.
+    /// Runs from which on level 0 is merged, where they hold `bytes` together and the base level holds
+    /// `below`.
     ///
     /// The merge writes what the base level holds anew, however little they bring. So while they bring
     /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
-    /// which a writer would be slowed, and none where no more are expected.
-    pub(crate) fn runs_due(&self, bytes: u64) -> usize {
+    /// which a writer would be slowed. Where no more are expected, half of the trigger is enough, unless
+    /// the base level holds many times what they bring.
+    pub(crate) fn runs_due(&self, bytes: u64, below: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
-        if !self.waits_for_runs || bytes >= self.base_level_bytes / 8 * 7 {
+        if !self.waits_for_runs {
+            let is_cheap = below <= bytes.saturating_mul(FEW_RUNS_BELOW);
+            return if is_cheap { trigger.div_ceil(2) } else { trigger };
+        }
+        if bytes >= self.base_level_bytes / 8 * 7 {
             return trigger;
         }
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)

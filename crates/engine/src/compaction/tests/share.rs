@@ -255,3 +255,36 @@ fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
         assert_eq!(runs(&db), 4, "and wait again once nobody waits for them");
     }
 }
+
+/// Half as many runs as start a merge are merged where somebody waits for the store to rest, but not
+/// where the base level, which is written anew, holds more than five times their bytes.
+#[test]
+fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
+    for threads in [0, 2] {
+        let options = options(Arc::new(SimDisk::new())).background_threads(threads);
+        let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
+        let put = |keys: u64| {
+            (0..keys).for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
+            db.flush().unwrap();
+        };
+        let runs_at_rest = || {
+            db.wait_idle().unwrap();
+            db.engine().version().levels[0].len()
+        };
+        put(100);
+        assert_eq!(runs_at_rest(), 1, "a single run is left alone, with {threads} threads");
+        put(100);
+        assert_eq!(db.engine().version().levels[0].len(), 2, "until somebody waits for rest");
+        assert_eq!(runs_at_rest(), 0, "nothing lies below");
+        (0..2).for_each(|_| put(100));
+        assert_eq!(runs_at_rest(), 0, "about half as much lies below");
+        put(3000);
+        db.compact_all().unwrap();
+        (0..2).for_each(|_| put(100));
+        assert_eq!(runs_at_rest(), 2, "fifteen times as much lies below");
+        put(100);
+        assert_eq!(runs_at_rest(), 3, "ten times as much lies below");
+        put(100);
+        assert_eq!(runs_at_rest(), 0, "as many as the trigger says, with {threads} threads");
+    }
+}

@@ -16,9 +16,10 @@
 //!
 //! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones and `:sN` for
 //! its lowest sequence number (its number, if not given). Level 0 is drawn newest first. `running`
-//! names the inputs of a running merge. The questions are `plan` (one plan), `plans` (all that may
-//! run side by side), `settle` (each plan done at once, as one output table, until there is none),
-//! `range FROM TO THROUGH BEFORE` (the steps of a range's compaction, likewise), `shape`, `debt`.
+//! names the inputs of a running merge; with the option `rest=1` somebody waits for the store to
+//! rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle` (each
+//! plan done at once, as one output table, until there is none), `range FROM TO THROUGH BEFORE` (the
+//! steps of a range's compaction, likewise), `shape`, `debt`.
 //!
 //! `TROMMEL_REWRITE=1` writes the answers found into the files, to be read in the diff.
 
@@ -73,6 +74,7 @@ fn options(text: &str) -> CompactionOptions {
             "base" => options.base_level_bytes = value,
             "ratio" => options.level_ratio = value,
             "slow" => options.slow_runs = value as usize,
+            "rest" => options.waits_for_runs = value == 0,
             "table" => options.table_bytes = value,
             other => panic!("no such option: {other}"),
         }

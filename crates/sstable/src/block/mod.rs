@@ -326,15 +326,33 @@ impl<'a> Block<'a> {
         let mut words = (0..self.count()).step_by(8).map_while(tagged);
         let Some((first, hits)) = words.find(|(_, hits)| *hits != 0) else { return };
         let i = first + (hits.trailing_zeros() / 8) as usize;
-        let at = |offset: u32| prefetch_at(self.payload.as_ptr().addr() + offset as usize);
         let key = |i| self.offsets(self.layout.key_offsets, i);
-        if let (Some((head, _)), Some((key, _)), Ok((start, end))) =
-            (key(i - i % GROUP_ENTRIES), key(i), self.value_place(i))
+        if let (Some((head, _)), Some((key, _)), Ok(value)) =
+            (key(i - i % GROUP_ENTRIES), key(i), self.value(i))
         {
-            at(head);
-            at(key);
-            (start..end).step_by(64).take(VALUE_LINES).for_each(at);
+            self.ask_for_line(head as usize);
+            self.ask_for_line(key as usize);
+            self.ask_for_value(&value);
         }
+    }
+
+    /// Asks the processor for a value, or for the first lines of a long one.
+    #[inline]
+    fn ask_for_value(&self, value: &Range<usize>) {
+        let end = value.end.min(value.start + 64 * VALUE_LINES);
+        let mut line = value.start;
+        while line < end {
+            self.ask_for_line(line);
+            line += 64;
+        }
+        // Met by no step where the value does not begin with a line.
+        self.ask_for_line(end);
+    }
+
+    /// Asks the processor for the cache line at this byte of the payload.
+    #[inline]
+    fn ask_for_line(&self, at: usize) {
+        prefetch_at(self.payload.as_ptr().addr().wrapping_add(at));
     }
 
     /// The newest version of `key` that is not newer than `seqno`, if this block holds it.
@@ -348,10 +366,15 @@ impl<'a> Block<'a> {
                 if i >= self.count() {
                     return Ok(None);
                 }
-                if let Some(value) = self.value_if_key(i, key)? {
+                let value = self.value(i);
+                if let Ok(value) = &value {
+                    // The key is most likely the one, and is waited for: so the value is on its way meanwhile.
+                    self.ask_for_value(value);
+                }
+                if self.has_key(i, key)? {
                     let (found, kind) = self.trailer(i)?;
                     if found <= seqno {
-                        return Ok(Some(Hit { seqno: found, kind, value }));
+                        return Ok(Some(Hit { seqno: found, kind, value: value? }));
                     }
                     return self.older_version(i, key, seqno);
                 }
@@ -362,15 +385,12 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
-    /// The value of entry `i` if its key is `key`.
+    /// Whether the key of entry `i` is `key`.
     #[inline]
-    fn value_if_key(&self, i: usize, key: &[u8]) -> Result<Option<Range<usize>>, Fault> {
+    fn has_key(&self, i: usize, key: &[u8]) -> Result<bool, Fault> {
         let (prefix, suffix) = self.key(i)?;
         let rest = key_behind(key, prefix);
-        if rest.is_some_and(|rest| same_bytes(rest, suffix)) {
-            return self.value(i).map(Some);
-        }
-        Ok(None)
+        Ok(rest.is_some_and(|rest| same_bytes(rest, suffix)))
     }
 
     /// As `get`, where entry `newer` is a version of `key` that is too new. Versions stand side
@@ -381,8 +401,10 @@ impl<'a> Block<'a> {
         if i == self.count() {
             return Ok(None);
         }
-        let Some(value) = self.value_if_key(i, key)? else { return Ok(None) };
-        let (found, kind) = self.trailer(i)?;
+        if !self.has_key(i, key)? {
+            return Ok(None);
+        }
+        let ((found, kind), value) = (self.trailer(i)?, self.value(i)?);
         // In a block that is out of order the search may end anywhere.
         Ok((found <= seqno).then_some(Hit { seqno: found, kind, value }))
     }

@@ -98,7 +98,7 @@ const WRITER: &str = "the writer takes a core by itself: for the most part in wr
     but zeros would then be the end of a log, and a map of the log is ruled out by the contract";
 /// What decides how many runs are left, and so what they take.
 const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: when the store \
-    rests, level 0 has fewer runs than the trigger says";
+    rests, level 0 has fewer runs than half of the trigger, or such as bring little to a large base level";
 /// What a step costs.
 const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that its bytes take out of memory, 7 \
     their checksum, 5 the copy out of the map; entries are decoded together, the next block is asked for ahead, \
@@ -122,7 +122,7 @@ const BOUNDS: [(&str, &str); 11] = [
     (
         "read",
         "some ten cache misses, of which the filters', the index's and a block's columns are asked for \
-         together; a block in the cache costs two of them, one behind the other, its place and its count of \
+         together, and a value's while its key is compared; a block in the cache costs two of them, one behind the other, its place and its count of \
          references, and a map none, but each of its pages must be found by the processor",
     ),
     (

@@ -372,7 +372,7 @@ impl Engine {
         if !options.auto_compaction || options.read_only {
             return None;
         }
-        // Runs that would be waited for need not come any more.
+        // More runs need not come any more.
         let waits_for_runs = state.waiting_for_rest == 0;
         let compaction = CompactionOptions { waits_for_runs, ..options.compaction() };
         plan(&view.version, &state.busy, &compaction).map(Box::new)

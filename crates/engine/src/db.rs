@@ -345,10 +345,11 @@ impl Db {
     /// waits to be rebuilt. For compactions that are paused it does not wait. Memory that was kept for
     /// memtables is given back.
     ///
-    /// While somebody waits, runs of level 0 are merged from half of
-    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on if the base level holds at most five times
-    /// their bytes, and otherwise from that many on: who calls this again and again while writing has the
-    /// base level written anew for less.
+    /// While somebody waits and nothing else is to be done, runs of level 0 are merged from half of
+    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on (two at least) if they find at most five times
+    /// their bytes in the base level, and otherwise from that many on. Who calls this after each flush has
+    /// up to six bytes written so for each that is moved down; who calls it while others write may wait for
+    /// as long as they do.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }

@@ -290,9 +290,9 @@ impl Options {
         level_ratio: u32;
         /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
         /// seven eighths of the base level's bytes and no writer is slowed by it. While somebody waits
-        /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up) where
-        /// the base level holds at most five times their bytes, and no more than this where it holds more.
-        /// Default: 4.
+        /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, two at
+        /// least) where they find at most five times their bytes in the base level, and no more than this
+        /// elsewhere. Default: 4.
         l0_trigger: usize;
         /// Runs in level 0 from which writers are slowed. Default: 12.
         l0_slowdown: usize;

@@ -8,7 +8,7 @@ const GIB: u64 = MIB << 10;
 const JOB_TABLES: u64 = 25;
 /// How many tables' worth of bytes of the level below its own one table may overlap.
 const GRANDPARENT_TABLES: u64 = 10;
-/// How many times the bytes of level 0 a merge of few runs may find in the base level.
+/// How many times the bytes of a few runs of level 0 their merge may find in the base level.
 const FEW_RUNS_BELOW: u64 = 5;
 /// How many tables' worth of bytes a merge of level 0 through the base level may read.
 const THROUGH_TABLES: u64 = 16;
@@ -17,9 +17,9 @@ const THROUGH_TABLES: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CompactionOptions {
     /// Runs in level 0 from which on they are merged into the base level, unless they are small
-    /// together: see [`CompactionOptions::runs_due`]; at least 1.
+    /// together: see [`CompactionOptions::runs_due`] and [`CompactionOptions::few_runs`]; at least 1.
     pub(crate) l0_trigger: usize,
-    /// Whether small runs may be waited for; not while somebody waits for the store to rest, for which
+    /// Whether more runs may be waited for; not while somebody waits for the store to rest, for which
     /// writers are not slowed.
     pub(crate) waits_for_runs: bool,
     /// Bytes that the base level may hold before a level is opened above it; at least 1.
@@ -64,23 +64,28 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Runs from which on level 0 is merged, where they hold `bytes` together and the base level holds
-    /// `below`.
+    /// Runs from which on level 0 is merged, where they hold `bytes` together.
     ///
     /// The merge writes what the base level holds anew, however little they bring. So while they bring
     /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
-    /// which a writer would be slowed. Where no more are expected, half of the trigger is enough, unless
-    /// the base level holds many times what they bring.
-    pub(crate) fn runs_due(&self, bytes: u64, below: u64) -> usize {
+    /// which a writer would be slowed, and none where no more are expected.
+    pub(crate) fn runs_due(&self, bytes: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
-        if !self.waits_for_runs {
-            let is_cheap = below <= bytes.saturating_mul(FEW_RUNS_BELOW);
-            return if is_cheap { trigger.div_ceil(2) } else { trigger };
-        }
-        if bytes >= self.base_level_bytes / 8 * 7 {
+        if !self.waits_for_runs || bytes >= self.base_level_bytes / 8 * 7 {
             return trigger;
         }
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)
+    }
+
+    /// How many runs of level 0 are worth a merge where no more are expected, nothing else is to be done and
+    /// the merge is cheap: half of the trigger, two at least. `None` where more are waited for.
+    pub(crate) fn few_runs(&self) -> Option<usize> {
+        (!self.waits_for_runs).then(|| self.l0_trigger.div_ceil(2).max(2))
+    }
+
+    /// Whether `bytes` of level 0 may be merged into `below` bytes of the base level though they are few.
+    pub(crate) fn is_cheap(&self, bytes: u64, below: u64) -> bool {
+        below <= bytes.saturating_mul(FEW_RUNS_BELOW)
     }
 
     /// Bytes that one merge may grow to by choice; the tables it cannot do without may be more.

@@ -15,7 +15,10 @@
 //!    size ([`CompactionOptions::max_through_bytes`]), which is so in stores of up to a few times
 //!    the base level's size and in small parts of the key space.
 //! 5. It is refused, and the next one tried, where it would touch a running plan.
-//! 6. With nothing to merge it with, a table is moved without being read, unless it overlaps so
+//! 6. Where somebody waits for the store to rest and nothing is left to do, a group of fewer runs than the
+//!    trigger says is merged too, if it finds little in the base level: lookups and walks have to ask each
+//!    of them, and the merge costs less per byte than any further down.
+//! 7. With nothing to merge it with, a table is moved without being read, unless it overlaps so
 //!    much of the level below the output that its next merge would be too large.
 //!
 //! Invariants of every plan:
@@ -107,10 +110,11 @@ pub(crate) fn plan(
         scores[level] / f64::max(scores[below], 1.0)
     };
     levels.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
-    levels.into_iter().find_map(|level| match level {
+    let needed = levels.into_iter().find_map(|level| match level {
         0 => planner.out_of_level_0(&shape),
         _ => planner.out_of_level(level),
-    })
+    });
+    needed.or_else(|| planner.few_runs(&shape))
 }
 
 /// What every choice looks at.
@@ -129,6 +133,18 @@ impl Planner<'_> {
         groups.into_iter().find_map(|group| {
             self.through_base(&group, shape)
                 .or_else(|| self.complete(0, group, shape.base, Reason::Runs))
+        })
+    }
+
+    /// A group of few overlapping runs of level 0 into the base level, where no more are expected and that is
+    /// cheap.
+    fn few_runs(&self, shape: &Shape) -> Option<Plan> {
+        let enough = self.options.few_runs()?;
+        let groups = self.groups_of_level_0().into_iter().filter(|group| group.len() >= enough);
+        groups.into_iter().find_map(|group| {
+            let plan = self.complete(0, group, shape.base, Reason::Runs)?;
+            let (bytes, below) = (total_bytes(&plan.upper), total_bytes(&plan.lower));
+            self.options.is_cheap(bytes, below).then_some(plan)
         })
     }
 

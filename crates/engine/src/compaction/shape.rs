@@ -70,8 +70,7 @@ impl Shape {
         let idle = || version.levels[level].iter().filter(|table| !busy.is_busy(table.number));
         let bytes = total_bytes(idle());
         if level == 0 {
-            let below = total_bytes(&version.levels[self.base]);
-            return idle().count() as f64 / options.runs_due(bytes, below) as f64;
+            return idle().count() as f64 / options.runs_due(bytes) as f64;
         }
         let bytes = bytes as f64;
         if self.targets[level] > 0 {
@@ -91,7 +90,7 @@ pub(crate) fn debt(version: &Version, options: &CompactionOptions) -> u64 {
     let bytes = |level: usize| total_bytes(&version.levels[level]);
     let mut debt: u64 = 0;
     let mut incoming: u64 = 0;
-    if version.levels[0].len() >= options.runs_due(bytes(0), bytes(shape.base)) {
+    if version.levels[0].len() >= options.runs_due(bytes(0)) {
         incoming = bytes(0);
         debt = incoming.saturating_add(bytes(shape.base));
     }

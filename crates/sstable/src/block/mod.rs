@@ -339,14 +339,14 @@ impl<'a> Block<'a> {
     /// Asks the processor for a value, or for the first lines of a long one.
     #[inline]
     fn ask_for_value(&self, value: &Range<usize>) {
-        let end = value.end.min(value.start + 64 * VALUE_LINES);
-        let mut line = value.start;
-        while line < end {
-            self.ask_for_line(line);
-            line += 64;
+        // The lines of its first bytes, a line's length apart, and that of the last of them.
+        let end = value.end.min(value.start + 64 * (VALUE_LINES - 1));
+        let mut at = value.start;
+        while at < end {
+            self.ask_for_line(at);
+            at += 64;
         }
-        // Met by no step where the value does not begin with a line.
-        self.ask_for_line(end);
+        self.ask_for_line(end.saturating_sub(1));
     }
 
     /// Asks the processor for the cache line at this byte of the payload.
@@ -372,9 +372,9 @@ impl<'a> Block<'a> {
                     self.ask_for_value(value);
                 }
                 if self.has_key(i, key)? {
-                    let (found, kind) = self.trailer(i)?;
+                    let (value, (found, kind)) = (value?, self.trailer(i)?);
                     if found <= seqno {
-                        return Ok(Some(Hit { seqno: found, kind, value: value? }));
+                        return Ok(Some(Hit { seqno: found, kind, value }));
                     }
                     return self.older_version(i, key, seqno);
                 }
@@ -404,7 +404,7 @@ impl<'a> Block<'a> {
         if !self.has_key(i, key)? {
             return Ok(None);
         }
-        let ((found, kind), value) = (self.trailer(i)?, self.value(i)?);
+        let (value, (found, kind)) = (self.value(i)?, self.trailer(i)?);
         // In a block that is out of order the search may end anywhere.
         Ok((found <= seqno).then_some(Hit { seqno: found, kind, value }))
     }

@@ -263,8 +263,10 @@ fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
         let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
-        let put = |keys: u64| {
-            (0..keys).for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
+        // So many keys, over the same range however many they are.
+        let put = |keys: usize| {
+            let numbers = (0..3000).step_by(3000 / keys);
+            numbers.for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
             db.flush().unwrap();
         };
         let runs_at_rest = || {

@@ -2,17 +2,6 @@
 
 use crate::{EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 
-/// What became of an entry that a cursor offered to whoever visits it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
-    /// It was taken; the next one is wanted too.
-    Taken,
-    /// It was taken, and is the last one wanted.
-    Last,
-    /// It was not taken: the cursor stands before it.
-    Left,
-}
-
 /// An ordered walk over entries in the order of [`compare_internal`](crate::compare_internal).
 ///
 /// A cursor stands on an entry or off the end (a fresh cursor stands off the end). Every movement
@@ -54,21 +43,6 @@ pub trait Cursor {
     #[inline]
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         None
-    }
-
-    /// Moves forward over entries that are at hand, as [`next_at_hand`](Self::next_at_hand) says, and
-    /// offers each with its head, key and value before it stands on it. Ends behind the last one that was
-    /// taken, which says nothing about whether there is a next entry.
-    #[inline]
-    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        let _ = visit;
-    }
-
-    /// As [`visit_at_hand`](Self::visit_at_hand), backward; and of each entry it is known that the one
-    /// before it has another key, or that there is none.
-    #[inline]
-    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        let _ = visit;
     }
 
     /// The entry the cursor stands on.

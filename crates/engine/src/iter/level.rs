@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -111,6 +111,12 @@ impl LevelCursor {
             read.add(&cursor.stats());
         }
         read
+    }
+
+    /// The cursor over the table that it stands in.
+    #[inline]
+    pub(crate) fn table(&mut self) -> Option<&mut TableCursor> {
+        self.cursor.as_mut()
     }
 
     fn leave(&mut self) {
@@ -277,20 +283,6 @@ impl Cursor for LevelCursor {
     #[inline]
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         self.cursor.as_mut()?.prev_at_hand()
-    }
-
-    #[inline]
-    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        if let Some(cursor) = &mut self.cursor {
-            cursor.visit_at_hand(visit);
-        }
-    }
-
-    #[inline]
-    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        if let Some(cursor) = &mut self.cursor {
-            cursor.visit_back_at_hand(visit);
-        }
     }
 
     #[inline]

@@ -10,7 +10,7 @@
 //!    themselves.
 //! 3. As long as the first source's next entry comes before the second's, which in a long run of one
 //!    source it does, nothing is moved.
-//!    A visitor is lent such a run entry by entry, out of the source itself.
+//!    A visitor is lent what the sources have decoded, while nothing is moved at all (`merge/visit.rs`).
 //! 4. A change of direction moves every other source by one: in forward travel each stands behind
 //!    the current entry, so its previous entry stands before it, and the other way round.
 //!
@@ -25,9 +25,11 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{
-    Cursor, EntryKind, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice, first_words,
-};
+use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, first_words};
+
+mod visit;
+
+pub(crate) use visit::{Leaved, Offered};
 
 /// The entries of all its sources, in order.
 #[derive(Debug)]
@@ -381,102 +383,6 @@ where
     #[inline]
     pub(crate) fn pass_back_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
         self.step_at_hand(Direction::Backward, C::prev_at_hand)
-    }
-
-    /// Moves forward over entries as long as they are at hand in their sources, and each has another key
-    /// than the one before; each is offered to `visit` first. Returns the mark of the last key that was
-    /// taken, all of it, if the merge has moved on to an entry that was not; `None` if it stands on the
-    /// last one taken. Should `visit` panic, the merge is off the end.
-    #[inline]
-    pub(crate) fn visit_at_hand(
-        &mut self,
-        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Option<Mark> {
-        self.visit_runs(Direction::Forward, visit)
-    }
-
-    /// As [`visit_at_hand`](Self::visit_at_hand), backward.
-    #[inline]
-    pub(crate) fn visit_back_at_hand(
-        &mut self,
-        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Option<Mark> {
-        self.visit_runs(Direction::Backward, visit)
-    }
-
-    #[inline]
-    fn visit_runs(
-        &mut self,
-        direction: Direction,
-        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Option<Mark> {
-        if self.direction != direction {
-            return None;
-        }
-        while let Some(left) = self.visit_run(direction, &mut visit) {
-            // Another source's entry comes next; forward, it may be an older version of the key.
-            let mut head = *self.head()?;
-            while direction == Direction::Forward && self.mark(&head) == left {
-                if self.pass_at_hand().is_none() {
-                    return Some(left);
-                }
-                head = *self.head()?;
-            }
-            if direction == Direction::Backward && !self.begins_key() {
-                return Some(left);
-            }
-            let current = std::mem::replace(&mut self.top, NOBODY);
-            let entry = self.sources.get(current).and_then(C::entry)?;
-            let offered = visit(&head.entry(direction), entry.key, entry.value);
-            self.top = current;
-            match offered {
-                Offered::Taken => {}
-                Offered::Last => return None,
-                Offered::Left => return Some(left),
-            }
-        }
-        None
-    }
-
-    /// Moves over entries of the source that stands on the current one. Returns the mark of the last one
-    /// taken, if all that come before the others' were, and the merge stands on what comes then.
-    #[inline]
-    fn visit_run(
-        &mut self,
-        direction: Direction,
-        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Option<Mark> {
-        let (current, challenge) = (self.top, self.challenge);
-        let (source, head) = self.sources.get_mut(current).zip(self.heads.get_mut(current))?;
-        if head.len > SHOWN_BYTES {
-            return None;
-        }
-        let (mut here, mut passed) = (*head, None);
-        self.top = NOBODY;
-        let offer = |next: &KeyHead, key: &[u8], value: &[u8]| {
-            let next = (*next, Head::new(*next, direction));
-            if next.1.rank >= challenge {
-                passed = Some(next.1);
-                return Offered::Last;
-            }
-            if (next.1.rank, next.1.len) == (here.rank, here.len) {
-                return Offered::Left;
-            }
-            let offered = visit(&next.0, key, value);
-            if offered != Offered::Left {
-                here = next.1;
-            }
-            offered
-        };
-        match direction {
-            Direction::Forward => source.visit_at_hand(offer),
-            Direction::Backward => source.visit_back_at_hand(offer),
-        }
-        *head = passed.unwrap_or(here);
-        self.top = current;
-        passed?;
-        self.put_back(current);
-        Some(self.mark(&here))
     }
 
     /// Off the end nothing moves, and an error stays.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
+use super::merge::Leaved;
 use crate::error::{Error, Result};
 
 /// One source of a merge.
@@ -66,16 +67,6 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        each!(self, cursor => cursor.visit_at_hand(visit));
-    }
-
-    #[inline]
-    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        each!(self, cursor => cursor.visit_back_at_hand(visit));
-    }
-
-    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         each!(self, cursor => cursor.entry())
     }
@@ -97,6 +88,19 @@ impl Cursor for Source {
 
     fn value(&self) -> Slice {
         each!(self, cursor => cursor.value())
+    }
+}
+
+impl Leaved for Source {
+    type Leaf = TableCursor;
+
+    #[inline]
+    fn leaf(&mut self) -> Option<&mut TableCursor> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Table(cursor) => Some(cursor),
+            Self::Level(cursor) => cursor.table(),
+        }
     }
 }
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::{Cursor, EntryKind, KeyHead, Offered, SeqNo, Slice};
+use trommel_base::{Cursor, EntryKind, KeyHead, SeqNo, Slice};
 use trommel_sstable::ReadStats;
 
-use super::merge::{Mark, MergeCursor};
+use super::merge::{Mark, MergeCursor, Offered};
 use super::source::Source;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -156,16 +156,15 @@ impl VisibleCursor {
             let mut goes_on = visit(key, value);
             if goes_on && self.stand == Stand::On {
                 let seen = self.seqno;
-                let left = self.merge.visit_at_hand(|head, key, value| {
+                let left = self.merge.visit_onward(|head, key, value| {
                     offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
                 });
-                if left.is_some() {
-                    self.stand = Stand::Nowhere;
-                    self.settle_forward(left)?;
+                if let Some(left) = self.known(left)? {
+                    self.settle_forward(Some(left))?;
                     continue;
                 }
             }
-            if !goes_on {
+            if !goes_on || self.stand == Stand::Nowhere {
                 return Ok(());
             }
             self.next()?;
@@ -180,21 +179,33 @@ impl VisibleCursor {
             let mut goes_on = visit(key, value);
             if goes_on && self.stand == Stand::On {
                 let seen = self.seqno;
-                let left = self.merge.visit_back_at_hand(|head, key, value| {
+                let hides = |seqno| sees(seen, seqno) && !planted(Bug::ReverseSkipsVersion);
+                let left = self.merge.visit_back(hides, |head, key, value| {
                     offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
                 });
-                if left.is_some() {
-                    self.stand = Stand::Nowhere;
-                    self.leave_backward(left)?;
+                if let Some(left) = self.known(left)? {
+                    self.leave_backward(Some(left))?;
                     continue;
                 }
             }
-            if !goes_on {
+            if !goes_on || self.stand == Stand::Nowhere {
                 return Ok(());
             }
             self.prev()?;
         }
         Ok(())
+    }
+
+    /// What a visit of the merge ended with. Where that has moved on, or failed, the cursor stands nowhere.
+    #[inline]
+    fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
+        if !matches!(left, Ok(None)) {
+            self.stand = Stand::Nowhere;
+        }
+        match left {
+            Err(_) if planted(Bug::ReadErrorEndsScan) => Ok(None),
+            left => left,
+        }
     }
 
     /// As `next`, where the next entry is not at hand.

@@ -7,9 +7,7 @@
 //!    bytes more, so a whole word can be read wherever a key's own part begins.
 //! 2. What cannot be decoded ends the list there, and is an error for the walk that steps on it, not
 //!    for one that only comes near.
-//! 3. The half group before stays where it is, so that what a walk stands on is there while it looks at
-//!    what comes next.
-//! 4. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going forward
+//! 3. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going forward
 //!    within a group, keys share less and less with the head: what is needed of it is nearly always
 //!    still there.
 //!
@@ -18,7 +16,7 @@
 use std::ops::Range;
 
 use trommel_base::entry::{pack_trailer, unpack_trailer};
-use trommel_base::{EntryKind, KeyHead, Offered, SeqNo, first_words};
+use trommel_base::{EntryKind, KeyHead, SeqNo, first_words};
 
 use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
@@ -44,8 +42,8 @@ pub(crate) struct Stand {
     /// Entries that were decoded: some of half a group. Empty, with `first` behind everything, where there are none.
     first: usize,
     end: usize,
-    /// Entry `i` at `i` modulo their number, which is that of a whole group.
-    decoded: [Decoded; GROUP_ENTRIES],
+    /// Entry `i` at `i` modulo their number.
+    decoded: [Decoded; TOGETHER],
     /// The key, where it is a long one. Its first bytes, as many as `agreeing`, are those of the head
     /// of the group that was decoded.
     long: Vec<u8>,
@@ -85,14 +83,6 @@ impl Decoded {
         let words = u128::from_le_bytes(self.key).swap_bytes();
         KeyHead { words, len: self.len, kind, seqno }
     }
-
-    /// All of it, if its key is short.
-    #[inline]
-    fn lend<'a>(&'a self, block: &Block<'a>) -> Option<(KeyHead, &'a [u8], &'a [u8])> {
-        let (start, end) = self.value;
-        let value = block.payload.get(start as usize..end as usize)?;
-        Some((self.head(), self.key.get(..self.len as usize)?, value))
-    }
 }
 
 impl Default for Stand {
@@ -101,7 +91,7 @@ impl Default for Stand {
             i: 0,
             first: usize::MAX,
             end: 0,
-            decoded: [NOTHING; GROUP_ENTRIES],
+            decoded: [NOTHING; TOGETHER],
             long: Vec::new(),
             agreeing: 0,
         }
@@ -167,7 +157,7 @@ impl Stand {
 
     #[inline]
     fn entry(&self) -> &Decoded {
-        &self.decoded[self.i % GROUP_ENTRIES]
+        &self.decoded[self.i % TOGETHER]
     }
 
     /// The key it stands on.
@@ -216,87 +206,12 @@ impl Stand {
 
     #[inline]
     fn at_hand(&mut self, i: usize) -> Option<KeyHead> {
-        let entry = &self.decoded[i % GROUP_ENTRIES];
+        let entry = &self.decoded[i % TOGETHER];
         if i < self.first || i >= self.end || entry.is_long() {
             return None;
         }
         self.i = i;
         Some(entry.head())
-    }
-
-    /// Offers the entries ahead of it in `block`, one after the other, up to the first that is left, or
-    /// whose key is long; stands on the last one taken. Where one cannot be decoded it is not offered.
-    #[inline]
-    pub(crate) fn visit_onward(
-        &mut self,
-        block: &Block<'_>,
-        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) {
-        while !self.entry().is_long() {
-            let next = self.i + 1;
-            if next < self.first || next >= self.end {
-                // What it stands on is of the half group before, or not known yet.
-                let is_there = next < block.count();
-                if !is_there || self.decode_ahead(block, next, Way::Onward).is_err() {
-                    return;
-                }
-            }
-            for at in next..self.end {
-                if !self.offer(block, at, &mut visit) {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// As [`visit_onward`](Self::visit_onward), backward. Ends as well where the entry before one may be
-    /// another version of its key.
-    #[inline]
-    pub(crate) fn visit_back(
-        &mut self,
-        block: &Block<'_>,
-        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) {
-        while !self.entry().is_long() {
-            let Some(next) = self.i.checked_sub(1) else { return };
-            let is_decoded = self.first <= next && next < self.end;
-            if !is_decoded && self.decode_ahead(block, next, Way::Back).is_err() {
-                return;
-            }
-            for at in (self.first..=next).rev() {
-                if !self.differs_from_before(block, at) || !self.offer(block, at, &mut visit) {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Offers entry `at`, which was decoded, and stands on it if it is taken; whether more are wanted.
-    #[inline]
-    fn offer(
-        &mut self,
-        block: &Block<'_>,
-        at: usize,
-        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> bool {
-        let entry = &self.decoded[at % GROUP_ENTRIES];
-        let Some((head, key, value)) = entry.lend(block) else { return false };
-        let offered = visit(&head, key, value);
-        if offered != Offered::Left {
-            self.i = at;
-        }
-        offered == Offered::Taken
-    }
-
-    /// Whether it is known that entry `at`, which was decoded, has another key than the one before it.
-    #[inline]
-    fn differs_from_before(&self, block: &Block<'_>, at: usize) -> bool {
-        let Some(before) = at.checked_sub(1) else { return false };
-        if before < self.first {
-            return block.tag(before) != block.tag(at);
-        }
-        let decoded = |i: usize| &self.decoded[i % GROUP_ENTRIES];
-        (decoded(before).key, decoded(before).len) != (decoded(at).key, decoded(at).len)
     }
 
     /// Stands on entry `i` of `block`: the one it stood in last, unless it left that. The walk is likely
@@ -339,7 +254,7 @@ impl Stand {
             return None;
         }
         let first = entries.start;
-        let places = self.decoded.get_mut(first % GROUP_ENTRIES..)?.get_mut(..entries.len())?;
+        let places = self.decoded.get_mut(first % TOGETHER..)?.get_mut(..entries.len())?;
         // One column after the other: all at once do not fit the processor's registers.
         decode_values(block, first, places)?;
         decode_trailers(block, first, places)?;
@@ -356,16 +271,16 @@ impl Stand {
         ahead: Range<usize>,
     ) -> Result<(), Fault> {
         let here = decode(block, head, i)?;
-        self.decoded[i % GROUP_ENTRIES] = here;
+        self.decoded[i % TOGETHER] = here;
         (self.first, self.end) = (i, i + 1);
         for at in i + 1..ahead.end {
             let Ok(entry) = decode(block, head, at) else { break };
-            self.decoded[at % GROUP_ENTRIES] = entry;
+            self.decoded[at % TOGETHER] = entry;
             self.end = at + 1;
         }
         for at in (ahead.start..i).rev() {
             let Ok(entry) = decode(block, head, at) else { break };
-            self.decoded[at % GROUP_ENTRIES] = entry;
+            self.decoded[at % TOGETHER] = entry;
             self.first = at;
         }
         Ok(())
@@ -385,20 +300,21 @@ impl Stand {
         Ok(())
     }
 
-    /// Whether the entry before this one, in the same block, has another key; `None` if that cannot be
-    /// told, as where this is the first of its block.
+    /// Whether the entry before this one has another key, if both were decoded; else `None`.
     #[inline]
-    pub(crate) fn begins_key(&self, block: &Block<'_>) -> Option<bool> {
+    pub(crate) fn begins_key(&self) -> Option<bool> {
         let (before, entry) = (self.i.checked_sub(1)?, self.entry());
-        if before >= self.first && !entry.is_long() {
-            let before = &self.decoded[before % GROUP_ENTRIES];
-            return Some((before.key, before.len) != (entry.key, entry.len));
+        if before < self.first || entry.is_long() {
+            return None;
         }
-        self.begins_key_by_tag(block, before)
+        let before = &self.decoded[before % TOGETHER];
+        Some((before.key, before.len) != (entry.key, entry.len))
     }
 
-    /// As `begins_key`, where the entry before this one was not decoded, or its key is long.
-    fn begins_key_by_tag(&self, block: &Block<'_>, before: usize) -> Option<bool> {
+    /// As [`begins_key`](Self::begins_key), of any two entries of this block; `None` if it cannot be told, as where this
+    /// is the first of its block.
+    pub(crate) fn begins_key_by_tag(&self, block: &Block<'_>) -> Option<bool> {
+        let before = self.i.checked_sub(1)?;
         if block.tag(before)? != block.tag(self.i)? {
             return Some(true);
         }

@@ -20,9 +20,7 @@ mod told;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{
-    Cursor, EntryRef, InternalKey, KeyHead, Offered, SeqNo, Slice, compare_internal,
-};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, compare_internal};
 
 use crate::block::{SharedBlock, Stand, Way};
 use crate::format::{Fault, Handle};
@@ -240,6 +238,14 @@ impl TableCursor {
         Ok(())
     }
 
+    /// As `begins_key`, where that takes a look at the block or the index.
+    #[inline(never)]
+    fn begins_key_by_block(&self) -> bool {
+        let Some(block) = &self.block else { return false };
+        let known = self.stand.begins_key_by_tag(&block.view());
+        known.unwrap_or_else(|| self.table.ends_before(self.at, self.stand.key()))
+    }
+
     #[inline]
     fn step(&mut self) -> Result<(), Error> {
         let next = self.stand.i + 1;
@@ -321,27 +327,6 @@ impl Cursor for TableCursor {
     }
 
     #[inline]
-    fn visit_at_hand(&mut self, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        let Self { block: Some(block), valid: true, stand, reading, .. } = self else { return };
-        if reading.checks_order() {
-            return;
-        }
-        stand.visit_onward(&block.view(), |head, key, value| {
-            reading.step();
-            visit(head, key, value)
-        });
-    }
-
-    #[inline]
-    fn visit_back_at_hand(&mut self, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        let Self { block: Some(block), valid: true, stand, reading, .. } = self else { return };
-        stand.visit_back(&block.view(), |head, key, value| {
-            reading.step();
-            visit(head, key, value)
-        });
-    }
-
-    #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         let InternalKey { key, seqno, kind } = self.internal_key()?;
         let value = self.block.as_ref()?.view().payload.get(self.stand.value())?;
@@ -361,13 +346,8 @@ impl Cursor for TableCursor {
 
     #[inline]
     fn begins_key(&self) -> bool {
-        match &self.block {
-            Some(block) if self.valid => {
-                let known = self.stand.begins_key(&block.view());
-                known.unwrap_or_else(|| self.table.ends_before(self.at, self.stand.key()))
-            }
-            _ => false,
-        }
+        let known = if self.valid { self.stand.begins_key() } else { Some(false) };
+        known.unwrap_or_else(|| self.begins_key_by_block())
     }
 
     fn value(&self) -> Slice {

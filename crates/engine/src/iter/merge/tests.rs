@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use trommel_base::{
-    Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, Offered, SeqNo, compare_internal,
-};
+use trommel_base::{Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal};
 
-use super::{Mark, MergeCursor};
+use super::{Leaved, Mark, MergeCursor, Offered};
 
 type Version = (Vec<u8>, SeqNo);
 
@@ -17,6 +15,8 @@ struct ListCursor {
     /// Where it stands: 0 is before the first entry, n on entry n - 1.
     at: Option<usize>,
     moves_until_failure: Option<usize>,
+    /// Whether it is moved itself where a merge is visited.
+    is_leaf: bool,
 }
 
 impl ListCursor {
@@ -30,25 +30,10 @@ impl ListCursor {
         self.head()
     }
 
-    /// Offers up to three entries with short keys; backward those of a key alone.
-    fn visit_run(&mut self, step: isize, mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        for _ in 0..3 {
-            let Some(from) = self.at else { return };
-            let Some(next) = from.checked_add_signed(step) else { return };
-            let key = |at: usize| self.entries.get(at).map(|version| &*version.0);
-            let alone = step > 0 || next.checked_sub(1).is_some_and(|at| key(at) != key(next));
-            if !alone || self.at_hand(next).is_none() {
-                return;
-            }
-            let entry = self.entry().unwrap();
-            let offered = visit(&entry.internal_key().head(), entry.key, entry.value);
-            if offered == Offered::Left {
-                self.at = Some(from);
-            }
-            if offered != Offered::Taken {
-                return;
-            }
-        }
+    /// Whether it stands on the newest version of a key, or nowhere.
+    fn begins(&self) -> bool {
+        let key = |at: usize| self.entries.get(at).map(|version| &version.0);
+        self.at.is_none_or(|at| at == 0 || key(at - 1) != key(at))
     }
 
     fn stand(&mut self, at: Option<usize>) -> Result<(), &'static str> {
@@ -102,17 +87,22 @@ impl Cursor for ListCursor {
         self.at_hand(self.at?.checked_sub(1)?)
     }
 
-    fn visit_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        self.visit_run(1, visit);
-    }
-
-    fn visit_back_at_hand(&mut self, visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered) {
-        self.visit_run(-1, visit);
+    /// Known of every other entry.
+    fn begins_key(&self) -> bool {
+        self.at.is_some_and(|at| at % 2 == 0) && self.begins()
     }
 
     fn entry(&self) -> Option<EntryRef<'_>> {
         let (key, seqno) = &self.entries[self.at?];
         Some(EntryRef { key, seqno: *seqno, kind: EntryKind::Put, value: key })
+    }
+}
+
+impl Leaved for ListCursor {
+    type Leaf = Self;
+
+    fn leaf(&mut self) -> Option<&mut Self> {
+        self.is_leaf.then_some(self)
     }
 }
 
@@ -159,7 +149,11 @@ fn random_sources(rng: &mut Rng) -> (Vec<ListCursor>, Vec<Version>) {
     }
     let mut all: Vec<Version> = all.into_iter().collect();
     all.sort_by(order);
-    (lists.into_iter().map(ListCursor::new).collect(), all)
+    let mut sources: Vec<ListCursor> = lists.into_iter().map(ListCursor::new).collect();
+    for source in &mut sources {
+        source.is_leaf = rng.below(3) > 0;
+    }
+    (sources, all)
 }
 
 fn movement(rng: &mut Rng, cursor: &mut impl Cursor<Error = &'static str>) -> &'static str {
@@ -212,11 +206,15 @@ fn a_merge_moves_as_one_sorted_list_does() {
     assert!(at_hand > 10_000, "{at_hand} steps");
 }
 
-/// Whether the list stands on an older version of what was visited last.
-fn is_older(list: &ListCursor, last: Option<KeyHead>) -> bool {
-    list.head().zip(last).is_some_and(|(head, last)| {
-        Mark::of_head(&head) == Mark::of_head(&last) && head.seqno < last.seqno
-    })
+/// Moves `list` to the entry with the head `to`, over versions that are older than `last`, or backward than `to`.
+fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, backward: bool) {
+    while list.head() != to {
+        let (here, newer) = (list.head().unwrap(), if backward { to } else { last }.unwrap());
+        assert_eq!((here.words, here.len), (newer.words, newer.len));
+        assert!(here.seqno < newer.seqno);
+        let moved = if backward { list.prev() } else { list.next() };
+        moved.unwrap();
+    }
 }
 
 /// What a visitor is lent comes in order, one version of each key, and from the entry that the merge
@@ -230,24 +228,21 @@ fn a_visitor_is_lent_what_steps_would_show() {
         let mut merge = MergeCursor::new(sources);
         let mut list = ListCursor::new(all);
         for step in 0..300 {
-            if rng.below(3) > 0 {
+            if rng.below(3) > 0 || !list.begins() {
                 movement(&mut Rng(rng.0), &mut list);
                 let name = movement(&mut rng, &mut merge);
                 assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {name}");
                 continue;
             }
-            let (wanted, ends, backward) = (rng.below(4), rng.below(2) == 0, rng.below(2));
+            let (wanted, ends, backward) = (rng.below(9), rng.below(2) == 0, rng.below(2) == 1);
             let (mut taken, mut last) = (0, list.head());
             let visit = |head: &KeyHead, key: &[u8], value: &[u8]| {
                 if taken == wanted {
                     return Offered::Left;
                 }
-                let moved = if backward == 1 { list.prev() } else { list.next() };
+                let moved = if backward { list.prev() } else { list.next() };
                 moved.unwrap();
-                while list.head() != Some(*head) {
-                    assert!(is_older(&list, last), "seed {seed}, step {step}");
-                    list.next().unwrap();
-                }
+                pass_to(&mut list, Some(*head), last, backward);
                 assert_eq!(list.entry().map(|entry| (entry.key, entry.value)), Some((key, value)));
                 assert_ne!(last.map(|last| (last.words, last.len)), Some((head.words, head.len)));
                 last = Some(*head);
@@ -255,23 +250,53 @@ fn a_visitor_is_lent_what_steps_would_show() {
                 if ends && taken == wanted { Offered::Last } else { Offered::Taken }
             };
             let left = match backward {
-                1 => merge.visit_back_at_hand(visit),
-                _ => merge.visit_at_hand(visit),
+                true => merge.visit_back(|newer| newer % 3 > 0, visit),
+                false => merge.visit_onward(visit),
             };
-            lent[backward] += taken;
-            if let Some(left) = left {
+            lent[usize::from(backward)] += taken;
+            if let Some(left) = left.unwrap() {
                 assert_eq!(list.head().map(|head| Mark::of_head(&head)), Some(left));
-                let moved = if backward == 1 { list.prev() } else { list.next() };
+                let moved = if backward { list.prev() } else { list.next() };
                 moved.unwrap();
-                while list.entry() != merge.entry() {
-                    assert!(is_older(&list, last), "seed {seed}, step {step}");
-                    list.next().unwrap();
-                }
+                pass_to(&mut list, Cursor::head(&merge), last, backward);
             }
             assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {taken} visited");
         }
     }
-    assert!(lent.iter().all(|lent| *lent > 300), "{lent:?}");
+    assert!(lent.iter().all(|lent| *lent > 1_500), "{lent:?}");
+}
+
+/// What was visited until then is a part of what there is, from its beginning on, and nothing is taken for the end.
+#[test]
+fn a_visit_ends_in_the_error_of_a_source() {
+    let mut failures = 0;
+    for seed in 0..900 {
+        let mut rng = Rng(seed);
+        let (mut sources, mut all) = random_sources(&mut rng);
+        let chosen = rng.below(sources.len());
+        sources[chosen].moves_until_failure = Some(2 + rng.below(9));
+        let mut merge = MergeCursor::new(sources);
+        if merge.seek_to_first().is_err() || merge.entry().is_none() {
+            continue;
+        }
+        all.dedup_by(|next, before| next.0 == before.0);
+        let mut seen: Vec<Vec<u8>> =
+            merge.entry().map(|entry| entry.key.to_vec()).into_iter().collect();
+        let outcome = merge.visit_onward(|_, key, _| {
+            seen.push(key.to_vec());
+            Offered::Taken
+        });
+        let expected = all.iter().map(|version| &version.0);
+        assert!(expected.take(seen.len()).eq(&seen), "seed {seed}");
+        if outcome.is_err() {
+            failures += 1;
+            assert_eq!(merge.entry(), None);
+            assert_eq!(merge.next(), Err("planted"));
+        } else if merge.entry().is_none() {
+            assert_eq!(seen.len(), all.len(), "seed {seed}");
+        }
+    }
+    assert!(failures > 60, "only {failures} of 900 visits met the failure");
 }
 
 /// Where it stands is then not known.
@@ -281,7 +306,7 @@ fn a_visitor_that_panics_leaves_the_merge_off_the_end() {
     let mut merge = MergeCursor::new(vec![ListCursor::new(keys(&["a", "b", "c"]))]);
     merge.seek_to_first().unwrap();
     let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        merge.visit_at_hand(|_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") })
+        merge.visit_onward(|_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") })
     }));
     assert!(visited.is_err());
     assert_eq!(merge.entry(), None);

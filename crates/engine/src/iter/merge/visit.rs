@@ -1,0 +1,456 @@
+//! Visiting what a merge shows: one entry after the other is lent out of its table, with no step through the
+//! levels of cursors in between.
+//!
+//! 1. Each source that stands in a table hands out the cursor over it, its *leaf*. The entry that a leaf stands on is
+//!    known by a [`Rank`]; the least one comes next. When it was visited its leaf moves by one, and nothing else
+//!    changes.
+//! 2. Where a leaf is at the end of its table, its source makes the step; and a source that has no leaf, as a memtable,
+//!    is stepped entry by entry.
+//! 3. At most [`LEAVES`] sources take part: those that come first. What comes then of another one ends that, and all
+//!    are sorted anew.
+//! 4. Forward, versions of the key that was visited last are passed. Backward, an entry is visited only where
+//!    it is known that no other version of its key comes, and passed where it is known that one comes that hides it.
+//!    All that is not known so is left to the merge's steps, as are keys of more than sixteen bytes.
+//!
+//! Called by the walk over what is visible.
+
+use trommel_base::{Cursor, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
+
+use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES};
+
+/// Most sources whose leaves take part at once: the least of their ranks is looked for among all of them.
+const LEAVES: usize = 8;
+
+/// What became of an entry that was offered to whoever visits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It was taken; the next one is wanted too.
+    Taken,
+    /// It was taken, and is the last one wanted.
+    Last,
+    /// It was not taken: the cursor stands on it.
+    Left,
+}
+
+/// A cursor that stands in one of several tables.
+pub(crate) trait Leaved: Cursor {
+    /// A cursor over one table.
+    type Leaf: Cursor;
+
+    /// The cursor over the table that it stands in, which may be moved: where that is off its end then, the next
+    /// movement of the whole goes on behind that table. `None` where there is none.
+    fn leaf(&mut self) -> Option<&mut Self::Leaf>;
+}
+
+/// Where an entry belongs among others: what is smaller comes first in the direction of travel. Long keys that
+/// begin alike may be ranked wrongly, but come at the right place among short ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rank {
+    words: u128,
+    /// The key's length, and then the sequence number.
+    tail: u64,
+}
+
+/// Bits of a sequence number.
+const SEQNO_BITS: u32 = MAX_SEQNO.count_ones();
+
+impl Rank {
+    const LAST: Self = Self { words: u128::MAX, tail: u64::MAX };
+
+    #[inline]
+    fn new(head: &KeyHead, direction: Direction) -> Self {
+        let KeyHead { words, len, seqno, .. } = *head;
+        let tail = u64::from(len.min(u32::from(u8::MAX))) << SEQNO_BITS | (MAX_SEQNO - seqno);
+        match direction {
+            Direction::Forward => Self { words, tail },
+            Direction::Backward => Self { words: !words, tail: !tail },
+        }
+    }
+
+    /// Whether this one comes first. Without a branch: which source is next nobody can foresee.
+    #[inline]
+    fn is_before(self, other: Self) -> bool {
+        (self.words < other.words) | ((self.words == other.words) & (self.tail < other.tail))
+    }
+
+    /// Whether it is of the same key, both being short ones.
+    #[inline]
+    fn has_key_of(self, other: Self) -> bool {
+        (self.words == other.words) & ((self.tail ^ other.tail) >> SEQNO_BITS == 0)
+    }
+
+    /// The mark of the key, which is a short one.
+    fn mark(self, direction: Direction) -> Mark {
+        let Self { words, tail } = self;
+        let (words, tail) =
+            if direction == Direction::Forward { (words, tail) } else { (!words, !tail) };
+        Mark { words, len: (tail >> SEQNO_BITS) as u32 }
+    }
+
+    /// The sequence number, of a rank backward.
+    #[inline]
+    fn seqno_back(self) -> SeqNo {
+        MAX_SEQNO - (!self.tail & MAX_SEQNO)
+    }
+}
+
+/// Why a visit of the leaves ended.
+enum Halt<E> {
+    /// This source stands on what was visited or passed, and has to make the next step itself.
+    Step(usize),
+    /// The entry that this source stands on comes next, and the source has no leaf. Backward, another source has
+    /// a newer version of that sequence number.
+    Alone(usize, Option<SeqNo>),
+    /// The next entry is of a source that takes no part.
+    Sort,
+    /// The visitor wants no more than what it took last.
+    Last,
+    /// What comes next, if anything does, is not for the visitor.
+    Left,
+    /// A leaf could not be moved.
+    Failed(E),
+}
+
+/// What was visited.
+struct Past {
+    /// The rank of the last one.
+    key: Rank,
+}
+
+/// The sources that take part in a visit.
+struct Leaves<'a, L> {
+    count: usize,
+    ranks: [Rank; LEAVES],
+    leaves: [Option<&'a mut L>; LEAVES],
+    sources: [usize; LEAVES],
+    /// What comes first of the other sources.
+    limit: Option<Rank>,
+}
+
+impl<'a, L: Cursor> Leaves<'a, L> {
+    /// Those of `sources` that stand on an entry: all of them, or the first ones in their `order`.
+    #[inline]
+    fn new<C: Leaved<Leaf = L>>(
+        sources: &'a mut [C],
+        heads: &[Head],
+        order: &[Place],
+        direction: Direction,
+    ) -> Self {
+        let mut all = Self {
+            count: 0,
+            ranks: [Rank::LAST; LEAVES],
+            leaves: [const { None }; LEAVES],
+            sources: [NOBODY; LEAVES],
+            limit: None,
+        };
+        let (first, others) = order.split_at(order.len().min(LEAVES));
+        let rank = |head: &Head| Rank::new(&head.entry(direction), direction);
+        let limit = others.first().and_then(|place| heads.get(place.source));
+        all.limit = limit.filter(|head| head.live).map(rank);
+        for (nth, (source, head)) in sources.iter_mut().zip(heads).enumerate() {
+            let is_first = others.is_empty() || first.iter().any(|place| place.source == nth);
+            if !head.live || !is_first {
+                continue;
+            }
+            let leaf = source.leaf();
+            // It may have moved since the head was remembered.
+            let here = leaf.as_ref().and_then(|leaf| leaf.head());
+            all.ranks[all.count] =
+                here.map_or_else(|| rank(head), |here| Rank::new(&here, direction));
+            all.leaves[all.count] = leaf;
+            all.sources[all.count] = nth;
+            all.count += 1;
+        }
+        all
+    }
+
+    /// The place of the one whose entry comes first.
+    #[inline]
+    fn first(&self) -> (usize, Rank) {
+        let (mut first, mut least) = (0, self.ranks[0]);
+        for (place, rank) in self.ranks.iter().enumerate().take(self.count).skip(1) {
+            let is_before = rank.is_before(least);
+            first = if is_before { place } else { first };
+            least = if is_before { *rank } else { least };
+        }
+        (first, least)
+    }
+
+    /// What ends a visit before its first entry.
+    #[inline]
+    fn nothing(&self) -> Option<Halt<L::Error>> {
+        let all_ended = if self.limit.is_some() { Halt::Sort } else { Halt::Left };
+        (self.count == 0).then_some(all_ended)
+    }
+
+    /// Visits one entry after the other.
+    #[inline]
+    fn visit_onward(
+        &mut self,
+        past: &mut Past,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Halt<L::Error> {
+        let is_only = self.count == 1 && self.limit.is_none();
+        loop {
+            let (first, mut rank) = self.first();
+            if self.limit.is_some_and(|limit| limit.is_before(rank)) {
+                return Halt::Sort;
+            }
+            let source = self.sources[first];
+            let Some(leaf) = self.leaves[first].as_deref_mut() else {
+                return Halt::Alone(source, None);
+            };
+            loop {
+                let Some(shown) = leaf.head().zip(leaf.entry()) else {
+                    return Halt::Alone(source, None);
+                };
+                let is_passed = rank.has_key_of(past.key);
+                if let Some(halt) = past.visit(rank, shown, Some(is_passed), visit) {
+                    return halt;
+                }
+                let next = match leaf.next_at_hand() {
+                    Some(next) => next,
+                    None => match moved(leaf, L::next) {
+                        Ok(Some(next)) => next,
+                        Ok(None) => return Halt::Step(source),
+                        Err(error) => return Halt::Failed(error),
+                    },
+                };
+                rank = Rank::new(&next, Direction::Forward);
+                if !is_only {
+                    break;
+                }
+            }
+            self.ranks[first] = rank;
+        }
+    }
+
+    /// As [`visit_onward`](Self::visit_onward), backward. A version of a key is passed where a newer one
+    /// `hides` it.
+    #[inline]
+    fn visit_back(
+        &mut self,
+        past: &mut Past,
+        hides: &impl Fn(SeqNo) -> bool,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Halt<L::Error> {
+        let is_only = self.count == 1 && self.limit.is_none();
+        loop {
+            let (first, mut rank) = self.first();
+            if self.limit.is_some_and(|limit| limit.is_before(rank)) {
+                return Halt::Sort;
+            }
+            let source = self.sources[first];
+            let newer = if is_only { None } else { self.newer_elsewhere(first, rank) };
+            let Some(leaf) = self.leaves[first].as_deref_mut() else {
+                return Halt::Alone(source, newer);
+            };
+            loop {
+                let Some(shown) = leaf.head().zip(leaf.entry()) else {
+                    return Halt::Alone(source, newer);
+                };
+                let is_passed = past.is_passed(rank, newer, hides, || leaf.begins_key());
+                if let Some(halt) = past.visit(rank, shown, is_passed, visit) {
+                    return halt;
+                }
+                let next = match leaf.prev_at_hand() {
+                    Some(next) => next,
+                    None => match moved(leaf, L::prev) {
+                        Ok(Some(next)) => next,
+                        Ok(None) => return Halt::Step(source),
+                        Err(error) => return Halt::Failed(error),
+                    },
+                };
+                rank = Rank::new(&next, Direction::Backward);
+                if !is_only {
+                    break;
+                }
+            }
+            self.ranks[first] = rank;
+        }
+    }
+
+    /// The sequence number of a version of the key of this rank, on which the one at this place stands, of
+    /// another source.
+    #[inline]
+    fn newer_elsewhere(&self, place: usize, rank: Rank) -> Option<SeqNo> {
+        for (other, of) in self.ranks.iter().enumerate().take(self.count) {
+            if other != place && of.has_key_of(rank) {
+                return Some(of.seqno_back());
+            }
+        }
+        self.limit.filter(|limit| limit.has_key_of(rank)).map(Rank::seqno_back)
+    }
+}
+
+/// Moves `leaf` and returns where it stands then, if it stands on an entry.
+#[inline(never)]
+fn moved<L: Cursor>(
+    leaf: &mut L,
+    movement: impl Fn(&mut L) -> Result<(), L::Error>,
+) -> Result<Option<KeyHead>, L::Error> {
+    movement(leaf)?;
+    Ok(leaf.head())
+}
+
+impl Past {
+    /// Backward, whether the entry of this rank, which comes next, is to be passed: the last one visited is. `None`
+    /// where that is not known.
+    #[inline]
+    fn is_passed(
+        &self,
+        rank: Rank,
+        newer: Option<SeqNo>,
+        hides: &impl Fn(SeqNo) -> bool,
+        begins_key: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        let is_passed = rank == self.key || newer.is_some_and(hides);
+        (is_passed || newer.is_none() && begins_key()).then_some(is_passed)
+    }
+
+    /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns what the visit ends with, if it
+    /// ends.
+    #[inline]
+    fn visit<E>(
+        &mut self,
+        rank: Rank,
+        (head, entry): (KeyHead, EntryRef<'_>),
+        is_passed: Option<bool>,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Option<Halt<E>> {
+        if head.len > SHOWN_BYTES {
+            return Some(Halt::Left);
+        }
+        match is_passed {
+            None => return Some(Halt::Left),
+            Some(true) => return None,
+            Some(false) => {}
+        }
+        match visit(&head, entry.key, entry.value) {
+            Offered::Left => return Some(Halt::Left),
+            Offered::Last => return Some(Halt::Last),
+            Offered::Taken => self.key = rank,
+        }
+        None
+    }
+}
+
+impl<C: Leaved> MergeCursor<C>
+where
+    C::Error: Clone + From<<C::Leaf as Cursor>::Error>,
+{
+    /// Moves forward over entries with short keys, each of which is offered to `visit` if it has another key than the
+    /// one before it. Returns the mark of the last key that was taken, all of it, if the merge has moved on
+    /// behind that; `None` if it stands on the last one taken, or has not moved. Should `visit` panic, the merge is
+    /// off the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Cursor::next).
+    #[inline]
+    pub(crate) fn visit_onward(
+        &mut self,
+        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Result<Option<Mark>, C::Error> {
+        let Some(mut past) = self.begin_visit(Direction::Forward) else { return Ok(None) };
+        loop {
+            let mut leaves = self.leaves(Direction::Forward);
+            let halt = leaves.nothing();
+            let mut halt = halt.unwrap_or_else(|| leaves.visit_onward(&mut past, &mut visit));
+            if let Halt::Alone(source, _) = halt {
+                let is_passed = |_: &C, rank: Rank, past: &Past| Some(rank.has_key_of(past.key));
+                halt = self.visit_alone(source, &mut visit, &mut past, is_passed);
+            }
+            if let Some(end) = self.go_on(halt, &past, C::next)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An entry is offered where it
+    /// is known that no other version of its key comes, and passed where one comes that `hides` it by its sequence
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// As [`prev`](Cursor::prev).
+    #[inline]
+    pub(crate) fn visit_back(
+        &mut self,
+        hides: impl Fn(SeqNo) -> bool,
+        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Result<Option<Mark>, C::Error> {
+        let Some(mut past) = self.begin_visit(Direction::Backward) else { return Ok(None) };
+        loop {
+            let mut leaves = self.leaves(Direction::Backward);
+            let halt = leaves.nothing();
+            let mut halt = halt.unwrap_or_else(|| leaves.visit_back(&mut past, &hides, &mut visit));
+            if let Halt::Alone(source, newer) = halt {
+                let is_passed = |source: &C, rank, past: &Past| {
+                    past.is_passed(rank, newer, &hides, || source.begins_key())
+                };
+                halt = self.visit_alone(source, &mut visit, &mut past, is_passed);
+            }
+            if let Some(end) = self.go_on(halt, &past, C::prev)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// What was visited, if entries from the current one on can be visited in this direction.
+    #[inline]
+    fn begin_visit(&mut self, direction: Direction) -> Option<Past> {
+        let head = self.head().filter(|head| head.len <= SHOWN_BYTES)?;
+        let key = Rank::new(&head.entry(direction), direction);
+        (self.direction == direction).then_some(Past { key })
+    }
+
+    #[inline]
+    fn leaves(&mut self, direction: Direction) -> Leaves<'_, C::Leaf> {
+        self.top = NOBODY;
+        Leaves::new(&mut self.sources, &self.heads, &self.order, direction)
+    }
+
+    /// Visits what `source` stands on, unless it is to be passed, which `is_passed` says if it is known.
+    #[inline]
+    fn visit_alone(
+        &self,
+        source: usize,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+        past: &mut Past,
+        is_passed: impl FnOnce(&C, Rank, &Past) -> Option<bool>,
+    ) -> Halt<<C::Leaf as Cursor>::Error> {
+        let cursor = &self.sources[source];
+        let Some(entry) = cursor.entry() else { return Halt::Left };
+        let head = entry.internal_key().head();
+        let rank = Rank::new(&head, self.direction);
+        let is_passed = is_passed(cursor, rank, past);
+        past.visit(rank, (head, entry), is_passed, visit).unwrap_or(Halt::Step(source))
+    }
+
+    /// Does what goes on from there by `movement` of a source. Returns what the visit ends with, if it ends.
+    #[inline]
+    fn go_on(
+        &mut self,
+        halt: Halt<<C::Leaf as Cursor>::Error>,
+        past: &Past,
+        movement: impl Fn(&mut C) -> Result<(), C::Error>,
+    ) -> Result<Option<Option<Mark>>, C::Error> {
+        match halt {
+            Halt::Step(source) | Halt::Alone(source, _) => {
+                self.move_source(source, movement)?;
+                return Ok(None);
+            }
+            Halt::Failed(error) => return Err(self.fail(error.into())),
+            Halt::Sort | Halt::Last | Halt::Left => {}
+        }
+        (0..self.sources.len()).for_each(|source| self.remember(source));
+        self.sort_all();
+        let is_long = self.head().is_some_and(|head| head.len > SHOWN_BYTES);
+        Ok(match halt {
+            Halt::Last => Some(None),
+            Halt::Sort if !is_long => None,
+            _ => Some(Some(past.key.mark(self.direction))),
+        })
+    }
+}

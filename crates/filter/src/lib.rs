@@ -126,7 +126,7 @@ pub use block::Block;
 pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;
-pub use kernel::{Kernel, UnknownKernel, prefetch_at};
+pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use lines::FilterLines;
 pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterKind, FilterSpec, ParseSpecError};

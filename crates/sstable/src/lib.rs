@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod awaited;
 mod block;
 mod builder;
 mod cache;

@@ -3,8 +3,8 @@
 //!
 //! Keys are taken a *round* of [`ROUND`] at a time: all of them are looked for in the indexes, and the
 //! processor's memory is asked for what a search of each one's block looks at, in the map or by the
-//! block's place in the cache, before the first is searched; a block of a map that is to be verified is
-//! asked for while the one before it is.
+//! block's place in the cache, before the first is searched; blocks of a map that are to be verified are
+//! asked for while those before them are (see [`Awaited`]).
 //!
 //! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
 //! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use trommel_base::SeqNo;
 
 use crate::Error;
+use crate::awaited::{Awaited, ask_for_lines};
 use crate::block::SharedBlock;
 use crate::format::Handle;
 use crate::places::Spot;
@@ -69,8 +70,8 @@ pub fn get_many<'a>(
     let first = requests.first().and_then(|request| tables(request.table));
     let is_mapped = first.is_some_and(|table| table.source.mapped);
     let (ahead, together) = (ReadStats::default(), Vec::new());
-    let taken = [const { None }; ROUND];
-    let mut batch = Batch { tables, requests, is_mapped, told: 0, ahead, together, taken };
+    let (taken, awaited) = ([const { None }; ROUND], Awaited::new());
+    let mut batch = Batch { tables, requests, is_mapped, told: 0, ahead, together, taken, awaited };
     let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
         let places = batch.ask_ahead(first, round, stats)?;
@@ -80,13 +81,16 @@ pub fn get_many<'a>(
                 answer(nth, None);
                 continue;
             };
+            let mut later: &[u8] = &[];
             let held = match &last {
                 Some((of, held)) if place.is_at(of, held.handle) => held,
                 _ => {
-                    if let Some(next) = ahead(nth + 1) {
-                        next.table.ask_for_all(next.spot);
-                    }
-                    &last.insert((place.table, batch.hold(nth, place, stats)?)).1
+                    let [first, second, third] = batch.awaited.turns(nth);
+                    ask_for_lines(first);
+                    let held = batch.hold(nth, place, stats)?;
+                    ask_for_lines(second);
+                    later = third;
+                    &last.insert((place.table, held)).1
                 }
             };
             let Request { key, hash, seqno, .. } = *request;
@@ -95,6 +99,7 @@ pub fn get_many<'a>(
             if found.is_none() {
                 found = table.get_behind(spot, key, hash, seqno, stats)?;
             }
+            ask_for_lines(later);
             answer(nth, found);
         }
     }
@@ -128,6 +133,8 @@ struct Batch<'a, 'r, Tables> {
     together: Vec<(Wanted<'a>, SharedBlock)>,
     /// Blocks of this round that were in their places in the cache and are not yet looked at.
     taken: [Option<SharedBlock>; ROUND],
+    /// Blocks of this round that lie in a map and are to be verified.
+    awaited: Awaited<'a, ROUND>,
 }
 
 impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
@@ -152,10 +159,15 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         stats: &mut ReadStats,
     ) -> Result<[Option<Wanted<'a>>; ROUND], Error> {
         let mut places = [None; ROUND];
-        for (request, place) in round.iter().zip(&mut places) {
+        self.awaited.clear();
+        for (nth, (request, place)) in (first..).zip(round.iter().zip(&mut places)) {
             *place = self.find(request, stats)?;
-            match place {
-                Some(Wanted { table, spot }) if self.is_mapped => table.ask_for_search(*spot),
+            match *place {
+                Some(Wanted { table, spot }) if self.is_mapped => {
+                    if let Some(stored) = table.ask_for_search(spot) {
+                        self.awaited.note(nth, stored);
+                    }
+                }
                 Some(Wanted { spot, .. }) => spot.ask_for_place(),
                 None => {}
             }
@@ -164,6 +176,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             self.take(&places);
             return Ok(places);
         }
+        self.awaited.ask();
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
             if let Some(place @ Wanted { table, spot }) = place {
                 self.timed(nth, *place, |_| table.ask_for_entry(*spot, request.hash));

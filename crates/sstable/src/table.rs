@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::{Access, ReadFile};
 
-use crate::block::{Block, Layout, SharedBlock, ask_for_columns, ask_for_lines, tag_of};
+use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
 use crate::index::{At, Index, IndexTree};
@@ -337,16 +337,19 @@ impl Table {
         Some((stored, self.verified.as_ref().is_some_and(|known| known.has(spot.at))))
     }
 
-    /// Asks the processor for what a search of a block begins with, if it lies in a map and need not be
-    /// verified.
+    /// Asks the processor for what a search of a block begins with, if it lies in a map. One that has to be
+    /// verified is not asked for: its stored bytes are returned.
     #[inline]
-    pub(crate) fn ask_for_search(&self, spot: Spot<'_>) {
-        if let Some((stored, true)) = self.mapped(spot) {
-            ask_for_columns(stored);
+    pub(crate) fn ask_for_search(&self, spot: Spot<'_>) -> Option<&[u8]> {
+        let (stored, is_known) = self.mapped(spot)?;
+        if !is_known {
+            return Some(stored);
         }
+        ask_for_columns(stored);
+        None
     }
 
-    /// Asks the processor for the entry of such a block that a key of this hash may be.
+    /// Asks the processor for the entry of a block that need not be verified that a key of this hash may be.
     #[inline]
     pub(crate) fn ask_for_entry(&self, spot: Spot<'_>, hash: u64) {
         if let Some((stored, true)) = self.mapped(spot)
@@ -354,14 +357,6 @@ impl Table {
             && let Ok(layout) = Layout::parse(payload)
         {
             Block { payload, layout }.ask_for_entry(tag_of(hash));
-        }
-    }
-
-    /// Asks the processor for all of a block, if it lies in a map and has to be verified.
-    #[inline]
-    pub(crate) fn ask_for_all(&self, spot: Spot<'_>) {
-        if let Some((stored, false)) = self.mapped(spot) {
-            ask_for_lines(stored);
         }
     }
 

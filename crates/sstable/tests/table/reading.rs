@@ -424,6 +424,63 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
     }
 }
 
+/// Blocks are asked for before they are verified, and are damaged between two lookups: no answer comes out of
+/// one that is, wherever it lies among the others and whoever shares it, and those before it stand.
+#[test]
+fn a_multi_get_verifies_each_block_of_a_map_again() {
+    let entries = numbered(300);
+    for block_bytes in [512, 4096, 16384] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.sst");
+        build(&DiskVfs, &path, options(block_bytes, Compression::None, "none"), &entries);
+        let table = open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
+        // Each key, each twice, and few of them.
+        for (step, times) in [(1, 1), (1, 2), (37, 1)] {
+            let asked: Vec<_> =
+                (0..entries.len() * times).step_by(step).map(|i| i / times).collect();
+            let look = || {
+                let request = |i: &usize| {
+                    let key = &*entries[*i].key;
+                    Request { table: 0, key, hash: trommel_filter::hash(key), seqno: MAX_SEQNO }
+                };
+                let requests: Vec<_> = asked.iter().map(request).collect();
+                let (mut stats, mut answered) = (ReadStats::default(), 0);
+                let result = get_many(
+                    |_| Some(&*table),
+                    &requests,
+                    &mut stats,
+                    |nth, found| {
+                        let found = found.expect("it is there");
+                        assert_eq!((nth, &*found.value), (answered, &*entries[asked[nth]].value));
+                        answered += 1;
+                    },
+                );
+                (result, answered)
+            };
+            let bytes = std::fs::read(&path).unwrap();
+            for damaged in [0, 1, 17, 40, 150, 299] {
+                let value = &*entries[damaged].value;
+                let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1;
+                // The same file, so that the map shows it.
+                std::fs::write(&path, &flipped).unwrap();
+                let (result, answered) = look();
+                // A few keys may lie in other blocks.
+                assert!(step > 1 || matches!(result, Err(Error::Corruption(_))), "{result:?}");
+                let before = asked.iter().filter(|i| **i < damaged).count();
+                assert!(
+                    answered <= before || result.is_ok(),
+                    "{answered} answers, {before} before"
+                );
+                std::fs::write(&path, &bytes).unwrap();
+                let (result, answered) = look();
+                assert_eq!((result.unwrap(), answered), ((), asked.len()));
+            }
+        }
+    }
+}
+
 /// A read error is never "no more entries" and never "not found".
 #[test]
 fn a_failed_read_is_an_error_wherever_it_strikes() {

@@ -18,6 +18,13 @@ mod map;
 mod read;
 #[cfg(target_os = "linux")]
 mod resident;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod ring;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod ring {
+    /// There is no such call.
+    pub(crate) fn read_at_once(_: &[crate::Piece<'_>], _: &mut dyn crate::Receiver) {}
+}
 mod write;
 mod write_back;
 
@@ -30,6 +37,8 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+pub use self::read::DirectHandle;
+pub(crate) use self::ring::read_at_once;
 use crate::error::{refuse, wrap, wrap_to};
 use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 

@@ -31,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use disk::DiskVfs;
+pub use disk::{DirectHandle, DiskVfs};
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
 pub use input::FileInput;
 pub use layer::Layer;
@@ -169,9 +169,14 @@ pub trait ReadFile: Debug + Send + Sync {
     fn will_need(&self, _offset: u64, _bytes: usize) {}
 
     /// Whether each read is one of the device, for which the system fetches nothing ahead: reads then
-    /// overlap only if several threads make them.
+    /// overlap only if [`read_at_once`] or several threads make them.
     fn is_direct(&self) -> bool {
         false
+    }
+
+    /// What [`read_at_once`] reads the file by. None where it does not read it.
+    fn direct_handle(&self) -> Option<DirectHandle<'_>> {
+        None
     }
 
     /// The file's length when it was opened, in bytes.
@@ -181,6 +186,37 @@ pub trait ReadFile: Debug + Send + Sync {
     fn mapped(&self) -> Option<&[u8]> {
         None
     }
+}
+
+/// A stretch of a finished file, to be read at once with others.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// The file.
+    pub file: &'a dyn ReadFile,
+    /// Where the piece begins, in bytes from the file's beginning. Any place will do.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: usize,
+}
+
+/// Who is given what [`read_at_once`] reads.
+pub trait Receiver {
+    /// Called once, as soon as the device was asked for the first pieces, which it takes its time for. Not called
+    /// if none are read.
+    fn meanwhile(&mut self) {}
+
+    /// Called for each piece that was read, in the order in which they come, with its place among the pieces and its
+    /// bytes. Others may still be on their way.
+    fn receive(&mut self, nth: usize, bytes: &[u8]);
+}
+
+/// Reads `pieces` at once, in this thread: the device is asked for all of them before the first is waited for.
+///
+/// What `receiver` is not given was not read, and is to be read by [`ReadFile::read_at`], which says what is
+/// wrong if something is. That may be all of them: files are read so if they are a disk's and were opened with
+/// [`Access::Direct`], on Linux, where the system allows it.
+pub fn read_at_once(pieces: &[Piece<'_>], receiver: &mut dyn Receiver) {
+    disk::read_at_once(pieces, receiver);
 }
 
 /// A held lock; dropping it releases it.

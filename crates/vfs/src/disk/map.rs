@@ -1,4 +1,4 @@
-//! A read-only map of a finished file: with `resident.rs` the `unsafe` around files.
+//! A read-only map of a finished file: with `resident.rs` and `ring.rs` the `unsafe` around files.
 //!
 //! Safety argument. A map is a `&[u8]` over memory that the kernel fills from the file, so two things
 //! must hold while it lives: its bytes do not change, and they stay there.

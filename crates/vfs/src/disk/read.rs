@@ -24,7 +24,7 @@ use crate::{Access, ReadFile};
 
 /// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
 /// for 512 or 4096.
-const ALIGN: usize = 4096;
+pub(super) const ALIGN: usize = 4096;
 
 /// Shortest range of a map, in bytes, about which the system is asked whether it is in memory before it is
 /// told that it will be needed: what it does then for each page is dear where there is nothing to do.
@@ -131,6 +131,13 @@ impl ReadFile for MappedFile {
     }
 }
 
+/// A disk's file that was opened with [`Access::Direct`], as [`read_at_once`](crate::read_at_once) wants it.
+#[derive(Debug, Clone, Copy)]
+pub struct DirectHandle<'a> {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody reads so elsewhere"))]
+    pub(super) file: &'a File,
+}
+
 /// A file opened with `O_DIRECT`.
 #[derive(Debug)]
 struct DirectFile {
@@ -173,6 +180,10 @@ impl ReadFile for DirectFile {
 
     fn is_direct(&self) -> bool {
         true
+    }
+
+    fn direct_handle(&self) -> Option<DirectHandle<'_>> {
+        Some(DirectHandle { file: &self.file.file })
     }
 
     fn bytes(&self) -> u64 {

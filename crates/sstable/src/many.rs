@@ -9,17 +9,19 @@
 //! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
 //! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
 //! and nobody says which: there a round's first block is timed, and where it was waited for the files are
-//! told. For files that are read past the system's memory, which can fetch nothing ahead, those blocks are
-//! read by several threads at once. Called by the engine's `multi_get`.
+//! told. For files that are read past the system's memory, which can fetch nothing ahead, the system is
+//! handed the reads of those blocks at once, or several threads read them. Called by the engine's `multi_get`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
+use trommel_vfs::{Piece, Receiver, read_at_once};
 
 use crate::Error;
 use crate::awaited::{Awaited, ask_for_lines};
 use crate::block::SharedBlock;
+use crate::compression::zeroed;
 use crate::format::Handle;
 use crate::places::Spot;
 use crate::source::ReadStats;
@@ -269,17 +271,11 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             }
             bytes < TOGETHER_BYTES
         });
-        let wanted =
-            places.iter().map(|place| (Arc::clone(&place.table.source), place.spot.handle));
-        let blocks = read_together(wanted.collect(), |(source, handle)| {
-            source.read_block(*handle, &mut ReadStats::default()).ok()
-        });
-        for (place, block) in places.into_iter().zip(blocks) {
-            let Some(block) = block.flatten() else { continue };
+        for (place, block) in places.iter().zip(read_blocks(&places)) {
+            let Some(block) = block else { continue };
             self.ahead.block_reads += 1;
             self.ahead.block_bytes += place.spot.handle.bytes as u64;
-            place.table.source.keep(place.spot, &block);
-            self.together.push((place, block));
+            self.together.push((*place, block));
         }
     }
 
@@ -333,5 +329,70 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         }
         self.ahead.index_reads += stats.index_reads;
         until
+    }
+}
+
+/// The blocks at `places`, read at once and left in the cache; `None` for what cannot be read.
+///
+/// The system is handed all of them. What it does not read so, several threads read.
+fn read_blocks(places: &[Wanted<'_>]) -> Vec<Option<SharedBlock>> {
+    let pieces: Vec<_> = places.iter().map(Wanted::piece).collect();
+    let mut blocks = Blocks { places, room: Vec::new(), read: vec![None; places.len()] };
+    read_at_once(&pieces, &mut blocks);
+    let mut read = blocks.read;
+    let left: Vec<_> = places.iter().zip(&mut read).filter(|(_, read)| read.is_none()).collect();
+    if !left.is_empty() {
+        let source = |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.spot.handle);
+        let wanted = left.iter().map(|(place, _)| source(place)).collect();
+        let together = read_together(wanted, |(source, handle)| {
+            source.read_block(*handle, &mut ReadStats::default()).ok()
+        });
+        for ((place, read), block) in left.into_iter().zip(together) {
+            *read = Some(place.keep(block.flatten()));
+        }
+    }
+    read.into_iter().map(Option::flatten).collect()
+}
+
+/// Blocks that the system was handed, and what came of them.
+struct Blocks<'a, 'b> {
+    places: &'b [Wanted<'a>],
+    /// Where they go, from the first one on.
+    room: Vec<Arc<[u8]>>,
+    /// Those that came, `None` inside if they are damaged.
+    read: Vec<Option<Option<SharedBlock>>>,
+}
+
+impl Receiver for Blocks<'_, '_> {
+    /// New memory takes its time, the more if the system has to fetch it, and the device is waited for anyway.
+    fn meanwhile(&mut self) {
+        self.room = self.places.iter().map(|place| zeroed(place.spot.handle.bytes)).collect();
+    }
+
+    fn receive(&mut self, nth: usize, bytes: &[u8]) {
+        let Some(place) = self.places.get(nth) else { return };
+        let Some((room, read)) = self.room.get_mut(nth).zip(self.read.get_mut(nth)) else { return };
+        let mut room = std::mem::take(room);
+        match Arc::get_mut(&mut room) {
+            Some(room) if room.len() == bytes.len() => room.copy_from_slice(bytes),
+            _ => return,
+        }
+        let block = place.table.source.open_block(&room, 0, place.spot.handle);
+        *read = Some(place.keep(block.ok()));
+    }
+}
+
+impl<'a> Wanted<'a> {
+    fn piece(&self) -> Piece<'a> {
+        let Handle { offset, bytes } = self.spot.handle;
+        Piece { file: &*self.table.source.file, offset, bytes }
+    }
+
+    /// Leaves the block that was read here in the cache, if it was.
+    fn keep(&self, block: Option<SharedBlock>) -> Option<SharedBlock> {
+        if let Some(block) = &block {
+            self.table.source.keep(self.spot, block);
+        }
+        block
     }
 }

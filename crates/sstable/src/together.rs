@@ -7,6 +7,9 @@
 //!    nothing past the system's memory has none. To begin one takes as long as a read.
 //! 3. Who wants things read does all that no thread has taken, and waits only for what one has.
 //!
+//! This is for systems that cannot be handed many reads in one call ([`trommel_vfs::read_at_once`]), and for what
+//! was not read so: these threads are woken for each of their reads.
+//!
 //! Files in memory and simulated ones are not read so, and no scenario of schedules comes here. Called by
 //! lookups of many keys.
 

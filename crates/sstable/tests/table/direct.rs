@@ -1,6 +1,6 @@
 //! Lookups of many keys in files that are read past the system's memory, which fetches nothing ahead for
-//! them: reads overlap because several threads make them. One behind the other, 64 keys took as long as 64
-//! lookups.
+//! them: reads overlap because the system is handed all of them, or several threads make them. One behind the
+//! other, 64 keys took as long as 64 lookups.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trommel_base::MAX_SEQNO;
 use trommel_sstable::{BlockCache, Compression, Error, ReadStats, Request, Table, get_many};
-use trommel_vfs::{Access, ReadFile, Vfs};
+use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs};
 
 use crate::common::*;
 
@@ -136,4 +136,57 @@ fn a_read_that_fails_among_others_fails_the_lookup() {
     assert!(failed.to_string().contains("the disk is on fire"), "{failed}");
     file.state.lock().unwrap().damaged_from = u64::MAX;
     look_up(&opened, &entries).unwrap();
+}
+
+/// A file on a disk that is read by several threads and never handed to the system as a whole.
+#[derive(Debug)]
+struct ByThreads(Arc<dyn ReadFile>);
+
+impl ReadFile for ByThreads {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+/// What the system was handed and what threads read is answered, counted and refused in the same way.
+#[test]
+fn blocks_of_a_disk_are_read_at_once_as_by_threads() {
+    let entries = entries();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, compression) in [("1.sst", Compression::None), ("2.sst", Compression::Lz4)] {
+        let table = InMemory::new(options(512, compression, "none"), &entries);
+        let (whole, path) = (table.bytes(), dir.path().join(name));
+        let data_bytes = table.summary.data_bytes as usize;
+        for damaged_from in [data_bytes, data_bytes / 2] {
+            let mut bytes = whole.clone();
+            for at in (damaged_from..data_bytes).step_by(100) {
+                bytes[at] ^= 1;
+            }
+            let _ = DiskVfs.remove(&path);
+            DiskVfs.create(&path).unwrap().append(&bytes).unwrap();
+            let file = || DiskVfs.open(&path, Access::Direct).unwrap();
+            let files = [file(), Arc::new(ByThreads(file())) as Arc<dyn ReadFile>];
+            let [came, by_threads] = files.map(|file| {
+                let cache = BlockCache::new(1 << 20);
+                let table = open_file(file, &path, Access::Direct, &cache).unwrap();
+                [(); 2].map(|()| look_up(&table, &entries).map_err(|error| error.to_string()))
+            });
+            assert_eq!(came, by_threads);
+            let [cold, warm] = came;
+            if damaged_from < data_bytes {
+                assert!(cold.unwrap_err().contains("checksum"));
+                continue;
+            }
+            assert_eq!(cold.unwrap().block_reads, 67);
+            assert_eq!(warm.unwrap().cache_hits, 67);
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
-use trommel_vfs::{Piece, Receiver, read_at_once};
+use trommel_vfs::{Piece, Pieces, read_at_once};
 
 use crate::Error;
 use crate::awaited::{Awaited, ask_for_lines};
@@ -263,19 +263,15 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// hold.
     #[cold]
     fn read_at_once(&mut self, nth: usize, first: Wanted<'a>) {
-        let (mut places, mut bytes) = (vec![first], 0);
-        self.told = self.each_ahead(nth, first, |next| {
-            if next.table.source.in_cache(next.spot).is_none() {
-                bytes += next.spot.handle.bytes;
-                places.push(next);
-            }
-            bytes < TOGETHER_BYTES
-        });
-        for (place, block) in places.iter().zip(read_blocks(&places)) {
+        let mut blocks = Blocks::new(self, nth, first);
+        read_at_once(&mut blocks);
+        let (ahead, blocks) = blocks.finish();
+        self.told = self.seen(&ahead);
+        for (place, block) in blocks {
             let Some(block) = block else { continue };
             self.ahead.block_reads += 1;
             self.ahead.block_bytes += place.spot.handle.bytes as u64;
-            self.together.push((*place, block));
+            self.together.push((place, block));
         }
     }
 
@@ -299,77 +295,129 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         if nth < self.told {
             return;
         }
-        self.told = self.each_ahead(nth, last, |place| {
+        let mut ahead = Ahead::of(nth, last);
+        while let Some(place) = self.next_ahead(&mut ahead) {
             place.table.source.tell(place.spot);
-            true
-        });
+        }
+        self.told = self.seen(&ahead);
     }
 
-    /// Calls `with` for each of the blocks of the requests behind number `nth`, whose block is at `last`, until
-    /// it says that it has enough. Returns the first request that this was not done for. What goes wrong here goes
-    /// wrong again when the blocks are read.
-    fn each_ahead(
-        &mut self,
-        nth: usize,
-        mut last: Wanted<'a>,
-        mut with: impl FnMut(Wanted<'a>) -> bool,
-    ) -> usize {
-        let rest = self.requests.get(nth + 1..).unwrap_or_default();
-        let rest = rest.get(..TOLD_AHEAD).unwrap_or(rest);
-        let mut stats = ReadStats::default();
-        let mut until = nth + 1;
-        for request in rest {
-            until += 1;
-            let Ok(Some(place)) = self.find(request, &mut stats) else { continue };
-            let is_other = !place.is_at(last.table, last.spot.handle);
-            last = place;
-            if is_other && !with(place) {
-                break;
+    /// The next block that `ahead` comes to, other than the one before it. What goes wrong here goes wrong
+    /// again when the blocks are read.
+    fn next_ahead(&self, ahead: &mut Ahead<'a>) -> Option<Wanted<'a>> {
+        while ahead.until < ahead.end {
+            let request = self.requests.get(ahead.until)?;
+            ahead.until += 1;
+            let Ok(Some(place)) = self.find(request, &mut ahead.stats) else { continue };
+            let is_other = !place.is_at(ahead.last.table, ahead.last.spot.handle);
+            ahead.last = place;
+            if is_other {
+                return Some(place);
             }
         }
-        self.ahead.index_reads += stats.index_reads;
-        until
+        None
+    }
+
+    /// Counts what `ahead` read, and returns the first request that it did not come to.
+    fn seen(&mut self, ahead: &Ahead<'a>) -> usize {
+        self.ahead.index_reads += ahead.stats.index_reads;
+        ahead.until
     }
 }
 
-/// The blocks at `places`, read at once and left in the cache; `None` for what cannot be read.
+/// Requests behind one, whose blocks are looked for before they are needed.
+struct Ahead<'a> {
+    /// The first that was not looked at.
+    until: usize,
+    end: usize,
+    /// The block of the last one that has any.
+    last: Wanted<'a>,
+    stats: ReadStats,
+}
+
+impl<'a> Ahead<'a> {
+    /// Those behind request `nth`, whose block is at `last`.
+    fn of(nth: usize, last: Wanted<'a>) -> Self {
+        let until = nth + 1;
+        Self { until, end: until + TOLD_AHEAD, last, stats: ReadStats::default() }
+    }
+}
+
+/// Blocks that the cache does not hold, found one after the other, read at once, and left in the cache.
 ///
-/// The system is handed all of them. What it does not read so, several threads read.
-fn read_blocks(places: &[Wanted<'_>]) -> Vec<Option<SharedBlock>> {
-    let pieces: Vec<_> = places.iter().map(Wanted::piece).collect();
-    let mut blocks = Blocks { places, room: Vec::new(), read: vec![None; places.len()] };
-    read_at_once(&pieces, &mut blocks);
-    let mut read = blocks.read;
-    let left: Vec<_> = places.iter().zip(&mut read).filter(|(_, read)| read.is_none()).collect();
-    if !left.is_empty() {
-        let source = |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.spot.handle);
-        let wanted = left.iter().map(|(place, _)| source(place)).collect();
-        let together = read_together(wanted, |(source, handle)| {
-            source.read_block(*handle, &mut ReadStats::default()).ok()
-        });
-        for ((place, read), block) in left.into_iter().zip(together) {
-            *read = Some(place.keep(block.flatten()));
-        }
-    }
-    read.into_iter().map(Option::flatten).collect()
-}
-
-/// Blocks that the system was handed, and what came of them.
-struct Blocks<'a, 'b> {
-    places: &'b [Wanted<'a>],
-    /// Where they go, from the first one on.
+/// The system is handed them while the next are looked for. What it does not read so, several threads read.
+struct Blocks<'a, 'r, 'b, Tables> {
+    batch: &'b Batch<'a, 'r, Tables>,
+    ahead: Ahead<'a>,
+    /// Those of all but the first.
+    bytes: usize,
+    places: Vec<Wanted<'a>>,
+    /// What they are to be read to, of the first ones.
     room: Vec<Arc<[u8]>>,
-    /// Those that came, `None` inside if they are damaged.
+    /// Those that were read, `None` inside if they are damaged.
     read: Vec<Option<Option<SharedBlock>>>,
 }
 
-impl Receiver for Blocks<'_, '_> {
+impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tables> {
+    /// That of request `nth`, which is at `first`, and those behind it.
+    fn new(batch: &'b Batch<'a, 'r, Tables>, nth: usize, first: Wanted<'a>) -> Self {
+        let (places, room, read) = (Vec::new(), Vec::new(), Vec::new());
+        Self { batch, ahead: Ahead::of(nth, first), bytes: 0, places, room, read }
+    }
+
+    /// The next one that is to be read.
+    fn find_next(&mut self) -> Option<Wanted<'a>> {
+        if self.places.is_empty() {
+            return Some(self.ahead.last);
+        }
+        while self.bytes < TOGETHER_BYTES {
+            let place = self.batch.next_ahead(&mut self.ahead)?;
+            if place.table.source.in_cache(place.spot).is_none() {
+                self.bytes += place.spot.handle.bytes;
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// All of them, `None` for what cannot be read.
+    fn finish(mut self) -> (Ahead<'a>, Vec<(Wanted<'a>, Option<SharedBlock>)>) {
+        while self.next().is_some() {}
+        let Self { ahead, places, mut read, .. } = self;
+        let each = places.iter().zip(&mut read);
+        let left: Vec<_> = each.filter(|(_, read)| read.is_none()).collect();
+        if !left.is_empty() {
+            let source = |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.spot.handle);
+            let wanted = left.iter().map(|(place, _)| source(place)).collect();
+            let together = read_together(wanted, |(source, handle)| {
+                source.read_block(*handle, &mut ReadStats::default()).ok()
+            });
+            for ((place, read), block) in left.into_iter().zip(together) {
+                *read = Some(place.keep(block.flatten()));
+            }
+        }
+        (ahead, places.into_iter().zip(read.into_iter().map(Option::flatten)).collect())
+    }
+}
+
+impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '_, Tables> {
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let place = self.find_next()?;
+        self.places.push(place);
+        self.read.push(None);
+        Some(place.piece())
+    }
+
     /// New memory takes its time, the more if the system has to fetch it, and the device is waited for anyway.
     fn meanwhile(&mut self) {
-        self.room = self.places.iter().map(|place| zeroed(place.spot.handle.bytes)).collect();
+        let places = self.places.get(self.room.len()..).unwrap_or_default();
+        self.room.extend(places.iter().map(|place| zeroed(place.spot.handle.bytes)));
     }
 
     fn receive(&mut self, nth: usize, bytes: &[u8]) {
+        if nth >= self.room.len() {
+            self.meanwhile();
+        }
         let Some(place) = self.places.get(nth) else { return };
         let Some((room, read)) = self.room.get_mut(nth).zip(self.read.get_mut(nth)) else { return };
         let mut room = std::mem::take(room);

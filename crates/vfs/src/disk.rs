@@ -23,7 +23,7 @@ mod ring;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod ring {
     /// There is no such call.
-    pub(crate) fn read_at_once(_: &[crate::Piece<'_>], _: &mut dyn crate::Receiver) {}
+    pub(crate) fn read_at_once<'a>(_: &mut dyn crate::Pieces<'a>) {}
 }
 mod write;
 mod write_back;

@@ -199,10 +199,14 @@ pub struct Piece<'a> {
     pub bytes: usize,
 }
 
-/// Who is given what [`read_at_once`] reads.
-pub trait Receiver {
-    /// Called once, as soon as the device was asked for the first pieces, which it takes its time for. Not called
-    /// if none are read.
+/// Pieces of files that are read at once, and who is given what is read of them.
+pub trait Pieces<'a> {
+    /// The next piece; none behind the last. Those before it may already be on their way, so that what it takes
+    /// to find it costs no time.
+    fn next(&mut self) -> Option<Piece<'a>>;
+
+    /// Called once, when the device was asked for the first pieces, which it takes its time for. Not called if none
+    /// are read.
     fn meanwhile(&mut self) {}
 
     /// Called for each piece that was read, in the order in which they come, with its place among the pieces and its
@@ -212,11 +216,11 @@ pub trait Receiver {
 
 /// Reads `pieces` at once, in this thread: the device is asked for all of them before the first is waited for.
 ///
-/// What `receiver` is not given was not read, and is to be read by [`ReadFile::read_at`], which says what is
-/// wrong if something is. That may be all of them: files are read so if they are a disk's and were opened with
-/// [`Access::Direct`], on Linux, where the system allows it.
-pub fn read_at_once(pieces: &[Piece<'_>], receiver: &mut dyn Receiver) {
-    disk::read_at_once(pieces, receiver);
+/// What is not received was not read, and is to be read by [`ReadFile::read_at`], which says what is
+/// wrong if something is. That may be all of them, and there may be next ones still: files are read so if they are a
+/// disk's and were opened with [`Access::Direct`], on Linux, where the system allows it.
+pub fn read_at_once<'a>(pieces: &mut dyn Pieces<'a>) {
+    disk::read_at_once(pieces);
 }
 
 /// A held lock; dropping it releases it.

@@ -6,7 +6,8 @@
 //!    uses wait for the next caller. A ring costs a file handle and the memory that it reads into, and is made
 //!    when one is first needed: a process that reads nothing so has none.
 //! 2. As many pieces as there is room for are queued and handed over, a few at a time so that the device begins
-//!    with the first ones. The system reads into the ring's own memory, on the grid that `O_DIRECT` wants.
+//!    with the first ones while the caller finds the next. The system reads into the ring's own memory, on the
+//!    grid that `O_DIRECT` wants.
 //! 3. What has come is handed to the caller, while the others are still read.
 //! 4. What failed, or ended early, is not handed on: the caller reads it by itself, and gets the error.
 //!
@@ -21,9 +22,9 @@
 //! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request under way has.
 //! 3. A part of `space` is looked at only by [`Ring::lend`], after the completion of its request, which ends the
 //!    system's use of it. No reference to all of `space` exists from the first request to the last completion.
-//! 4. A request names its file by its handle. The file is borrowed until the read ends; the system has
-//!    a reference of its own as soon as the request is handed over. A ring that was given up is closed, and what
-//!    it had queued and not handed over is never read.
+//! 4. A request names its file by its handle. The file is borrowed until the read ends, as its piece is; the
+//!    system has a reference of its own as soon as the request is handed over. A ring that was given up is
+//!    closed, and what it had queued and not handed over is never read.
 //!
 //! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made.
 
@@ -42,7 +43,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::io::Errno;
 
 use super::read::ALIGN;
-use crate::{Piece, Receiver};
+use crate::{Piece, Pieces};
 
 /// Requests that are under way at once.
 const ENTRIES: usize = 128;
@@ -62,11 +63,8 @@ const ATTEMPTS: usize = 1000;
 static RINGS: Rings = Rings::new();
 
 /// See [`crate::read_at_once`].
-pub(crate) fn read_at_once(pieces: &[Piece<'_>], receiver: &mut dyn Receiver) {
-    // One alone is read as quickly without.
-    if pieces.len() > 1 {
-        RINGS.read(pieces, receiver);
-    }
+pub(crate) fn read_at_once<'a>(pieces: &mut dyn Pieces<'a>) {
+    RINGS.read(pieces);
 }
 
 /// The rings that nobody uses now.
@@ -81,9 +79,9 @@ impl Rings {
         Self { idle: Mutex::new(Vec::new()), is_off: AtomicBool::new(false) }
     }
 
-    fn read(&self, pieces: &[Piece<'_>], receiver: &mut dyn Receiver) {
+    fn read<'a>(&self, pieces: &mut dyn Pieces<'a>) {
         let Some(mut ring) = self.take() else { return };
-        match ring.read(pieces, receiver) {
+        match ring.read(pieces) {
             Ok(()) => self.keep(ring),
             // It may have requests under way, so it ends here.
             Err(_) => self.is_off.store(true, Ordering::Relaxed),
@@ -168,53 +166,52 @@ impl Ring {
     }
 
     /// Reads `pieces`, in turns. An error says that the ring is of no use any more.
-    fn read(&mut self, pieces: &[Piece<'_>], receiver: &mut dyn Receiver) -> io::Result<()> {
+    fn read<'a>(&mut self, pieces: &mut dyn Pieces<'a>) -> io::Result<()> {
         assert_eq!(self.under_way, 0, "a ring that was given up");
-        let mut from = 0;
-        while from < pieces.len() {
+        let (mut count, mut is_first) = (0, true);
+        let mut next = pieces.next();
+        while next.is_some() {
             let mut requests = [None; ENTRIES];
-            let is_first = from == 0;
-            from = self.queue_all(pieces, from, &mut requests);
-            if is_first && self.under_way > 0 {
-                receiver.meanwhile();
+            next = self.queue_all(next, pieces, &mut count, &mut requests);
+            if mem::take(&mut is_first) && self.under_way > 0 {
+                pieces.meanwhile();
             }
-            self.wait(&mut requests, receiver)?;
+            self.wait(&mut requests, pieces)?;
         }
         Ok(())
     }
 
-    /// Queues pieces from number `from` on, as many as there is room for, and notes them in `requests`.
-    /// Returns the number of the first one behind them.
-    fn queue_all(
+    /// Queues the piece `next`, of which `count` came before, and those behind it, as many as there is room for, and
+    /// notes them in `requests`. Returns the first one that there is none for.
+    fn queue_all<'a>(
         &mut self,
-        pieces: &[Piece<'_>],
-        from: usize,
+        mut next: Option<Piece<'a>>,
+        pieces: &mut dyn Pieces<'a>,
+        count: &mut usize,
         requests: &mut [Option<Request>; ENTRIES],
-    ) -> usize {
+    ) -> Option<Piece<'a>> {
         let (mut queued, mut start) = (0, 0);
-        for (nth, piece) in (from..).zip(pieces.iter().skip(from)) {
+        while let Some(piece) = next {
             let lead = (piece.offset % ALIGN as u64) as usize;
-            let request = Request { nth, start, lead, bytes: piece.bytes };
-            let is_sound = piece.bytes <= SPACE_BYTES - 2 * ALIGN && is_inside(piece);
-            if !is_sound {
-                continue;
+            let request = Request { nth: *count, start, lead, bytes: piece.bytes };
+            if piece.bytes <= SPACE_BYTES - 2 * ALIGN && is_inside(&piece) {
+                let end = start + request.length();
+                if queued == ENTRIES || end > SPACE_BYTES {
+                    break;
+                }
+                if self.queue(&piece, &request, queued) {
+                    requests[queued] = Some(request);
+                    (queued, start) = (queued + 1, end);
+                    if queued.is_multiple_of(HANDED_OVER) {
+                        self.hand_over();
+                    }
+                }
             }
-            let end = start + request.length();
-            if queued == ENTRIES || end > SPACE_BYTES {
-                self.hand_over();
-                return nth;
-            }
-            if !self.queue(piece, &request, queued) {
-                continue;
-            }
-            requests[queued] = Some(request);
-            (queued, start) = (queued + 1, end);
-            if queued.is_multiple_of(HANDED_OVER) {
-                self.hand_over();
-            }
+            *count += 1;
+            next = pieces.next();
         }
         self.hand_over();
-        pieces.len()
+        next
     }
 
     /// Queues one request, which will be known as `number`. False where the piece's file is not read so.
@@ -243,12 +240,12 @@ impl Ring {
         }
     }
 
-    /// Hands over what is still queued, and waits until all of `requests` are completed; `receiver` is given
-    /// each that was read.
-    fn wait(
+    /// Hands over what is still queued, and waits until all of `requests` are completed; each that was read is
+    /// received.
+    fn wait<'a>(
         &mut self,
         requests: &mut [Option<Request>; ENTRIES],
-        receiver: &mut dyn Receiver,
+        pieces: &mut dyn Pieces<'a>,
     ) -> io::Result<()> {
         let mut attempts = 0;
         while self.under_way > 0 {
@@ -262,7 +259,7 @@ impl Ring {
                 self.under_way -= 1;
                 let Request { nth, start, lead, bytes } = request;
                 if usize::try_from(completed.result()).is_ok_and(|read| read >= lead + bytes) {
-                    receiver.receive(nth, self.lend(start + lead, bytes));
+                    pieces.receive(nth, self.lend(start + lead, bytes));
                 }
             }
             let Some(error) = failed else { continue };

@@ -35,16 +35,19 @@ fn opened(dir: &Path, name: &str, bytes: usize) -> Arc<dyn ReadFile> {
     DiskVfs.open(&path, Access::Direct).unwrap()
 }
 
-/// What came of each piece.
-struct Came {
+/// Pieces, by the number of a file, an offset and a length, and what came of each.
+struct Came<'a> {
+    files: &'a [Arc<dyn ReadFile>],
+    wanted: slice::Iter<'a, (usize, u64, usize)>,
     pieces: Vec<Option<Vec<u8>>>,
     meanwhile: usize,
     panics_at: usize,
 }
 
-impl Came {
-    fn new(pieces: usize) -> Self {
-        Self { pieces: vec![None; pieces], meanwhile: 0, panics_at: usize::MAX }
+impl<'a> Came<'a> {
+    fn new(files: &'a [Arc<dyn ReadFile>], wanted: &'a [(usize, u64, usize)]) -> Self {
+        let pieces = vec![None; wanted.len()];
+        Self { files, wanted: wanted.iter(), pieces, meanwhile: 0, panics_at: usize::MAX }
     }
 
     fn numbers(&self) -> Vec<usize> {
@@ -52,7 +55,12 @@ impl Came {
     }
 }
 
-impl Receiver for Came {
+impl<'a> Pieces<'a> for Came<'a> {
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let &(of, offset, bytes) = self.wanted.next()?;
+        Some(Piece { file: &*self.files[of], offset, bytes })
+    }
+
     fn meanwhile(&mut self) {
         assert!(self.numbers().is_empty());
         self.meanwhile += 1;
@@ -65,17 +73,17 @@ impl Receiver for Came {
     }
 }
 
-/// Reads `pieces`, given by the number of a file, an offset and a length.
-fn read(rings: &Rings, files: &[Arc<dyn ReadFile>], pieces: &[(usize, u64, usize)]) -> Came {
-    let piece =
-        |&(of, offset, bytes): &(usize, u64, usize)| Piece { file: &*files[of], offset, bytes };
-    let pieces: Vec<_> = pieces.iter().map(piece).collect();
-    let mut came = Came::new(pieces.len());
-    rings.read(&pieces, &mut came);
+fn read<'a>(
+    rings: &Rings,
+    files: &'a [Arc<dyn ReadFile>],
+    pieces: &'a [(usize, u64, usize)],
+) -> Came<'a> {
+    let mut came = Came::new(files, pieces);
+    rings.read(&mut came);
     came
 }
 
-fn assert_right(came: &Came, pieces: &[(usize, u64, usize)]) {
+fn assert_right(came: &Came<'_>, pieces: &[(usize, u64, usize)]) {
     for (nth, &(of, offset, bytes)) in pieces.iter().enumerate() {
         let Some(read) = &came.pieces[nth] else { continue };
         let expected: Vec<u8> = (offset as usize..).take(bytes).map(|at| byte(of, at)).collect();
@@ -219,7 +227,8 @@ fn without_rings_nothing_is_read() {
     let files = [numbered(dir.path(), 0, FILE_BYTES)];
     let rings = Rings::new();
     rings.is_off.store(true, Ordering::Relaxed);
-    let came = read(&rings, &files, &scattered(1, 10));
+    let pieces = scattered(1, 10);
+    let came = read(&rings, &files, &pieces);
     assert!(came.numbers().is_empty() && came.meanwhile == 0);
     assert!(rings.idle.lock().unwrap().is_empty());
 }
@@ -235,12 +244,8 @@ fn a_ring_whose_receiver_panics_is_not_used_again() {
         let whole = read(&rings, &files, &pieces);
         assert_right(&whole, &pieces);
         assert_eq!(rings.idle.lock().unwrap().len(), 1);
-        let made: Vec<_> = pieces
-            .iter()
-            .map(|&(_, offset, bytes)| Piece { file: &*files[0], offset, bytes })
-            .collect();
-        let mut came = Came { panics_at, ..Came::new(made.len()) };
-        let panicked = catch_unwind(AssertUnwindSafe(|| rings.read(&made, &mut came)));
+        let mut came = Came { panics_at, ..Came::new(&files, &pieces) };
+        let panicked = catch_unwind(AssertUnwindSafe(|| rings.read(&mut came)));
         assert!(panicked.is_err());
         assert!(rings.idle.lock().unwrap().is_empty());
     }

@@ -242,6 +242,7 @@ impl Engine {
     }
 
     /// Makes everything up to `seqno` visible.
+    #[inline]
     fn publish(&self, seqno: SeqNo) {
         let waiting = lock(&self.publishing);
         self.snapshots.publish(seqno);
@@ -338,6 +339,7 @@ impl<'a> Turnstile<'a> {
 }
 
 impl Drop for Turnstile<'_> {
+    #[inline]
     fn drop(&mut self) {
         if panicking() && !self.unwound_before {
             self.engine.poison(panicked());
@@ -393,6 +395,7 @@ impl<'a> Followers<'a> {
 }
 
 impl Drop for Followers<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.are_told && !self.members.is_empty() {
             let error = self.engine.poison(panicked());

@@ -100,10 +100,10 @@ const WRITER: &str = "the writer takes a core by itself: for the most part in wr
 const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: when the store \
     rests, level 0 has fewer runs than half of the trigger, or such as bring little to a large base level";
 /// What a step costs.
-const STEP: &str = "of some 64 ns an entry of three runs 13 are the least that its bytes take out of memory, 7 \
-    their checksum, 5 the copy out of the map; entries are decoded together, the next block is asked for ahead, \
-    and entries of one run are lent to the visitor without a step through the levels of cursors; what is left are \
-    the turns that the runs take, which the processor cannot foresee, and keys of several versions";
+const STEP: &str = "of some 55 ns an entry of three runs 13 are the least that its bytes take out of memory, 7 \
+    their checksum, 4 the copy out of the map; entries are decoded together, the next block is asked for ahead, \
+    and the table's cursor whose entry comes first is found without a branch and lends it without a step through \
+    the levels of cursors; what is left are that choice, and keys of several versions";
 /// What memory of a writer's store is.
 const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
     much is kept when it is dropped as the next still lacks, and a quarter more, which makes fills faster), and \
@@ -122,8 +122,9 @@ const BOUNDS: [(&str, &str); 11] = [
     (
         "read",
         "some ten cache misses, of which the filters', the index's and a block's columns are asked for \
-         together, and a value's while its key is compared; a block in the cache costs two of them, one behind the other, its place and its count of \
-         references, and a map none, but each of its pages must be found by the processor",
+         together, and a value's while its key is compared; a block in the cache costs two of them, \
+         one behind the other, its place and its count of references, and a map none, but each of its \
+         pages must be found by the processor",
     ),
     (
         "missing",

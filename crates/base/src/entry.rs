@@ -76,7 +76,7 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// What `key` has behind `prefix`; `None` if it does not begin with that.
-#[inline]
+#[inline(always)]
 pub fn key_behind<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = key.split_at_checked(prefix.len())?;
     same_bytes(start, prefix).then_some(rest)

@@ -383,7 +383,8 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
     /// All of them, `None` for what cannot be read.
     fn finish(mut self) -> (Ahead<'a>, Vec<(Wanted<'a>, Option<SharedBlock>)>) {
         while self.next().is_some() {}
-        let Self { ahead, places, mut read, .. } = self;
+        let Self { ahead, places, mut read, room, .. } = self;
+        drop(room);
         let each = places.iter().zip(&mut read);
         let left: Vec<_> = each.filter(|(_, read)| read.is_none()).collect();
         if !left.is_empty() {

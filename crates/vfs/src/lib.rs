@@ -214,7 +214,8 @@ pub trait Pieces<'a> {
     fn receive(&mut self, nth: usize, bytes: &[u8]);
 }
 
-/// Reads `pieces` at once, in this thread: the device is asked for all of them before the first is waited for.
+/// Reads `pieces` at once, in this thread: the device is asked for 128 of them, or a MiB, before the first is waited
+/// for, and for the next ones when all of these have come.
 ///
 /// What is not received was not read, and is to be read by [`ReadFile::read_at`], which says what is
 /// wrong if something is. That may be all of them, and there may be next ones still: files are read so if they are a

@@ -340,13 +340,14 @@ impl<'a> Block<'a> {
     #[inline]
     fn ask_for_value(&self, value: &Range<usize>) {
         // The lines of its first bytes, a line's length apart, and that of the last of them.
-        let end = value.end.min(value.start + 64 * (VALUE_LINES - 1));
-        let mut at = value.start;
+        let payload = self.payload.as_ptr().addr();
+        let end = payload.wrapping_add(value.end.min(value.start + 64 * (VALUE_LINES - 1)));
+        let mut at = payload.wrapping_add(value.start);
         while at < end {
-            self.ask_for_line(at);
-            at += 64;
+            prefetch_at(at);
+            at = at.wrapping_add(64);
         }
-        self.ask_for_line(end.saturating_sub(1));
+        prefetch_at(end.wrapping_sub(1));
     }
 
     /// Asks the processor for the cache line at this byte of the payload.

@@ -318,7 +318,7 @@ impl Stand {
         if block.tag(before)? != block.tag(self.i)? {
             return Some(true);
         }
-        let (shared, own) = block.key(before).ok()?;
+        let Ok((shared, own)) = block.key(before) else { return Some(false) };
         let key = self.key();
         let is_same =
             shared.len() + own.len() == key.len() && key.ends_with(own) && key.starts_with(shared);

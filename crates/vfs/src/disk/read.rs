@@ -134,7 +134,10 @@ impl ReadFile for MappedFile {
 /// A disk's file that was opened with [`Access::Direct`], as [`read_at_once`](crate::read_at_once) wants it.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectHandle<'a> {
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nobody reads so elsewhere"))]
+    #[cfg_attr(
+        not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+        allow(dead_code, reason = "nobody reads so elsewhere")
+    )]
     pub(super) file: &'a File,
 }
 

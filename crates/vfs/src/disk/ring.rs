@@ -26,7 +26,8 @@
 //!    system has a reference of its own as soon as the request is handed over. A ring that was given up is
 //!    closed, and what it had queued and not handed over is never read.
 //!
-//! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made.
+//! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made, which it tells by
+//! the number of the process. A child that has its parent's number, in a namespace of its own, must not read so.
 
 #![allow(unsafe_code)]
 
@@ -38,6 +39,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::io::Errno;
@@ -59,6 +61,9 @@ const KEPT: usize = 8;
 
 /// How often in succession a ring may take nothing because the system is short of something.
 const ATTEMPTS: usize = 1000;
+
+/// How long it is left alone then.
+const PAUSE: Duration = Duration::from_micros(20);
 
 static RINGS: Rings = Rings::new();
 
@@ -84,7 +89,7 @@ impl Rings {
         match ring.read(pieces) {
             Ok(()) => self.keep(ring),
             // It may have requests under way, so it ends here.
-            Err(_) => self.is_off.store(true, Ordering::Relaxed),
+            Err(error) => self.failed(&error),
         }
     }
 
@@ -97,15 +102,25 @@ impl Rings {
             if ring.process == process::id() {
                 return Some(ring);
             }
+            // Its handle may be another file's by now in this process.
+            mem::forget(ring);
         }
         match Ring::new() {
             Ok(ring) => Some(ring),
             Err(error) => {
-                // Handles may be had later.
-                let is_passing = crate::is_out_of_handles(&error);
-                self.is_off.store(!is_passing, Ordering::Relaxed);
+                self.failed(&error);
                 None
             }
+        }
+    }
+
+    /// Makes no more rings, unless the error says that the system is short of something, of which there may be more
+    /// later.
+    fn failed(&self, error: &io::Error) {
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        let is_short = matches!(errno, Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM));
+        if !is_short && !crate::is_out_of_handles(error) {
+            self.is_off.store(true, Ordering::Relaxed);
         }
     }
 
@@ -266,8 +281,8 @@ impl Ring {
             attempts = if self.under_way < before { 0 } else { attempts + 1 };
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => attempts = 0,
-                // The system is short of memory for requests.
-                Some(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => thread::yield_now(),
+                // The system is short of memory for requests, and does not wait for those under way.
+                Some(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => thread::sleep(PAUSE),
                 _ => return Err(error),
             }
         }

@@ -266,6 +266,122 @@ fn a_visitor_is_lent_what_steps_would_show() {
     assert!(lent.iter().all(|lent| *lent > 1_500), "{lent:?}");
 }
 
+/// Lists one after the other, some of them empty, as the tables of a level are.
+#[derive(Debug)]
+struct ChainCursor {
+    lists: Vec<ListCursor>,
+    at: usize,
+}
+
+impl ChainCursor {
+    /// Goes on behind lists that have ended.
+    fn skip_ends(&mut self, backward: bool) -> Result<(), &'static str> {
+        while self.lists[self.at].at.is_none() {
+            let next = if backward { self.at.checked_sub(1) } else { Some(self.at + 1) };
+            let Some(next) = next.filter(|next| *next < self.lists.len()) else { break };
+            self.at = next;
+            let list = &mut self.lists[next];
+            if backward { list.seek_to_last()? } else { list.seek_to_first()? }
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for ChainCursor {
+    type Error = &'static str;
+
+    fn seek_to_first(&mut self) -> Result<(), &'static str> {
+        self.at = 0;
+        self.lists[0].seek_to_first()?;
+        self.skip_ends(false)
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), &'static str> {
+        self.at = self.lists.len() - 1;
+        self.lists[self.at].seek_to_last()?;
+        self.skip_ends(true)
+    }
+
+    fn seek(&mut self, _: &[u8], _: SeqNo) -> Result<(), &'static str> {
+        Err("nobody seeks here")
+    }
+
+    fn seek_before(&mut self, _: &[u8]) -> Result<(), &'static str> {
+        Err("nobody seeks here")
+    }
+
+    fn next(&mut self) -> Result<(), &'static str> {
+        self.lists[self.at].next()?;
+        self.skip_ends(false)
+    }
+
+    fn prev(&mut self) -> Result<(), &'static str> {
+        self.lists[self.at].prev()?;
+        self.skip_ends(true)
+    }
+
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        self.lists[self.at].entry()
+    }
+
+    fn begins_key(&self) -> bool {
+        // Of the first in a list that cannot be told.
+        self.lists[self.at].at != Some(0) && self.lists[self.at].begins_key()
+    }
+}
+
+impl Leaved for ChainCursor {
+    type Leaf = ListCursor;
+
+    fn leaf(&mut self) -> Option<&mut ListCursor> {
+        Some(&mut self.lists[self.at])
+    }
+}
+
+/// Where a leaf has ended its source goes on behind it.
+#[test]
+fn a_visit_goes_on_behind_each_leaf() {
+    for seed in 0..600 {
+        let mut rng = Rng(seed);
+        let (lists, mut all) = random_sources(&mut rng);
+        let mut chain = |list: ListCursor| {
+            let mut lists = vec![ListCursor::default()];
+            for version in list.entries {
+                (0..rng.below(6) / 3).for_each(|_| lists.push(ListCursor::default()));
+                lists.last_mut().unwrap().entries.push(version);
+            }
+            ChainCursor { lists, at: 0 }
+        };
+        let mut merge = MergeCursor::new(lists.into_iter().map(&mut chain).collect());
+        all.dedup_by(|next, before| next.0 == before.0);
+        let mut expected: Vec<Vec<u8>> = all.into_iter().map(|version| version.0).collect();
+        for backward in [false, true] {
+            let moved = if backward { merge.seek_to_last() } else { merge.seek_to_first() };
+            moved.unwrap();
+            let mut seen: Vec<Vec<u8>> = Vec::new();
+            while let Some(key) = merge.entry().map(|entry| entry.key.to_vec()) {
+                let mut note = |key: &[u8]| {
+                    if seen.last().is_none_or(|last| last != key) {
+                        seen.push(key.to_vec());
+                    }
+                    Offered::Taken
+                };
+                note(&key);
+                let left = match backward {
+                    true => merge.visit_back(|_| true, |_, key, _| note(key)),
+                    false => merge.visit_onward(|_, key, _| note(key)),
+                };
+                if left.unwrap().is_none() {
+                    let moved = if backward { merge.prev() } else { merge.next() };
+                    moved.unwrap();
+                }
+            }
+            assert_eq!(seen, expected, "seed {seed}, backward: {backward}");
+            expected.reverse();
+        }
+    }
+}
+
 /// What was visited until then is a part of what there is, from its beginning on, and nothing is taken for the end.
 #[test]
 fn a_visit_ends_in_the_error_of_a_source() {

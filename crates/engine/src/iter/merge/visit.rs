@@ -38,7 +38,8 @@ pub(crate) trait Leaved: Cursor {
     type Leaf: Cursor;
 
     /// The cursor over the table that it stands in, which may be moved: where that is off its end then, the next
-    /// movement of the whole goes on behind that table. `None` where there is none.
+    /// movement of the whole goes on behind that table; where it failed, the whole must be sought anew. `None` where there
+    /// is none.
     fn leaf(&mut self) -> Option<&mut Self::Leaf>;
 }
 

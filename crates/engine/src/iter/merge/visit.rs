@@ -184,65 +184,24 @@ impl<'a, L: Cursor> Leaves<'a, L> {
         (self.count == 0).then_some(all_ended)
     }
 
-    /// Visits one entry after the other.
+    /// Visits one entry after the other. Backward, a version of a key is passed where a newer one `hides` it.
     #[inline]
-    fn visit_onward(
+    fn visit(
         &mut self,
         past: &mut Past,
-        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Halt<L::Error> {
-        let is_only = self.count == 1 && self.limit.is_none();
-        loop {
-            let (first, mut rank) = self.first();
-            if self.limit.is_some_and(|limit| limit.is_before(rank)) {
-                return Halt::Sort;
-            }
-            let source = self.sources[first];
-            let Some(leaf) = self.leaves[first].as_deref_mut() else {
-                return Halt::Alone(source, None);
-            };
-            loop {
-                let Some(shown) = leaf.head().zip(leaf.entry()) else {
-                    return Halt::Alone(source, None);
-                };
-                let is_passed = rank.has_key_of(past.key);
-                if let Some(halt) = past.visit(rank, shown, Some(is_passed), visit) {
-                    return halt;
-                }
-                let next = match leaf.next_at_hand() {
-                    Some(next) => next,
-                    None => match moved(leaf, L::next) {
-                        Ok(Some(next)) => next,
-                        Ok(None) => return Halt::Step(source),
-                        Err(error) => return Halt::Failed(error),
-                    },
-                };
-                rank = Rank::new(&next, Direction::Forward);
-                if !is_only {
-                    break;
-                }
-            }
-            self.ranks[first] = rank;
-        }
-    }
-
-    /// As [`visit_onward`](Self::visit_onward), backward. A version of a key is passed where a newer one
-    /// `hides` it.
-    #[inline]
-    fn visit_back(
-        &mut self,
-        past: &mut Past,
+        direction: Direction,
         hides: &impl Fn(SeqNo) -> bool,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Halt<L::Error> {
         let is_only = self.count == 1 && self.limit.is_none();
+        let has_newer = direction == Direction::Backward && !is_only;
         loop {
             let (first, mut rank) = self.first();
             if self.limit.is_some_and(|limit| limit.is_before(rank)) {
                 return Halt::Sort;
             }
             let source = self.sources[first];
-            let newer = if is_only { None } else { self.newer_elsewhere(first, rank) };
+            let newer = if has_newer { self.newer_elsewhere(first, rank) } else { None };
             let Some(leaf) = self.leaves[first].as_deref_mut() else {
                 return Halt::Alone(source, newer);
             };
@@ -250,19 +209,23 @@ impl<'a, L: Cursor> Leaves<'a, L> {
                 let Some(shown) = leaf.head().zip(leaf.entry()) else {
                     return Halt::Alone(source, newer);
                 };
-                let is_passed = past.is_passed(rank, newer, hides, || leaf.begins_key());
+                let is_passed = past.is_passed(rank, direction, newer, hides, || leaf.begins_key());
                 if let Some(halt) = past.visit(rank, shown, is_passed, visit) {
                     return halt;
                 }
-                let next = match leaf.prev_at_hand() {
+                let next = match direction {
+                    Direction::Forward => leaf.next_at_hand(),
+                    Direction::Backward => leaf.prev_at_hand(),
+                };
+                let next = match next {
                     Some(next) => next,
-                    None => match moved(leaf, L::prev) {
+                    None => match moved(leaf, direction) {
                         Ok(Some(next)) => next,
                         Ok(None) => return Halt::Step(source),
                         Err(error) => return Halt::Failed(error),
                     },
                 };
-                rank = Rank::new(&next, Direction::Backward);
+                rank = Rank::new(&next, direction);
                 if !is_only {
                     break;
                 }
@@ -286,25 +249,35 @@ impl<'a, L: Cursor> Leaves<'a, L> {
 
 /// Moves `leaf` and returns where it stands then, if it stands on an entry.
 #[inline(never)]
-fn moved<L: Cursor>(
-    leaf: &mut L,
-    movement: impl Fn(&mut L) -> Result<(), L::Error>,
-) -> Result<Option<KeyHead>, L::Error> {
-    movement(leaf)?;
+fn moved<L: Cursor>(leaf: &mut L, direction: Direction) -> Result<Option<KeyHead>, L::Error> {
+    step(leaf, direction)?;
     Ok(leaf.head())
 }
 
+/// Moves `cursor` by one entry in this direction.
+#[inline]
+fn step<C: Cursor>(cursor: &mut C, direction: Direction) -> Result<(), C::Error> {
+    match direction {
+        Direction::Forward => cursor.next(),
+        Direction::Backward => cursor.prev(),
+    }
+}
+
 impl Past {
-    /// Backward, whether the entry of this rank, which comes next, is to be passed: the last one visited is. `None`
-    /// where that is not known.
+    /// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key visited last,
+    /// backward that entry itself, and one that a newer one hides. `None` where that is not known.
     #[inline]
     fn is_passed(
         &self,
         rank: Rank,
+        direction: Direction,
         newer: Option<SeqNo>,
         hides: &impl Fn(SeqNo) -> bool,
         begins_key: impl FnOnce() -> bool,
     ) -> Option<bool> {
+        if direction == Direction::Forward {
+            return Some(rank.has_key_of(self.key));
+        }
         let is_passed = rank == self.key || newer.is_some_and(hides);
         (is_passed || newer.is_none() && begins_key()).then_some(is_passed)
     }
@@ -351,21 +324,9 @@ where
     #[inline]
     pub(crate) fn visit_onward(
         &mut self,
-        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
-        let Some(mut past) = self.begin_visit(Direction::Forward) else { return Ok(None) };
-        loop {
-            let mut leaves = self.leaves(Direction::Forward);
-            let halt = leaves.nothing();
-            let mut halt = halt.unwrap_or_else(|| leaves.visit_onward(&mut past, &mut visit));
-            if let Halt::Alone(source, _) = halt {
-                let is_passed = |_: &C, rank: Rank, past: &Past| Some(rank.has_key_of(past.key));
-                halt = self.visit_alone(source, &mut visit, &mut past, is_passed);
-            }
-            if let Some(end) = self.go_on(halt, &past, C::next)? {
-                return Ok(end);
-            }
-        }
+        self.visit(Direction::Forward, |_| false, visit)
     }
 
     /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An entry is offered where it
@@ -379,20 +340,29 @@ where
     pub(crate) fn visit_back(
         &mut self,
         hides: impl Fn(SeqNo) -> bool,
+        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Result<Option<Mark>, C::Error> {
+        self.visit(Direction::Backward, hides, visit)
+    }
+
+    #[inline]
+    fn visit(
+        &mut self,
+        direction: Direction,
+        hides: impl Fn(SeqNo) -> bool,
         mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
-        let Some(mut past) = self.begin_visit(Direction::Backward) else { return Ok(None) };
+        let Some(mut past) = self.begin_visit(direction) else { return Ok(None) };
         loop {
-            let mut leaves = self.leaves(Direction::Backward);
-            let halt = leaves.nothing();
-            let mut halt = halt.unwrap_or_else(|| leaves.visit_back(&mut past, &hides, &mut visit));
+            self.top = NOBODY;
+            let mut leaves = Leaves::new(&mut self.sources, &self.heads, &self.order, direction);
+            let mut halt = leaves
+                .nothing()
+                .unwrap_or_else(|| leaves.visit(&mut past, direction, &hides, &mut visit));
             if let Halt::Alone(source, newer) = halt {
-                let is_passed = |source: &C, rank, past: &Past| {
-                    past.is_passed(rank, newer, &hides, || source.begins_key())
-                };
-                halt = self.visit_alone(source, &mut visit, &mut past, is_passed);
+                halt = self.visit_alone(source, newer, &mut past, &hides, &mut visit);
             }
-            if let Some(end) = self.go_on(halt, &past, C::prev)? {
+            if let Some(end) = self.go_on(halt, &past)? {
                 return Ok(end);
             }
         }
@@ -406,40 +376,35 @@ where
         (self.direction == direction).then_some(Past { key })
     }
 
-    #[inline]
-    fn leaves(&mut self, direction: Direction) -> Leaves<'_, C::Leaf> {
-        self.top = NOBODY;
-        Leaves::new(&mut self.sources, &self.heads, &self.order, direction)
-    }
-
-    /// Visits what `source` stands on, unless it is to be passed, which `is_passed` says if it is known.
+    /// Visits what `source` stands on, unless it is to be passed.
     #[inline]
     fn visit_alone(
         &self,
         source: usize,
-        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+        newer: Option<SeqNo>,
         past: &mut Past,
-        is_passed: impl FnOnce(&C, Rank, &Past) -> Option<bool>,
+        hides: &impl Fn(SeqNo) -> bool,
+        visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Halt<<C::Leaf as Cursor>::Error> {
-        let cursor = &self.sources[source];
+        let (cursor, direction) = (&self.sources[source], self.direction);
         let Some(entry) = cursor.entry() else { return Halt::Left };
         let head = entry.internal_key().head();
-        let rank = Rank::new(&head, self.direction);
-        let is_passed = is_passed(cursor, rank, past);
+        let rank = Rank::new(&head, direction);
+        let is_passed = past.is_passed(rank, direction, newer, hides, || cursor.begins_key());
         past.visit(rank, (head, entry), is_passed, visit).unwrap_or(Halt::Step(source))
     }
 
-    /// Does what goes on from there by `movement` of a source. Returns what the visit ends with, if it ends.
+    /// Does what goes on from there. Returns what the visit ends with, if it ends.
     #[inline]
     fn go_on(
         &mut self,
         halt: Halt<<C::Leaf as Cursor>::Error>,
         past: &Past,
-        movement: impl Fn(&mut C) -> Result<(), C::Error>,
     ) -> Result<Option<Option<Mark>>, C::Error> {
         match halt {
             Halt::Step(source) | Halt::Alone(source, _) => {
-                self.move_source(source, movement)?;
+                let direction = self.direction;
+                self.move_source(source, |cursor| step(cursor, direction))?;
                 return Ok(None);
             }
             Halt::Failed(error) => return Err(self.fail(error.into())),

@@ -81,11 +81,12 @@ fn ways(case: usize, kind: &str) -> Vec<How> {
     let plain = How { go_on: kind == "table" && case.is_multiple_of(4), ..How::default() };
     let mut ways = vec![plain];
     if case.is_multiple_of(SAMPLE) {
-        ways.push(match case / SAMPLE % 5 {
+        ways.push(match case / SAMPLE % 6 {
             0 => How { read_only: true, ..How::default() },
             1 => How { read_mode: ReadMode::Mapped, ..How::default() },
             2 => How { read_mode: ReadMode::Direct, ..How::default() },
             3 => How { on_disk: true, read_mode: ReadMode::Mapped, ..How::default() },
+            4 => How { read_mode: ReadMode::MappedTrusted, ..How::default() },
             _ => How { on_disk: true, read_only: true, ..How::default() },
         });
     }

@@ -10,6 +10,7 @@
 //! * [`flips`], [`cuts`], [`files`], [`blocks`], [`orphans`], [`salvage`]: the promises, by kind of
 //!   injury.
 //! * [`hostile`]: contents that nobody wrote, behind checksums that [`fix`] makes right.
+//! * [`trusted`]: tables that are damaged while they are read through maps.
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
@@ -53,6 +54,8 @@ mod orphans;
 mod salvage;
 #[cfg(test)]
 mod stores;
+#[cfg(test)]
+mod trusted;
 #[cfg(test)]
 mod wrong_input;
 

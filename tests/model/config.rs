@@ -58,7 +58,7 @@ impl Home {
 
     /// The home of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let modes = [ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct];
+        let modes = ReadMode::ALL;
         let homes = modes.into_iter().flat_map(|mode| {
             (0..3).flat_map(move |threads| {
                 [Files::Memory, Files::Disk, Files::Simulated].map(|files| Self {
@@ -136,11 +136,7 @@ fn extractor(rng: &mut Rng) -> Option<Prefix> {
 
 /// Options of a store that flushes and compacts all the time.
 pub(crate) fn options(rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options {
-    let read_mode = if rng.once_in(4) {
-        *rng.pick(&[ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct])
-    } else {
-        home.read_mode
-    };
+    let read_mode = if rng.once_in(4) { *rng.pick(&ReadMode::ALL) } else { home.read_mode };
     let threads = if rng.once_in(4) { rng.below(3) } else { home.threads };
     let durability = if rng.once_in(20) { Durability::Sync } else { Durability::Os };
     let options = Options::default()

@@ -37,7 +37,7 @@ pub(crate) const UNEQUAL: [&str; 15] = [
     "redb's files are dropped and read in like the others', but what it kept in its own cache while \
      filling is lost at closing, as it is for all.",
     "Block checksums: the trees verify a block when they do not find it in their cache, mapped \
-     Trommel each time it uses one, trommel-mapped-once when it first does, redb and LMDB never, and rocksdb-mmap was told not to.",
+     Trommel each time it uses one, trommel-mapped-once when a lookup first does and at each scan, trommel-mapped-trusted when either first does, redb and LMDB never, and rocksdb-mmap was told not to.",
     "All trees merge level 0 from four runs on, but Trommel waits for a fifth where four bring less than \
      seven eighths of what the base level may hold, as they do with these write buffers: it writes less, and \
      has one run more to ask meanwhile. While somebody waits for it to rest, as is done behind each fill, it \

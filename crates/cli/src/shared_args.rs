@@ -53,6 +53,8 @@ pub(crate) enum ReadMode {
     Mapped,
     /// Read-only maps of the files, blocks verified at their first use
     MappedOnce,
+    /// The same, and what was verified once is not verified again by scans either
+    MappedTrusted,
     /// O_DIRECT and the block cache
     Direct,
 }
@@ -63,6 +65,7 @@ impl From<ReadMode> for trommel::ReadMode {
             ReadMode::Cached => Self::Cached,
             ReadMode::Mapped => Self::Mapped,
             ReadMode::MappedOnce => Self::MappedOnce,
+            ReadMode::MappedTrusted => Self::MappedTrusted,
             ReadMode::Direct => Self::Direct,
         }
     }

@@ -50,6 +50,9 @@ pub enum ReadMode {
     /// behind the map after that, as when a page is dropped and read again from a failing disk, is
     /// returned as it is. Iterators and compactions verify every time.
     MappedOnce,
+    /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact: the fastest
+    /// there is where the data fits in memory. Compactions and [`verify`](crate::Db::verify) verify every time.
+    MappedTrusted,
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,
 }
@@ -60,16 +63,26 @@ impl fmt::Display for ReadMode {
             Self::Cached => "cached",
             Self::Mapped => "mapped",
             Self::MappedOnce => "mapped-once",
+            Self::MappedTrusted => "mapped-trusted",
             Self::Direct => "direct",
         })
     }
 }
 
 impl ReadMode {
+    /// Every mode.
+    pub const ALL: [Self; 5] =
+        [Self::Cached, Self::Mapped, Self::MappedOnce, Self::MappedTrusted, Self::Direct];
+
+    /// Whether lookups verify a block of a map once.
+    pub(crate) fn verifies_once(self) -> bool {
+        matches!(self, Self::MappedOnce | Self::MappedTrusted)
+    }
+
     pub(crate) fn access(self) -> Access {
         match self {
             Self::Cached => Access::Buffered,
-            Self::Mapped | Self::MappedOnce => Access::Mapped,
+            Self::Mapped | Self::MappedOnce | Self::MappedTrusted => Access::Mapped,
             Self::Direct => Access::Direct,
         }
     }

@@ -94,8 +94,8 @@ pub struct Table {
     pub(crate) footer: Footer,
     pub(crate) filters: Filters,
     properties: Properties,
-    /// Where point reads verify each block of a map once.
-    verified: Option<Arc<VerifiedBlocks>>,
+    /// Where lookups, and walks that trust in that, verify each block of a map once.
+    pub(crate) verified: Option<Arc<VerifiedBlocks>>,
 }
 
 impl Table {
@@ -144,8 +144,9 @@ impl Table {
     }
 
     /// Has point reads by way of a map verify a block when they first use it, and not again: what
-    /// changes behind the map from then on is not seen by its checksum. Does nothing where reads go
-    /// through the cache, which holds only what was verified.
+    /// changes behind the map from then on is not seen by its checksum. Walks do so where they
+    /// [trust](ScanOptions::trust_verified) in it. Does nothing where reads go through the cache, which holds only what
+    /// was verified.
     #[must_use]
     pub fn verifying_once(mut self) -> Self {
         let verified = || Arc::new(VerifiedBlocks::of(&self.index));

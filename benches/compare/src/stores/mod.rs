@@ -117,7 +117,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. One that
 /// reads another's files comes right behind it.
-pub(crate) static ALL: [Contender; 20] = [
+pub(crate) static ALL: [Contender; 21] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -143,6 +143,14 @@ pub(crate) static ALL: [Contender; 20] = [
             "trommel-mapped-once",
             "the same, each block verified when it is first used",
             Build::Trommel(trommel::Variant { reads: ReadMode::MappedOnce, ..TROMMEL }),
+        )
+    },
+    Contender {
+        reads_files_of: Some("trommel-mapped"),
+        ..contender(
+            "trommel-mapped-trusted",
+            "the same, and not verified again by scans either",
+            Build::Trommel(trommel::Variant { reads: ReadMode::MappedTrusted, ..TROMMEL }),
         )
     },
     contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),

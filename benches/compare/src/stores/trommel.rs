@@ -69,6 +69,10 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
             ("none for data blocks".into(), "mmap", "verified each time it is used")
         }
         ReadMode::MappedOnce => {
+            let checksum = "verified when it is first used, by scans each time";
+            ("none for data blocks".into(), "mmap", checksum)
+        }
+        ReadMode::MappedTrusted => {
             ("none for data blocks".into(), "mmap", "verified when it is first used")
         }
         ReadMode::Direct => (cache, stores::DIRECT, stores::VERIFIED_ONCE),

@@ -257,7 +257,12 @@ impl Engine {
             ReadMode::Direct => DIRECT_READ_AHEAD_BYTES,
             _ => READ_AHEAD_BYTES,
         };
-        let scan = ScanOptions { fill_cache: false, read_ahead_bytes, check_order: true };
+        let scan = ScanOptions {
+            fill_cache: false,
+            read_ahead_bytes,
+            check_order: true,
+            trust_verified: false,
+        };
         let level = |tables: &[Arc<TableFile>]| {
             let tables = Tables::List(tables.to_vec());
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::ScanOptions;
 
+use crate::ReadMode;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::iter::gate::{RangeGate, TableGate};
@@ -49,7 +50,8 @@ impl Engine {
         seqno: SeqNo,
         bounds: &Bounds,
     ) -> Result<VisibleCursor> {
-        let scan = ScanOptions::default();
+        let trust_verified = self.tables.read_mode() == ReadMode::MappedTrusted;
+        let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(self, bounds);
         let level_cursor = |level: usize, tables: Tables| {
             let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));

@@ -293,6 +293,12 @@ impl TableCache {
         }
     }
 
+    /// How tables are read.
+    #[inline]
+    pub(crate) fn read_mode(&self) -> ReadMode {
+        self.read_mode
+    }
+
     /// The reader of `file`, opened if it is not open.
     #[inline]
     pub(crate) fn reader(&self, file: &Arc<TableFile>) -> Result<Reader> {
@@ -388,7 +394,7 @@ impl TableCache {
             filter_host: Some(Arc::new(host)),
         };
         let mut table = Table::open(handle, &path, expected, &config)?;
-        if self.read_mode == ReadMode::MappedOnce {
+        if self.read_mode.verifies_once() {
             table = table.verifying_once();
         }
         if let Some(number) = file.filter_sidecar.filter(|_| file.keeping() == Keeping::Held) {

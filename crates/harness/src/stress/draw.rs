@@ -146,12 +146,11 @@ pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) 
 
 /// How the store is opened next.
 pub(super) fn options(rng: &mut Rng, sizes: Sizes, limit: u64) -> Options {
-    let modes = [ReadMode::Cached, ReadMode::MappedOnce, ReadMode::Mapped, ReadMode::Direct];
     let options = change(rng, sizes, limit, Options::default());
     // Without threads of its own the store works in those of its callers.
     let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
     let options = options
-        .read_mode(*pick(rng, &modes))
+        .read_mode(*pick(rng, &ReadMode::ALL))
         .max_open_files(size(rng, 16, sizes.open_files) as usize)
         .background_threads(threads);
     // A store without a limit must do as well; what it takes stays bounded by the cache.

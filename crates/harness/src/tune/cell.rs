@@ -43,8 +43,7 @@ impl FromStr for Draw {
 
 /// The mode of this name.
 pub(super) fn read_mode(name: &str) -> Option<ReadMode> {
-    let all = [ReadMode::Cached, ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::Direct];
-    all.into_iter().find(|mode| mode.to_string() == name)
+    ReadMode::ALL.into_iter().find(|mode| mode.to_string() == name)
 }
 
 /// One filter policy on one tree under one workload.
@@ -63,7 +62,7 @@ pub struct Cell {
     pub misses: f64,
     /// Which keys are looked up.
     pub draw: Draw,
-    /// `cached`, `mapped`, `mapped-once` or `direct`.
+    /// Name of a [`ReadMode`].
     pub read_mode: String,
     /// Bytes of the block cache.
     pub cache_bytes: u64,

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
-use trommel::FilterPolicy;
+use trommel::{FilterPolicy, ReadMode};
 
 use super::cell::{Cell, Draw, read_mode};
 use super::drawn::{self, RawDrawn};
@@ -186,8 +186,10 @@ fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> 
     let modes = each(&raw.read_modes, "cached".to_owned(), |found| {
         let text = file.text_of("read_modes", found)?;
         let known = read_mode(text).map(|_| text.to_owned());
-        known
-            .ok_or_else(|| file.wrong("read_modes", found, "cached, mapped, mapped-once or direct"))
+        known.ok_or_else(|| {
+            let [others @ .., last] = ReadMode::ALL.map(|mode| mode.to_string());
+            file.wrong("read_modes", found, &format!("{} or {last}", others.join(", ")))
+        })
     })?;
     let caches = each(&raw.caches, 8 << 20, |found| file.bytes("caches", found, (0, MOST)))?;
     let places = [trees.len(), misses.len(), draws.len(), modes.len(), caches.len(), filters.len()];

@@ -91,7 +91,10 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
         (&with("lookups = -5"), "`lookups` is -5"),
         (&with("seed = 1.5"), "`seed` is 1.5"),
         (&with("title = 3"), "`title` is 3: it must be a text in quotes"),
-        (&with("read_modes = [\"fast\"]"), "it must be cached, mapped, mapped-once or direct"),
+        (
+            &with("read_modes = [\"fast\"]"),
+            "it must be cached, mapped, mapped-once, mapped-trusted or direct",
+        ),
         (&with("distributions = [\"normal\"]"), "it must be uniform, zipfian or latest"),
         (&with("caches = [\"1XB\"]"), "`caches` is \"1XB\": it must be a size"),
         (&with("[[trees]]\nkeys = 5"), "plan.toml:2: a tree has either `levels`"),

@@ -6,7 +6,8 @@
 //!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
 //!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
 //! 3. Out of a mapped file blocks are copied one by one, and verified in the copy: what lies behind a
-//!    map can change, what a walk stands on does not.
+//!    map can change, what a walk stands on does not. A walk that trusts what was found intact before does not
+//!    verify that again.
 //! 4. The file is told ahead what a walk comes to, where the system cannot see it: out of a map, and
 //!    backward (`told`).
 //! 5. The buffer that is read into is reused unless a value read from it still lives.
@@ -41,11 +42,19 @@ pub struct ScanOptions {
     /// Whether each entry is compared with the one before it on the way forward, so that a table
     /// in which they are out of order ends in an error (default false; true for compactions).
     pub check_order: bool,
+    /// Whether a block that a lookup or such a walk found intact is not verified again, where it is not compressed
+    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`]); default false.
+    pub trust_verified: bool,
 }
 
 impl Default for ScanOptions {
     fn default() -> Self {
-        Self { fill_cache: true, read_ahead_bytes: 128 << 10, check_order: false }
+        Self {
+            fill_cache: true,
+            read_ahead_bytes: 128 << 10,
+            check_order: false,
+            trust_verified: false,
+        }
     }
 }
 
@@ -106,9 +115,10 @@ pub struct TableCursor {
 impl TableCursor {
     pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
         let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
+        let known = table.verified.as_ref().filter(|_| options.trust_verified);
         Self {
             table: Blocks { source, index },
-            reading: Reading::new(options),
+            reading: Reading::new(options, known.map(Arc::clone)),
             at: At { leaf: 0, slot: 0 },
             handle: Handle { offset: 0, bytes: 0 },
             block: None,

@@ -14,6 +14,7 @@ use crate::format::Handle;
 use crate::index::At;
 use crate::places::Spot;
 use crate::source::{ReadStats, Source};
+use crate::verified::VerifiedBlocks;
 
 /// The first read-ahead of a scan that began in the cache.
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
@@ -35,6 +36,8 @@ pub(super) enum Direction {
 #[derive(Debug)]
 pub(super) struct Reading {
     options: ScanOptions,
+    /// Which blocks need not be verified again, if it trusts in that.
+    known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
     coming: Coming,
@@ -92,9 +95,10 @@ impl ReadAhead {
 }
 
 impl Reading {
-    pub(super) fn new(options: ScanOptions) -> Self {
+    pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
         let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
-        let mut reading = Self { options, stats, ahead, coming, told: Told::default(), run: 0 };
+        let told = Told::default();
+        let mut reading = Self { options, known, stats, ahead, coming, told, run: 0 };
         reading.restart();
         reading
     }
@@ -180,7 +184,7 @@ impl Reading {
                 }
                 if let Some(stored) = source.raw_in_map(handle)? {
                     self.ahead.copy(stored, handle);
-                    return self.open(source, handle);
+                    return self.open_copied(source, wanted);
                 }
                 if self.run <= BLOCKS_BEFORE_READ_AHEAD {
                     return source.block(wanted, true, &mut self.stats);
@@ -195,15 +199,34 @@ impl Reading {
             self.ahead.window =
                 self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
         }
-        self.open(source, handle)
+        self.open(source, handle, false)
     }
 
-    /// A block out of the buffer.
-    fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
+    /// A block that was copied out of the map.
+    fn open_copied(&mut self, source: &Source, wanted: Spot<'_>) -> Result<SharedBlock, Error> {
+        let Spot { leaf, at, handle, .. } = wanted;
+        let is_intact = self.known.as_ref().is_some_and(|known| known.has(at));
+        let block = self.open(source, handle, is_intact)?;
+        if !is_intact && let Some(known) = &self.known {
+            known.note(at, leaf);
+        }
+        Ok(block)
+    }
+
+    /// A block out of the buffer; verified, unless it is known that it `is_intact`.
+    fn open(
+        &mut self,
+        source: &Source,
+        handle: Handle,
+        is_intact: bool,
+    ) -> Result<SharedBlock, Error> {
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
         let start = self.ahead.position(handle).unwrap_or(0);
         let buffer = self.ahead.buffer.get_or_insert_with(|| zeroed(0));
+        if is_intact {
+            return source.open_intact(buffer, start, handle);
+        }
         source.open_block(buffer, start, handle)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
     BlockCache, Compression, Error, Found, ReadStats, Request, ScanOptions, Table, TableBuilder,
-    TableOptions, get_many,
+    TableCursor, TableOptions, get_many,
 };
 use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs, WriteFile};
 
@@ -77,7 +77,8 @@ fn values_of_a_scan_stay_what_they_were_while_the_scan_goes_on() {
     for compression in [Compression::None, Compression::Lz4] {
         let table = InMemory::new(options(4096, compression, "none"), &entries);
         for fill_cache in [true, false] {
-            let options = ScanOptions { fill_cache, read_ahead_bytes: 20_000, check_order: false };
+            let options =
+                ScanOptions { fill_cache, read_ahead_bytes: 20_000, ..ScanOptions::default() };
             let mut cursor = table.open().unwrap().cursor(options);
             let mut values = Vec::new();
             cursor.seek_to_first().unwrap();
@@ -421,6 +422,80 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
             assert!(matches!(error, Err(Error::Corruption(_))), "{error:?}");
         }
         assert!(matches!(look(&once, 500), Err(Error::Corruption(_))), "never found intact");
+    }
+}
+
+/// A walk verifies each block that it enters, unless it trusts what was found intact before: by a lookup or such a
+/// walk, of a table whose lookups do so.
+#[test]
+fn a_walk_verifies_a_map_once_only_where_it_trusts() {
+    let entries = numbered(600);
+    let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
+    for leaf_bytes in [1 << 20, 200] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.sst");
+        let mut options = options(512, Compression::None, "none");
+        options.index_leaf_bytes = leaf_bytes;
+        build(&DiskVfs, &path, options, &entries);
+        let opened = || open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
+        let once = || opened().without_filters().verifying_once();
+        let walk = |table: &Table, scan, is_forward: bool| {
+            let mut cursor = table.cursor(scan);
+            let step = if is_forward { TableCursor::next } else { TableCursor::prev };
+            if is_forward {
+                cursor.seek_to_first()?
+            } else {
+                cursor.seek_to_last()?
+            }
+            let mut values = Vec::new();
+            while cursor.is_valid() {
+                values.push(cursor.value().to_vec());
+                step(&mut cursor)?;
+            }
+            Ok::<_, Error>(values)
+        };
+        let looked_up = |table: &Table, i: usize| {
+            let (key, mut stats) = (&*entries[i].key, ReadStats::default());
+            table.get(key, trommel_filter::hash(key), MAX_SEQNO, &mut stats)
+        };
+        let [forward, backward, mut one, each_use] =
+            [once(), once(), once(), opened().without_filters()];
+        let values: Vec<_> = entries.iter().map(|entry| entry.value.to_vec()).collect();
+        assert_eq!(walk(&forward, trusting, true).unwrap(), values);
+        let reversed: Vec<_> = values.iter().rev().cloned().collect();
+        assert_eq!(walk(&backward, trusting, false).unwrap(), reversed);
+        assert_eq!(walk(&each_use, trusting, true).unwrap(), values);
+        assert!(looked_up(&one, 0).unwrap().is_some());
+
+        // The last byte of the first block's checksum, in the same file, so that the map shows it.
+        let mut cursor = one.cursor(ScanOptions::default());
+        cursor.seek_to_first().unwrap();
+        while cursor.block_offset() == 0 {
+            cursor.next().unwrap();
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[cursor.block_offset() as usize - 1] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+
+        for table in [&forward, &backward] {
+            for is_forward in [true, false] {
+                assert!(walk(table, trusting, is_forward).is_ok(), "found intact by a walk");
+                let distrusting = walk(table, ScanOptions::default(), is_forward);
+                assert!(matches!(distrusting, Err(Error::Corruption(_))), "{distrusting:?}");
+            }
+        }
+        assert!(looked_up(&forward, 0).is_ok(), "found intact by a walk");
+        assert!(walk(&one, trusting, true).is_ok(), "found intact by a lookup");
+        one = once();
+        for table in [&one, &each_use] {
+            for _ in 0..2 {
+                let found = walk(table, trusting, true);
+                assert!(
+                    matches!(found, Err(Error::Corruption(_))),
+                    "never found intact: {found:?}"
+                );
+            }
+        }
     }
 }
 

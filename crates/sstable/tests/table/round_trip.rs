@@ -13,7 +13,12 @@ use crate::common::*;
 /// Every way of reading must agree with the entries that went in.
 fn check_all(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     for fill_cache in [true, false] {
-        let options = ScanOptions { fill_cache, read_ahead_bytes: 1000, check_order: true };
+        let options = ScanOptions {
+            fill_cache,
+            read_ahead_bytes: 1000,
+            check_order: true,
+            ..ScanOptions::default()
+        };
         check_scans(table, entries, options);
         check_walk(table, entries, options, random, 300);
     }

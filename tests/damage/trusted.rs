@@ -1,0 +1,82 @@
+//! Tables that are read through maps, and damaged while they are: who sees it.
+
+use std::path::Path;
+
+use trommel::{Compression, Db, ErrorKind, Options, ReadMode};
+
+const KEYS: usize = 500;
+
+fn key(i: usize) -> String {
+    format!("key {i:05}")
+}
+
+/// A store of one table, and what is wrong with the file of that is seen through the map.
+fn damaged_while_open(dir: &Path, mode: ReadMode, walked_before: bool) -> Db {
+    let options = Options::default()
+        .read_mode(mode)
+        .compression(Compression::None)
+        .auto_compaction(false)
+        .background_threads(0);
+    let db = Db::open(dir, options).expect("a new store");
+    for i in 0..KEYS {
+        db.put(key(i), format!("value {i:050}")).expect("room");
+    }
+    db.flush().expect("room");
+    if walked_before {
+        assert_eq!(values(&db, true).expect("nothing is damaged"), KEYS);
+    }
+    let files =
+        std::fs::read_dir(dir).expect("a directory").map(|file| file.expect("a file").path());
+    let mut tables =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "sst"));
+    let path = tables.next().expect("a table");
+    let mut bytes = std::fs::read(&path).expect("a table");
+    let wanted = format!("value {:050}", 77);
+    let found = bytes.windows(wanted.len()).position(|window| *window == *wanted.as_bytes());
+    bytes[found.expect("the value is there")] ^= 1;
+    // The same file, so that the map shows it.
+    std::fs::write(path, bytes).expect("room");
+    db
+}
+
+/// How many entries are visited.
+fn values(db: &Db, is_forward: bool) -> trommel::Result<usize> {
+    let (mut range, mut count) = (db.cursor()?, 0);
+    let mut note = |_: &[u8], _: &[u8]| {
+        count += 1;
+        true
+    };
+    if is_forward {
+        range.seek_to_first()?;
+        range.visit(&mut note)?;
+    } else {
+        range.seek_to_last()?;
+        range.visit_back(&mut note)?;
+    }
+    Ok(count)
+}
+
+/// Iterators see it unless the mode has them trust what they verified before; a compaction and a verification of
+/// the whole store always do, and the compaction leaves all as it was.
+#[test]
+fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
+    for mode in [ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::MappedTrusted] {
+        for walked_before in [false, true] {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let db = damaged_while_open(dir.path(), mode, walked_before);
+            for is_forward in [true, false] {
+                let found = values(&db, is_forward);
+                if mode == ReadMode::MappedTrusted && walked_before {
+                    assert_eq!(found.expect("verified before"), KEYS, "{mode}");
+                } else {
+                    let error = found.expect_err("never found intact, or verified each time");
+                    assert_eq!(error.kind(), ErrorKind::RestoreData, "{mode}");
+                }
+            }
+            let error = db.verify().expect_err("a block is damaged");
+            assert_eq!(error.kind(), ErrorKind::RestoreData, "{mode}");
+            let error = db.compact_all().expect_err("it would carry the damage on");
+            assert_eq!(error.kind(), ErrorKind::RestoreData, "{mode}");
+        }
+    }
+}

@@ -2,6 +2,17 @@
 
 use crate::{EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 
+/// A turn of [`Cursor::await_seek`], in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// What is wanted is looked for.
+    Find,
+    /// Where it lies is asked for.
+    Reach,
+    /// What is there is asked for.
+    Ask,
+}
+
 /// An ordered walk over entries in the order of [`compare_internal`](crate::compare_internal).
 ///
 /// A cursor stands on an entry or off the end (a fresh cursor stands off the end). Every movement
@@ -24,6 +35,12 @@ pub trait Cursor {
 
     /// Moves to the last entry whose key is smaller than `key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Self::Error>;
+
+    /// Says that [`seek`](Self::seek) or [`seek_before`](Self::seek_before) to `key` is next, so that what that waits
+    /// for in memory is asked for. Where several cursors are sought at once, each turn of all of them comes before the next
+    /// one of any. No answer depends on it.
+    #[inline]
+    fn await_seek(&mut self, _key: &[u8], _turn: Turn) {}
 
     /// Moves one entry forward.
     fn next(&mut self) -> Result<(), Self::Error>;

@@ -74,6 +74,11 @@ impl ReadMode {
     pub const ALL: [Self; 5] =
         [Self::Cached, Self::Mapped, Self::MappedOnce, Self::MappedTrusted, Self::Direct];
 
+    /// Whether a walk copies each block that it enters, all of it.
+    pub(crate) fn copies_for_walks(self) -> bool {
+        matches!(self, Self::Mapped | Self::MappedOnce)
+    }
+
     /// Whether lookups verify a block of a map once.
     pub(crate) fn verifies_once(self) -> bool {
         matches!(self, Self::MappedOnce | Self::MappedTrusted)

@@ -15,9 +15,7 @@ use crate::Error;
 use crate::block::{Layout, SharedBlock};
 use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
-use crate::format::{
-    BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, frame_of, place, unseal,
-};
+use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
 use crate::places::Spot;
 
 /// Bytes that are read at a time of a block that goes to its memory in turns.
@@ -256,31 +254,7 @@ impl Source {
         start: usize,
         handle: Handle,
     ) -> Result<SharedBlock, Error> {
-        self.open_by(buffer, start, handle, |stored| {
-            unseal(stored, self.table_id, handle.offset, BlockKind::Data)
-        })
-    }
-
-    /// As [`Source::open_block`], without a look at the checksum: the block was found intact before.
-    #[inline]
-    pub(crate) fn open_intact(
-        &self,
-        buffer: &Arc<[u8]>,
-        start: usize,
-        handle: Handle,
-    ) -> Result<SharedBlock, Error> {
-        self.open_by(buffer, start, handle, frame_of)
-    }
-
-    #[inline]
-    fn open_by(
-        &self,
-        buffer: &Arc<[u8]>,
-        start: usize,
-        handle: Handle,
-        unframe: impl FnOnce(&[u8]) -> Result<(&[u8], u8), Fault>,
-    ) -> Result<SharedBlock, Error> {
-        self.try_open_block(buffer, start, handle, unframe)
+        self.try_open_block(buffer, start, handle)
             .map_err(|fault| fault.at(&self.path, handle.offset))
     }
 
@@ -289,11 +263,10 @@ impl Source {
         buffer: &Arc<[u8]>,
         start: usize,
         handle: Handle,
-        unframe: impl FnOnce(&[u8]) -> Result<(&[u8], u8), Fault>,
     ) -> Result<SharedBlock, Fault> {
         const LARGE: Fault = Fault::Damaged("a data block is larger than any can be");
         let stored = buffer.get(start..start + handle.bytes).unwrap_or_default();
-        let (payload, compression) = unframe(stored)?;
+        let (payload, compression) = unseal(stored, self.table_id, handle.offset, BlockKind::Data)?;
         if is_raw(compression) {
             return Ok(SharedBlock {
                 layout: Layout::parse(payload)?,

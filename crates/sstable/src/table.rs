@@ -259,6 +259,7 @@ impl Table {
     }
 
     /// A walk over the table's entries.
+    #[inline]
     pub fn cursor(&self, options: ScanOptions) -> TableCursor {
         TableCursor::new(self, options)
     }

@@ -106,7 +106,12 @@ fn long_files_read_back_at_any_offset(vfs: &dyn Vfs, dir: &Path) {
                 }
             }
             match file.mapped() {
-                Some(map) => assert!(map == bytes && access == Access::Mapped),
+                Some(map) => {
+                    assert!(map == bytes && access == Access::Mapped);
+                    let shared = file.shared_map().expect("a map can be shared");
+                    drop(file);
+                    assert!(*shared == *bytes, "as long as somebody keeps it");
+                }
                 None => assert!(access != Access::Mapped, "a file this simple can be mapped"),
             }
         }

@@ -28,8 +28,11 @@ mod conformance;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 pub use disk::{DirectHandle, DiskVfs};
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
@@ -185,6 +188,31 @@ pub trait ReadFile: Debug + Send + Sync {
     /// The file's bytes, where it was opened with [`Access::Mapped`] and could be mapped.
     fn mapped(&self) -> Option<&[u8]> {
         None
+    }
+
+    /// The same, for as long as somebody keeps it.
+    fn shared_map(&self) -> Option<SharedMap> {
+        None
+    }
+}
+
+/// The bytes of a finished file, mapped for as long as a clone of this lives.
+#[derive(Debug, Clone)]
+pub struct SharedMap(Bytes);
+
+impl SharedMap {
+    /// Of these bytes, wherever they are kept.
+    pub(crate) fn of(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
+        Self(Bytes::from_owner(owner))
+    }
+}
+
+impl Deref for SharedMap {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
     }
 }
 

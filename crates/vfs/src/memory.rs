@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use crate::content::Content;
 use crate::error::{check_range, refuse, wrap, wrap_to};
 use crate::tree::{Inode, Tree};
-use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+use crate::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 
 /// A file system in memory. Clones are handles on the same one.
 ///
@@ -131,13 +131,14 @@ impl WriteFile for MemoryWriter {
 pub(crate) struct MemoryFile {
     path: PathBuf,
     content: Arc<Content>,
-    mapped: Option<Vec<u8>>,
+    mapped: Option<SharedMap>,
 }
 
 impl MemoryFile {
     pub(crate) fn new(path: &Path, content: Arc<Content>, access: Access) -> Self {
         // As on a real disk: an empty file cannot be mapped.
-        let mapped = (access == Access::Mapped && content.bytes() > 0).then(|| content.to_vec());
+        let mapped = (access == Access::Mapped && content.bytes() > 0)
+            .then(|| SharedMap::of(content.to_vec()));
         Self { path: path.to_path_buf(), content, mapped }
     }
 }
@@ -155,6 +156,10 @@ impl ReadFile for MemoryFile {
 
     fn mapped(&self) -> Option<&[u8]> {
         self.mapped.as_deref()
+    }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        self.mapped.clone()
     }
 }
 

@@ -40,7 +40,7 @@ pub use replay::Replay;
 use crate::error::{wrap, wrap_to};
 use crate::memory::{Locks, MemoryFile};
 use crate::tree::{Inode, Tree};
-use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+use crate::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 use fault::{Effect, Outcome};
 use op::{Change, Synced};
 
@@ -416,6 +416,10 @@ impl ReadFile for SimFile {
 
     fn mapped(&self) -> Option<&[u8]> {
         self.file.mapped()
+    }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        self.file.shared_map()
     }
 }
 

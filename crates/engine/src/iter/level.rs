@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -255,6 +255,22 @@ impl Cursor for LevelCursor {
             this.tell_gate(|gate, at, found| gate.found_before(at, key, found));
             this.skip_ends_backward()
         })
+    }
+
+    fn await_seek(&mut self, key: &[u8], turn: Turn) {
+        if self.cache.read_mode().copies_for_walks() {
+            // Nothing would be asked for.
+            return;
+        }
+        // A gate is asked once, by the seek.
+        if turn == Turn::Find && self.gate.is_none() {
+            let at = self.tables.ending_before(key);
+            // What goes wrong here goes wrong in the seek.
+            let _ = self.open(at, Direction::Forward);
+        }
+        if let Some(cursor) = &mut self.cursor {
+            cursor.await_seek(key, turn);
+        }
     }
 
     #[inline]

@@ -25,7 +25,9 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, first_words};
+use trommel_base::{
+    Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn, first_words,
+};
 
 mod visit;
 
@@ -248,6 +250,15 @@ where
         error
     }
 
+    /// Has all sources ask for what they will wait for, before any of them waits.
+    fn await_seek_all(&mut self, key: &[u8]) {
+        if self.sources.len() > 1 {
+            for turn in [Turn::Find, Turn::Reach, Turn::Ask] {
+                self.sources.iter_mut().for_each(|source| source.await_seek(key, turn));
+            }
+        }
+    }
+
     /// Moves all sources and sorts them anew.
     fn seek_all(
         &mut self,
@@ -418,10 +429,12 @@ where
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
+        self.await_seek_all(key);
         self.seek_all(Direction::Forward, |source| source.seek(key, seqno))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), C::Error> {
+        self.await_seek_all(key);
         self.seek_all(Direction::Backward, |source| source.seek_before(key))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice};
+use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -44,6 +44,10 @@ impl Cursor for Source {
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         each!(self, cursor => Ok(cursor.seek_before(key)?))
+    }
+
+    fn await_seek(&mut self, key: &[u8], turn: Turn) {
+        each!(self, cursor => cursor.await_seek(key, turn));
     }
 
     #[inline]

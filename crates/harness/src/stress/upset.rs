@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
-use trommel::vfs::{Access, DirEntry, DiskVfs, FileLock, ReadFile, Vfs, WriteFile};
+use trommel::vfs::{Access, DirEntry, DiskVfs, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 
 use super::counts::Counts;
 
@@ -155,6 +155,10 @@ impl ReadFile for UpsetReader {
 
     fn mapped(&self) -> Option<&[u8]> {
         self.file.mapped()
+    }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        self.file.shared_map()
     }
 }
 

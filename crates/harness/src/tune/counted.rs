@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use trommel::vfs::{Access, DiskVfs, Layer, ReadFile, Vfs};
+use trommel::vfs::{Access, DiskVfs, Layer, ReadFile, SharedMap, Vfs};
 
 /// The disk. Clones are one and the same.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +45,10 @@ impl ReadFile for Reader {
 
     fn mapped(&self) -> Option<&[u8]> {
         self.file.mapped()
+    }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        self.file.shared_map()
     }
 }
 

@@ -71,6 +71,12 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// How many entries the block has.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
     pub(crate) fn parse(payload: &[u8]) -> Result<Self, Fault> {
         const SHORT: Fault = Fault::Damaged("a data block is too short for its entries");
         let (columns, tail) = payload.split_last_chunk::<BLOCK_TAIL_BYTES>().ok_or(SHORT)?;
@@ -135,7 +141,7 @@ impl SharedBlock {
     /// How many entries it has.
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        usize::from(self.layout.count)
+        self.layout.count()
     }
 
     #[inline]
@@ -179,7 +185,7 @@ const OUTSIDE: Fault = Fault::Damaged("an entry lies outside its data block");
 impl<'a> Block<'a> {
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        usize::from(self.layout.count)
+        self.layout.count()
     }
 
     #[inline]

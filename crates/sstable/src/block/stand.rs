@@ -204,8 +204,9 @@ impl Stand {
         self.at_hand(self.i.checked_sub(1)?)
     }
 
+    /// Stands on entry `i`, if that was decoded and its key is short.
     #[inline]
-    fn at_hand(&mut self, i: usize) -> Option<KeyHead> {
+    pub(crate) fn at_hand(&mut self, i: usize) -> Option<KeyHead> {
         let entry = &self.decoded[i % TOGETHER];
         if i < self.first || i >= self.end || entry.is_long() {
             return None;

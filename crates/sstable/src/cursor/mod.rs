@@ -6,8 +6,8 @@
 //!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
 //!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
 //! 3. Out of a mapped file blocks are copied one by one, and verified in the copy: what lies behind a
-//!    map can change, what a walk stands on does not. A walk that trusts what was found intact before does not
-//!    verify that again.
+//!    map can change, what a walk stands on does not. A walk that trusts what was found intact before walks over
+//!    that in the map, and does not verify it again.
 //! 4. The file is told ahead what a walk comes to, where the system cannot see it: out of a map, and
 //!    backward (`told`).
 //! 5. The buffer that is read into is reused unless a value read from it still lives.
@@ -21,9 +21,12 @@ mod told;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, compare_internal};
+use trommel_base::{
+    Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn, compare_internal, first_words,
+};
+use trommel_vfs::SharedMap;
 
-use crate::block::{SharedBlock, Stand, Way};
+use crate::block::{Block, Layout, SharedBlock, Stand, Way};
 use crate::format::{Fault, Handle};
 use crate::index::{At, Index, IndexTree};
 use crate::source::{ReadStats, Source};
@@ -64,6 +67,8 @@ impl Default for ScanOptions {
 struct Blocks {
     source: Arc<Source>,
     index: Arc<IndexTree>,
+    /// The map, where blocks that were found intact are walked over in it.
+    map: Option<SharedMap>,
 }
 
 /// A block of the index, if there is one.
@@ -96,14 +101,69 @@ impl Blocks {
     }
 }
 
+/// A block that a cursor entered.
+#[derive(Debug)]
+enum Entered {
+    Shared(SharedBlock),
+    /// One in the map.
+    InMap(InMap),
+}
+
+/// A block in a map: its payload begins there and is so long.
+#[derive(Debug)]
+struct InMap {
+    start: usize,
+    len: u32,
+    layout: Layout,
+}
+
+impl Entered {
+    /// The block, of a table with this map.
+    #[inline]
+    fn view<'a>(&'a self, map: Option<&'a SharedMap>) -> Block<'a> {
+        match self {
+            Self::Shared(block) => block.view(),
+            Self::InMap(InMap { start, len, layout }) => {
+                let payload = map.and_then(|map| map.get(*start..*start + *len as usize));
+                Block { payload: payload.unwrap_or_default(), layout: *layout }
+            }
+        }
+    }
+
+    /// How many entries it has.
+    #[inline]
+    fn count(&self) -> usize {
+        match self {
+            Self::Shared(block) => block.count(),
+            Self::InMap(block) => block.layout.count(),
+        }
+    }
+}
+
+/// The block in which a key is to be sought.
+#[derive(Debug)]
+struct Awaited {
+    /// The key, if it is no longer than that.
+    key: Option<(u128, usize)>,
+    at: At,
+}
+
+/// The whole of a key, if it is a short one.
+#[inline]
+fn short(key: &[u8]) -> Option<(u128, usize)> {
+    (key.len() <= size_of::<u128>()).then(|| (first_words(key), key.len()))
+}
+
 /// A cursor over one table.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Blocks,
     reading: Reading,
     at: At,
+    /// The block that a seek will enter.
+    awaited: Option<Awaited>,
     handle: Handle,
-    block: Option<SharedBlock>,
+    block: Option<Entered>,
     /// Whether it stands on an entry.
     valid: bool,
     /// The entry, where `valid`.
@@ -113,13 +173,15 @@ pub struct TableCursor {
 }
 
 impl TableCursor {
+    #[inline]
     pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
         let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
         let known = table.verified.as_ref().filter(|_| options.trust_verified);
         Self {
-            table: Blocks { source, index },
+            table: Blocks { map: known.and_then(|_| source.file.shared_map()), source, index },
             reading: Reading::new(options, known.map(Arc::clone)),
             at: At { leaf: 0, slot: 0 },
+            awaited: None,
             handle: Handle { offset: 0, bytes: 0 },
             block: None,
             valid: false,
@@ -173,9 +235,19 @@ impl TableCursor {
     #[inline]
     fn stand(&mut self, i: usize, way: Way) -> Result<(), Error> {
         self.reading.step();
+        if self.stand.at_hand(i).is_some() {
+            self.valid = true;
+            return Ok(());
+        }
+        self.stand_anew(i, way)
+    }
+
+    /// As `stand`, where that takes a look at the block.
+    #[inline(never)]
+    fn stand_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
         const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
         let moved = match &self.block {
-            Some(block) => self.stand.move_to(&block.view(), i, way),
+            Some(block) => self.stand.move_to(&block.view(self.table.map.as_ref()), i, way),
             None => Err(NOWHERE),
         };
         match moved {
@@ -193,10 +265,16 @@ impl TableCursor {
         fault.at(&self.table.source.path, self.handle.offset)
     }
 
+    /// The current block.
+    #[inline]
+    fn view(&self) -> Option<Block<'_>> {
+        Some(self.block.as_ref()?.view(self.table.map.as_ref()))
+    }
+
     /// Entries of the current block.
     #[inline]
     fn count(&self) -> usize {
-        self.block.as_ref().map_or(0, SharedBlock::count)
+        self.block.as_ref().map_or(0, Entered::count)
     }
 
     /// Goes to the first entry of the next block; off the end if there is none.
@@ -221,11 +299,18 @@ impl TableCursor {
     /// returned. `None` if all entries are smaller.
     fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
         self.restart();
+        let awaited = self.awaited.take().filter(|awaited| awaited.key.is_some());
+        let awaited = awaited.filter(|awaited| awaited.key == short(key));
         let mut is_there = self.enter(Direction::Forward, |table, _, stats| {
-            table.index.find(key, &table.source, stats)
+            let found = awaited
+                .and_then(|Awaited { at, .. }| Some((table.index.loaded_leaf(at.leaf)?, at)));
+            found.map_or_else(
+                || table.index.find(key, &table.source, stats),
+                |place| Ok(Some(place)),
+            )
         })?;
         while is_there {
-            let found = self.block.as_ref().map(|block| block.view().seek(key, seqno));
+            let found = self.view().map(|block| block.seek(key, seqno));
             match found.unwrap_or(Ok(0)) {
                 Ok(i) if i < self.count() => return Ok(Some(i)),
                 Ok(_) => is_there = self.enter(Direction::Forward, Blocks::next)?,
@@ -251,8 +336,8 @@ impl TableCursor {
     /// As `begins_key`, where that takes a look at the block or the index.
     #[inline(never)]
     fn begins_key_by_block(&self) -> bool {
-        let Some(block) = &self.block else { return false };
-        let known = self.stand.begins_key_by_tag(&block.view());
+        let Some(block) = self.view() else { return false };
+        let known = self.stand.begins_key_by_tag(&block);
         known.unwrap_or_else(|| self.table.ends_before(self.at, self.stand.key()))
     }
 
@@ -294,6 +379,24 @@ impl Cursor for TableCursor {
             None => self.seek_to_last(),
             Some(0) => self.previous_block(),
             Some(i) => self.stand(i - 1, Way::Back),
+        }
+    }
+
+    fn await_seek(&mut self, key: &[u8], turn: Turn) {
+        let Blocks { source, index, map } = &self.table;
+        if source.mapped && map.is_none() {
+            // All of a block is copied, which takes no longer where nothing was asked for.
+            return;
+        }
+        if turn == Turn::Find {
+            // What goes wrong here goes wrong in the seek.
+            let found = index.find(key, source, &mut self.reading.stats);
+            let found = found.ok().flatten();
+            self.awaited = found.map(|(_, at)| Awaited { key: short(key), at });
+        } else if let Some(Awaited { at, .. }) = self.awaited
+            && let Some(leaf) = index.loaded_leaf(at.leaf)
+        {
+            self.reading.await_block(source, index.spot(leaf, at), turn);
         }
     }
 
@@ -339,7 +442,7 @@ impl Cursor for TableCursor {
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         let InternalKey { key, seqno, kind } = self.internal_key()?;
-        let value = self.block.as_ref()?.view().payload.get(self.stand.value())?;
+        let value = self.view()?.payload.get(self.stand.value())?;
         Some(EntryRef { key, seqno, kind, value })
     }
 
@@ -362,11 +465,11 @@ impl Cursor for TableCursor {
 
     fn value(&self) -> Slice {
         match &self.block {
-            Some(block) if self.valid => {
+            Some(Entered::Shared(block)) if self.valid => {
                 let value = self.stand.value();
                 Slice::window(&block.buffer, block.start as usize + value.start, value.len())
             }
-            _ => Slice::default(),
+            _ => self.entry().map_or_else(Slice::default, |entry| Slice::from(entry.value)),
         }
     }
 }

@@ -4,13 +4,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use trommel_base::Turn;
+use trommel_filter::prefetch_at;
+
 use super::ScanOptions;
 use super::coming::Coming;
 use super::told::Told;
+use super::{Entered, InMap};
 use crate::Error;
-use crate::block::SharedBlock;
+use crate::block::{Layout, SharedBlock, ask_for_columns};
 use crate::compression::zeroed;
-use crate::format::Handle;
+use crate::format::{Handle, frame_of};
 use crate::index::At;
 use crate::places::Spot;
 use crate::source::{ReadStats, Source};
@@ -95,6 +99,7 @@ impl ReadAhead {
 }
 
 impl Reading {
+    #[inline]
     pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
         let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
         let told = Told::default();
@@ -125,6 +130,18 @@ impl Reading {
         self.coming.ask();
     }
 
+    /// Asks the processor for what entering a block and seeking in it waits for.
+    pub(super) fn await_block(&self, source: &Source, wanted: Spot<'_>, turn: Turn) {
+        let stored = source.map().and_then(|map| source.in_map(map, wanted.handle).ok());
+        match (stored, turn) {
+            (_, Turn::Find) => {}
+            (Some(stored), Turn::Reach) => prefetch_at(stored.as_ptr_range().end.addr() - 1),
+            (Some(stored), Turn::Ask) => ask_for_columns(stored),
+            (None, Turn::Reach) => wanted.ask_for_place(),
+            (None, Turn::Ask) => wanted.ask_for_block(),
+        }
+    }
+
     /// The block that is wanted, verified; a walk that goes on in this direction has the next one
     /// asked for, and the file told what it will read.
     pub(super) fn load(
@@ -132,13 +149,49 @@ impl Reading {
         source: &Source,
         wanted: Spot<'_>,
         direction: Direction,
-    ) -> Result<SharedBlock, Error> {
+    ) -> Result<Entered, Error> {
         self.run = self.run.saturating_add(1);
-        let block = self.fetch(source, wanted, direction)?;
+        let block = match self.in_map(source, wanted, direction)? {
+            Some(block) => Entered::InMap(block),
+            None => Entered::Shared(self.fetch(source, wanted, direction)?),
+        };
         if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
-            self.look_ahead(source, wanted, direction, block.count());
+            let is_in_map = matches!(block, Entered::InMap(_));
+            let is_mapped = is_in_map || self.ahead.position(wanted.handle).is_some();
+            self.look_ahead(source, wanted, direction, is_mapped, block.count());
         }
         Ok(block)
+    }
+
+    /// The block that is wanted, where it lies in the map, if it need not be verified again.
+    #[inline]
+    fn in_map(
+        &mut self,
+        source: &Source,
+        wanted: Spot<'_>,
+        direction: Direction,
+    ) -> Result<Option<InMap>, Error> {
+        let Spot { at, handle, .. } = wanted;
+        if !self.options.fill_cache || !self.known.as_ref().is_some_and(|known| known.has(at)) {
+            return Ok(None);
+        }
+        let Some(stored) = source.raw_in_map(handle)? else { return Ok(None) };
+        self.tell_of_map(source, handle, direction);
+        self.stats.block_reads += 1;
+        self.stats.block_bytes += handle.bytes as u64;
+        let opened = frame_of(stored).and_then(|(payload, _)| {
+            let (start, len) = (handle.offset as usize, payload.len() as u32);
+            Ok(InMap { start, len, layout: Layout::parse(payload)? })
+        });
+        opened.map(Some).map_err(|fault| fault.at(&source.path, handle.offset))
+    }
+
+    /// Tells a mapped file, in a walk that has gone on for some blocks, what comes.
+    #[inline]
+    fn tell_of_map(&mut self, source: &Source, handle: Handle, direction: Direction) {
+        if source.mapped && self.run > BLOCKS_BEFORE_TELLING {
+            self.told.tell(source, handle.offset..handle.end(), direction);
+        }
     }
 
     /// Has the block behind `wanted` asked for, which will be entered after so many steps. What is wrong
@@ -148,6 +201,7 @@ impl Reading {
         source: &Source,
         wanted: Spot<'_>,
         direction: Direction,
+        is_mapped: bool,
         steps: usize,
     ) {
         let next = match direction {
@@ -158,8 +212,7 @@ impl Reading {
         };
         let is_new = |next: &Spot<'_>| self.ahead.position(next.handle).is_none();
         let Some(next) = next.filter(is_new) else { return };
-        let is_copied = self.ahead.position(wanted.handle).is_some();
-        if is_copied && let Some(map) = source.map() {
+        if is_mapped && let Some(map) = source.map() {
             self.coming.lies_in(source.in_map(map, next.handle).unwrap_or_default(), steps);
         } else if let Some(block) = source.in_cache(next) {
             self.coming.found(next.handle, block, steps);
@@ -179,12 +232,14 @@ impl Reading {
         }
         if self.ahead.position(handle).is_none() {
             if self.options.fill_cache {
-                if source.mapped && self.run > BLOCKS_BEFORE_TELLING {
-                    self.told.tell(source, handle.offset..handle.end(), direction);
-                }
+                self.tell_of_map(source, handle, direction);
                 if let Some(stored) = source.raw_in_map(handle)? {
                     self.ahead.copy(stored, handle);
-                    return self.open_copied(source, wanted);
+                    let block = self.open(source, handle)?;
+                    if let Some(known) = &self.known {
+                        known.note(wanted.at, wanted.leaf);
+                    }
+                    return Ok(block);
                 }
                 if self.run <= BLOCKS_BEFORE_READ_AHEAD {
                     return source.block(wanted, true, &mut self.stats);
@@ -199,34 +254,15 @@ impl Reading {
             self.ahead.window =
                 self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
         }
-        self.open(source, handle, false)
+        self.open(source, handle)
     }
 
-    /// A block that was copied out of the map.
-    fn open_copied(&mut self, source: &Source, wanted: Spot<'_>) -> Result<SharedBlock, Error> {
-        let Spot { leaf, at, handle, .. } = wanted;
-        let is_intact = self.known.as_ref().is_some_and(|known| known.has(at));
-        let block = self.open(source, handle, is_intact)?;
-        if !is_intact && let Some(known) = &self.known {
-            known.note(at, leaf);
-        }
-        Ok(block)
-    }
-
-    /// A block out of the buffer; verified, unless it is known that it `is_intact`.
-    fn open(
-        &mut self,
-        source: &Source,
-        handle: Handle,
-        is_intact: bool,
-    ) -> Result<SharedBlock, Error> {
+    /// A block out of the buffer.
+    fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
         let start = self.ahead.position(handle).unwrap_or(0);
         let buffer = self.ahead.buffer.get_or_insert_with(|| zeroed(0));
-        if is_intact {
-            return source.open_intact(buffer, start, handle);
-        }
         source.open_block(buffer, start, handle)
     }
 }

@@ -443,9 +443,9 @@ fn a_walk_verifies_a_map_once_only_where_it_trusts() {
             let mut cursor = table.cursor(scan);
             let step = if is_forward { TableCursor::next } else { TableCursor::prev };
             if is_forward {
-                cursor.seek_to_first()?
+                cursor.seek_to_first()?;
             } else {
-                cursor.seek_to_last()?
+                cursor.seek_to_last()?;
             }
             let mut values = Vec::new();
             while cursor.is_valid() {

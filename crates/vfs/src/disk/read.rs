@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use super::map::map;
 #[cfg(target_os = "linux")]
 use super::resident::is_in_memory;
 use crate::error::{check_range, end_of_file, ended_early, os_error, wrap};
-use crate::{Access, ReadFile};
+use crate::{Access, ReadFile, SharedMap};
 
 /// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
 /// for 512 or 4096.
@@ -43,7 +43,7 @@ pub(super) fn reader(file: File, path: &Path, bytes: u64, access: Access) -> Arc
             // An empty map is an error in itself.
             let length = usize::try_from(bytes).ok().filter(|&length| length > 0);
             if let Some(Ok(map)) = length.map(|length| map(&file, length)) {
-                return Arc::new(MappedFile { map, path });
+                return Arc::new(MappedFile { map: Arc::new(map), shared: OnceLock::new(), path });
             }
         }
         Access::Direct => {
@@ -96,8 +96,19 @@ impl ReadFile for BufferedFile {
 
 #[derive(Debug)]
 struct MappedFile {
-    map: Mmap,
+    map: Arc<Mmap>,
+    /// The same, once somebody keeps it.
+    shared: OnceLock<SharedMap>,
     path: PathBuf,
+}
+
+/// A share of a map.
+struct Shared(Arc<Mmap>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl ReadFile for MappedFile {
@@ -128,6 +139,11 @@ impl ReadFile for MappedFile {
 
     fn mapped(&self) -> Option<&[u8]> {
         Some(&self.map)
+    }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        let shared = || SharedMap::of(Shared(Arc::clone(&self.map)));
+        Some(self.shared.get_or_init(shared).clone())
     }
 }
 

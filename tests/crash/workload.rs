@@ -156,7 +156,7 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
         .filter_piece_bytes(256)
         .filters_on_last_level(rng.u8(..4) > 0)
         .prefix_extractor(prefix)
-        .read_mode(ReadMode::ALL[rng.usize(..5)])
+        .read_mode(ReadMode::ALL[rng.usize(..ReadMode::ALL.len())])
         .cache_bytes(64 << 10)
         .max_open_files([16, 1000][rng.usize(..2)])
 }

@@ -117,8 +117,8 @@ fn check(filters: &str, options: Options, seed: u64) {
 fn many_keys_at_once_are_answered_and_counted_as_one_by_one() {
     let modes = ReadMode::ALL;
     let policies = ["paired:10", "none", "L0=standard:6,L1-=blocked:5", "L0=none,L1-=ribbon:8"];
-    for (seed, filters) in policies.into_iter().enumerate() {
-        let mode = modes[seed % modes.len()];
+    for (seed, mode) in modes.into_iter().enumerate() {
+        let filters = policies[seed % policies.len()];
         check(filters, Options::default().read_mode(mode), seed as u64);
     }
 }

@@ -73,13 +73,14 @@ impl Play for World {
 }
 
 /// What each test plays, with the number of its sequences. The disk syncs, so it gets fewer.
-const SHARES: [(Home, u64); 6] = [
+const SHARES: [(Home, u64); 7] = [
     (Home::memory(ReadMode::Cached, 0), 78),
     (Home::memory(ReadMode::Direct, 1), 78),
     (Home::memory(ReadMode::Mapped, 2), 78),
     (Home::disk(ReadMode::Cached, 2), 6),
     (Home::disk(ReadMode::Mapped, 1), 8),
     (Home::disk(ReadMode::Direct, 0), 6),
+    (Home::memory(ReadMode::MappedTrusted, 2), 20),
 ];
 
 const _: () = {
@@ -127,6 +128,11 @@ fn on_disk_mapped() {
 #[test]
 fn on_disk_direct() {
     play(5);
+}
+
+#[test]
+fn in_memory_trusting_what_was_verified() {
+    play(6);
 }
 
 /// Plays the one sequence that the environment names; nothing otherwise.

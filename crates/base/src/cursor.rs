@@ -2,9 +2,18 @@
 
 use crate::{EntryRef, InternalKey, KeyHead, SeqNo, Slice};
 
-/// A turn of [`Cursor::await_seek`], in this order.
+/// Which entry is sought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Aim {
+    /// As by [`Cursor::seek`].
+    From,
+    /// As by [`Cursor::seek_before`].
+    Before,
+}
+
+/// A stage of [`Cursor::await_seek`], in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
     /// What is wanted is looked for.
     Find,
     /// Where it lies is asked for.
@@ -37,10 +46,13 @@ pub trait Cursor {
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Self::Error>;
 
     /// Says that [`seek`](Self::seek) or [`seek_before`](Self::seek_before) to `key` is next, so that what that waits
-    /// for in memory is asked for. Where several cursors are sought at once, each turn of all of them comes before the next
-    /// one of any. No answer depends on it.
+    /// for in memory is asked for. Where several cursors are sought at once, each stage of all of them comes before the next
+    /// one of any. Returns whether there was anything to ask for. Where the cursor stands until that seek is left open; no answer
+    /// depends on it otherwise.
     #[inline]
-    fn await_seek(&mut self, _key: &[u8], _turn: Turn) {}
+    fn await_seek(&mut self, _key: &[u8], _aim: Aim, _stage: Stage) -> bool {
+        false
+    }
 
     /// Moves one entry forward.
     fn next(&mut self) -> Result<(), Self::Error>;

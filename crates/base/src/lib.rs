@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 pub use checksum::Checksum;
 pub use codec::Decoder;
-pub use cursor::{Cursor, Turn};
+pub use cursor::{Aim, Cursor, Stage};
 pub use entry::{
     EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, first_word,
     first_words, key_behind, same_bytes,

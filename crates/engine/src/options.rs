@@ -51,7 +51,9 @@ pub enum ReadMode {
     /// returned as it is. Iterators and compactions verify every time.
     MappedOnce,
     /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact: the fastest
-    /// there is where the data fits in memory. Compactions and [`verify`](crate::Db::verify) verify every time.
+    /// there is for data that fits in memory and is not compressed. The weaker promise: neither lookups nor iterators see
+    /// what changes in a block after its first use, and a value that a cursor lends can change while it stands.
+    /// Compactions and [`verify`](crate::Db::verify) verify every time.
     MappedTrusted,
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,
@@ -77,6 +79,11 @@ impl ReadMode {
     /// Whether a walk copies each block that it enters, all of it.
     pub(crate) fn copies_for_walks(self) -> bool {
         matches!(self, Self::Mapped | Self::MappedOnce)
+    }
+
+    /// Whether iterators take a block of a map that was verified before for intact.
+    pub(crate) fn trusts_verified(self) -> bool {
+        self == Self::MappedTrusted
     }
 
     /// Whether lookups verify a block of a map once.

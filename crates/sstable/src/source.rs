@@ -2,7 +2,7 @@
 //!
 //! Three ways lead to a data block: the cache, by the block's place or by a search; the map, where the
 //! table was opened for it (the checksum is verified at each use, since what lies behind a map can
-//! change, unless less was asked for); a `pread`. Meta blocks and scans always use `pread`, into owned memory.
+//! change, unless less was asked for); a `pread`. Meta blocks always use `pread`, into owned memory.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;

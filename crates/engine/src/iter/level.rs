@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn};
+use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -75,6 +75,14 @@ impl Tables {
                 let before = Self::run(fences, *run).map_or(0, |run| run.beginning_before(key));
                 before.clamp(range.start, range.end) - range.start
             }
+        }
+    }
+
+    /// Which table a seek goes to, and where to look if that is passed over; `None` if it goes before the first.
+    fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, Direction)> {
+        match aim {
+            Aim::From => Some((self.ending_before(key), Direction::Forward)),
+            Aim::Before => Some((self.beginning_before(key).checked_sub(1)?, Direction::Backward)),
         }
     }
 }
@@ -232,8 +240,9 @@ impl Cursor for LevelCursor {
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
         self.guarded(|this| {
-            let at = this.tables.ending_before(key);
-            if let Some(cursor) = this.open(at, Direction::Forward)? {
+            if let Some((at, direction)) = this.tables.sought(key, Aim::From)
+                && let Some(cursor) = this.open(at, direction)?
+            {
                 cursor.seek(key, seqno)?;
             }
             let skipped = this.tables.get(this.at).is_some_and(|table| table.max_seqno > seqno);
@@ -244,12 +253,11 @@ impl Cursor for LevelCursor {
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.guarded(|this| {
-            let behind = this.tables.beginning_before(key);
-            let Some(at) = behind.checked_sub(1) else {
+            let Some((at, direction)) = this.tables.sought(key, Aim::Before) else {
                 this.leave();
                 return Ok(());
             };
-            if let Some(cursor) = this.open(at, Direction::Backward)? {
+            if let Some(cursor) = this.open(at, direction)? {
                 cursor.seek_before(key)?;
             }
             this.tell_gate(|gate, at, found| gate.found_before(at, key, found));
@@ -257,20 +265,17 @@ impl Cursor for LevelCursor {
         })
     }
 
-    fn await_seek(&mut self, key: &[u8], turn: Turn) {
-        if self.cache.read_mode().copies_for_walks() {
-            // Nothing would be asked for.
-            return;
+    fn await_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
+        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be asked for.
+        if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
+            return false;
         }
-        // A gate is asked once, by the seek.
-        if turn == Turn::Find && self.gate.is_none() {
-            let at = self.tables.ending_before(key);
+        if stage == Stage::Find {
+            let Some((at, direction)) = self.tables.sought(key, aim) else { return false };
             // What goes wrong here goes wrong in the seek.
-            let _ = self.open(at, Direction::Forward);
+            let _ = self.open(at, direction);
         }
-        if let Some(cursor) = &mut self.cursor {
-            cursor.await_seek(key, turn);
-        }
+        self.cursor.as_mut().is_some_and(|cursor| cursor.await_seek(key, aim, stage))
     }
 
     #[inline]

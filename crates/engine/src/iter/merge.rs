@@ -1,6 +1,6 @@
 //! Many sorted sources as one: a merge by insertion, in both directions.
 //!
-//! 1. After a seek each source stands on its first entry in the direction of travel, and the sources are
+//! 1. Before a seek all sources ask for what they will wait for. After it each source stands on its first entry in the direction of travel, and the sources are
 //!    sorted by these. The first has the current entry; when it has moved it is put where it belongs then.
 //!    A source rarely goes far back, as one that holds a small part of the entries is rarely first, and
 //!    what is compared lies side by side: of up to some dozens of sources this takes fewer instructions
@@ -26,7 +26,7 @@
 use std::cmp::Ordering;
 
 use trommel_base::{
-    Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn, first_words,
+    Aim, Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words,
 };
 
 mod visit;
@@ -251,10 +251,12 @@ where
     }
 
     /// Has all sources ask for what they will wait for, before any of them waits.
-    fn await_seek_all(&mut self, key: &[u8]) {
-        if self.sources.len() > 1 {
-            for turn in [Turn::Find, Turn::Reach, Turn::Ask] {
-                self.sources.iter_mut().for_each(|source| source.await_seek(key, turn));
+    fn await_seek_all(&mut self, key: &[u8], aim: Aim) {
+        for stage in [Stage::Find, Stage::Reach, Stage::Ask] {
+            let asked = self.sources.iter_mut().map(|source| source.await_seek(key, aim, stage));
+            // One that asks alone waits for as long.
+            if asked.map(usize::from).sum::<usize>() < 2 {
+                return;
             }
         }
     }
@@ -429,12 +431,12 @@ where
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
-        self.await_seek_all(key);
+        self.await_seek_all(key, Aim::From);
         self.seek_all(Direction::Forward, |source| source.seek(key, seqno))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), C::Error> {
-        self.await_seek_all(key);
+        self.await_seek_all(key, Aim::Before);
         self.seek_all(Direction::Backward, |source| source.seek_before(key))
     }
 

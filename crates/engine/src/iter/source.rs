@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn};
+use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -46,8 +46,8 @@ impl Cursor for Source {
         each!(self, cursor => Ok(cursor.seek_before(key)?))
     }
 
-    fn await_seek(&mut self, key: &[u8], turn: Turn) {
-        each!(self, cursor => cursor.await_seek(key, turn));
+    fn await_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
+        each!(self, cursor => cursor.await_seek(key, aim, stage))
     }
 
     #[inline]

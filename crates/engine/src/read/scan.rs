@@ -5,7 +5,6 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::ScanOptions;
 
-use crate::ReadMode;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::iter::gate::{RangeGate, TableGate};
@@ -50,7 +49,7 @@ impl Engine {
         seqno: SeqNo,
         bounds: &Bounds,
     ) -> Result<VisibleCursor> {
-        let trust_verified = self.tables.read_mode() == ReadMode::MappedTrusted;
+        let trust_verified = self.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(self, bounds);
         let level_cursor = |level: usize, tables: Tables| {

@@ -12,7 +12,8 @@
 //!    backward (`told`).
 //! 5. The buffer that is read into is reused unless a value read from it still lives.
 //!
-//! The key is put together in a place that is reused; the value is not copied.
+//! The key is put together in a place that is reused; the value is not copied, but for one that lies in a map and is to
+//! outlive its place.
 
 mod coming;
 mod reading;
@@ -22,7 +23,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use trommel_base::{
-    Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Turn, compare_internal, first_words,
+    Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, compare_internal, first_words,
 };
 use trommel_vfs::SharedMap;
 
@@ -46,7 +47,8 @@ pub struct ScanOptions {
     /// in which they are out of order ends in an error (default false; true for compactions).
     pub check_order: bool,
     /// Whether a block that a lookup or such a walk found intact is not verified again, where it is not compressed
-    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`]); default false.
+    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`]), and the scan fills the cache;
+    /// default false.
     pub trust_verified: bool,
 }
 
@@ -142,8 +144,8 @@ impl Entered {
 
 /// The block in which a key is to be sought.
 #[derive(Debug)]
-struct Awaited {
-    /// The key, if it is no longer than that.
+struct Sought {
+    /// The key, if it is a [short](short) one.
     key: Option<(u128, usize)>,
     at: At,
 }
@@ -161,7 +163,7 @@ pub struct TableCursor {
     reading: Reading,
     at: At,
     /// The block that a seek will enter.
-    awaited: Option<Awaited>,
+    sought: Option<Sought>,
     handle: Handle,
     block: Option<Entered>,
     /// Whether it stands on an entry.
@@ -177,11 +179,13 @@ impl TableCursor {
     pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
         let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
         let known = table.verified.as_ref().filter(|_| options.trust_verified);
+        let map = known.and_then(|_| source.file.shared_map());
+        let known = known.filter(|_| map.is_some());
         Self {
-            table: Blocks { map: known.and_then(|_| source.file.shared_map()), source, index },
+            table: Blocks { source, index, map },
             reading: Reading::new(options, known.map(Arc::clone)),
             at: At { leaf: 0, slot: 0 },
-            awaited: None,
+            sought: None,
             handle: Handle { offset: 0, bytes: 0 },
             block: None,
             valid: false,
@@ -299,11 +303,11 @@ impl TableCursor {
     /// returned. `None` if all entries are smaller.
     fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
         self.restart();
-        let awaited = self.awaited.take().filter(|awaited| awaited.key.is_some());
-        let awaited = awaited.filter(|awaited| awaited.key == short(key));
+        let sought = self.sought.take().filter(|sought| sought.key.is_some());
+        let sought = sought.filter(|sought| sought.key == short(key));
         let mut is_there = self.enter(Direction::Forward, |table, _, stats| {
-            let found = awaited
-                .and_then(|Awaited { at, .. }| Some((table.index.loaded_leaf(at.leaf)?, at)));
+            let found =
+                sought.and_then(|Sought { at, .. }| Some((table.index.loaded_leaf(at.leaf)?, at)));
             found.map_or_else(
                 || table.index.find(key, &table.source, stats),
                 |place| Ok(Some(place)),
@@ -382,22 +386,23 @@ impl Cursor for TableCursor {
         }
     }
 
-    fn await_seek(&mut self, key: &[u8], turn: Turn) {
+    fn await_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
         let Blocks { source, index, map } = &self.table;
         if source.mapped && map.is_none() {
             // All of a block is copied, which takes no longer where nothing was asked for.
-            return;
+            return false;
         }
-        if turn == Turn::Find {
+        if stage == Stage::Find {
             // What goes wrong here goes wrong in the seek.
             let found = index.find(key, source, &mut self.reading.stats);
             let found = found.ok().flatten();
-            self.awaited = found.map(|(_, at)| Awaited { key: short(key), at });
-        } else if let Some(Awaited { at, .. }) = self.awaited
+            self.sought = found.map(|(_, at)| Sought { key: short(key), at });
+        } else if let Some(Sought { at, .. }) = self.sought
             && let Some(leaf) = index.loaded_leaf(at.leaf)
         {
-            self.reading.await_block(source, index.spot(leaf, at), turn);
+            self.reading.await_block(source, index.spot(leaf, at), stage);
         }
+        self.sought.is_some()
     }
 
     #[inline]

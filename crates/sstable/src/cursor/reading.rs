@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::Turn;
+use trommel_base::Stage;
 use trommel_filter::prefetch_at;
 
 use super::ScanOptions;
@@ -40,7 +40,7 @@ pub(super) enum Direction {
 #[derive(Debug)]
 pub(super) struct Reading {
     options: ScanOptions,
-    /// Which blocks need not be verified again, if it trusts in that.
+    /// Which blocks need not be verified again, if it trusts in that and can keep the map.
     known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
@@ -131,18 +131,25 @@ impl Reading {
     }
 
     /// Asks the processor for what entering a block and seeking in it waits for.
-    pub(super) fn await_block(&self, source: &Source, wanted: Spot<'_>, turn: Turn) {
-        let stored = source.map().and_then(|map| source.in_map(map, wanted.handle).ok());
-        match (stored, turn) {
-            (_, Turn::Find) => {}
-            (Some(stored), Turn::Reach) => prefetch_at(stored.as_ptr_range().end.addr() - 1),
-            (Some(stored), Turn::Ask) => ask_for_columns(stored),
-            (None, Turn::Reach) => wanted.ask_for_place(),
-            (None, Turn::Ask) => wanted.ask_for_block(),
+    pub(super) fn await_block(&self, source: &Source, wanted: Spot<'_>, stage: Stage) {
+        match stage {
+            Stage::Find => {}
+            Stage::Reach => {
+                wanted.ask_for_place();
+                let stored = source.map().map(|map| source.in_map(map, wanted.handle));
+                if let Some(Ok(stored)) = stored {
+                    prefetch_at(stored.as_ptr_range().end.addr() - 1);
+                }
+            }
+            // What is compressed comes out of the cache all the same.
+            Stage::Ask => match source.raw_in_map(wanted.handle) {
+                Ok(Some(stored)) => ask_for_columns(stored),
+                _ => wanted.ask_for_block(),
+            },
         }
     }
 
-    /// The block that is wanted, verified; a walk that goes on in this direction has the next one
+    /// The block that is wanted, verified now or before; a walk that goes on in this direction has the next one
     /// asked for, and the file told what it will read.
     pub(super) fn load(
         &mut self,
@@ -176,6 +183,7 @@ impl Reading {
             return Ok(None);
         }
         let Some(stored) = source.raw_in_map(handle)? else { return Ok(None) };
+        self.coming.forget();
         self.tell_of_map(source, handle, direction);
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;

@@ -2,13 +2,25 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, MAX_SEQNO};
+use trommel_base::{Aim, Cursor, MAX_SEQNO, Stage};
 use trommel_sstable::{
     BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table, get_many,
 };
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
+
+/// As [`check_all`], of a table in a map whose blocks are verified once, by walks that trust in that: when none of them,
+/// some of them and all of them were verified.
+fn check_trusting(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
+    let once = Arc::new(table.without_filters().verifying_once());
+    let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
+    check_walk(&once, entries, trusting, random, 20);
+    check_walk(&once, entries, trusting, random, 300);
+    check_scans(&once, entries, trusting);
+    check_scans(&once, entries, trusting);
+    check_walk(&once, entries, trusting, random, 300);
+}
 
 /// Every way of reading must agree with the entries that went in.
 fn check_all(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
@@ -65,6 +77,12 @@ fn check_walk(
             Some(entry) if random.below(2) > 0 => entry.seqno,
             _ => random.next() >> (8 + random.below(50)),
         };
+        if random.below(2) > 0 {
+            let awaited = if random.below(4) > 0 { key.clone() } else { random_key(random) };
+            for stage in [Stage::Find, Stage::Reach, Stage::Ask] {
+                cursor.await_seek(&awaited, Aim::From, stage);
+            }
+        }
         match random.below(12) {
             0 => {
                 cursor.seek_to_first().unwrap();
@@ -152,6 +170,8 @@ fn random_tables_come_back_whole() {
             assert_eq!(*opened.filters().check().unwrap(), FilterState::Absent);
         }
         check_all(&opened, &entries, &mut random);
+        let mapped = open(&table.vfs, &table.path, Access::Mapped, &BlockCache::new(1 << 20));
+        check_trusting(&mapped.unwrap(), &entries, &mut random);
     }
 }
 
@@ -168,6 +188,7 @@ fn all_access_modes_read_the_same_file_alike() {
             for cache in [0, 20_000, 1 << 22] {
                 let table = open(&vfs, &path, access, &BlockCache::new(cache)).unwrap();
                 check_all(&table, &entries, &mut random);
+                check_trusting(&table, &entries, &mut random);
             }
         }
         vfs.remove(&path).unwrap();

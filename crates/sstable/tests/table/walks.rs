@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use trommel_base::Cursor;
-use trommel_sstable::{BlockCache, Compression, ScanOptions, TableCursor};
-use trommel_vfs::{Access, ReadFile, Vfs};
+use trommel_sstable::{BlockCache, Compression, ScanOptions, Table, TableCursor};
+use trommel_vfs::{Access, ReadFile, SharedMap, Vfs};
 
 use crate::common::*;
 
@@ -18,6 +18,8 @@ use crate::common::*;
 struct Confidant {
     file: Arc<dyn ReadFile>,
     told: Arc<Mutex<Vec<Range<u64>>>>,
+    /// Whether its map may be kept.
+    is_shared: bool,
 }
 
 impl ReadFile for Confidant {
@@ -36,6 +38,10 @@ impl ReadFile for Confidant {
     fn mapped(&self) -> Option<&[u8]> {
         self.file.mapped()
     }
+
+    fn shared_map(&self) -> Option<SharedMap> {
+        if self.is_shared { self.file.shared_map() } else { None }
+    }
 }
 
 /// Some megabytes of small entries.
@@ -45,6 +51,18 @@ fn table() -> InMemory {
     InMemory::new(options(4096, Compression::None, "none"), &entries)
 }
 
+/// A table that is read this way, whose file keeps what it is told.
+fn confiding(
+    table: &InMemory,
+    access: Access,
+    told: &Arc<Mutex<Vec<Range<u64>>>>,
+    is_shared: bool,
+) -> Arc<Table> {
+    let file = table.vfs.open(&table.path, access).unwrap();
+    let file = Arc::new(Confidant { file, told: Arc::clone(told), is_shared });
+    open_file(file, &table.path, access, &BlockCache::new(0)).unwrap()
+}
+
 /// A cursor over a table that is read this way, and what its file is told.
 fn cursor(
     table: &InMemory,
@@ -52,9 +70,7 @@ fn cursor(
     scan: ScanOptions,
 ) -> (TableCursor, Arc<Mutex<Vec<Range<u64>>>>) {
     let told = Arc::default();
-    let file = table.vfs.open(&table.path, access).unwrap();
-    let file = Arc::new(Confidant { file, told: Arc::clone(&told) });
-    let opened = open_file(file, &table.path, access, &BlockCache::new(0)).unwrap();
+    let opened = confiding(table, access, &told, true);
     (opened.cursor(scan), told)
 }
 
@@ -68,8 +84,17 @@ fn walk(
     step: fn(&mut TableCursor),
 ) -> Vec<(u64, Vec<Range<u64>>)> {
     let (mut cursor, told) = cursor(table, access, scan);
-    let mut blocks: Vec<(u64, Vec<Range<u64>>)> = Vec::new();
     start(&mut cursor);
+    blocks_of(cursor, &told, step)
+}
+
+/// The blocks that a cursor enters on its way by `step` to the end, and what was told before each.
+fn blocks_of(
+    mut cursor: TableCursor,
+    told: &Mutex<Vec<Range<u64>>>,
+    step: fn(&mut TableCursor),
+) -> Vec<(u64, Vec<Range<u64>>)> {
+    let mut blocks: Vec<(u64, Vec<Range<u64>>)> = Vec::new();
     while cursor.is_valid() {
         let offset = cursor.block_offset();
         if blocks.last().is_none_or(|(last, _)| *last != offset) {
@@ -108,6 +133,26 @@ fn assert_told_ahead(table: &InMemory, blocks: &[(u64, Vec<Range<u64>>)]) {
     told.sort_by_key(|range| range.start);
     assert!(told.windows(2).all(|pair| pair[0].end <= pair[1].start), "{told:?}");
     assert!(told.last().unwrap().end <= table.summary.data_bytes, "{told:?}");
+}
+
+/// A walk over blocks in the map, and one over a file whose map cannot be kept, which copies them.
+#[test]
+fn a_walk_that_trusts_tells_the_file_what_comes_too() {
+    let table = table();
+    let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
+    for is_shared in [true, false] {
+        let told = Arc::default();
+        let once = confiding(&table, Access::Mapped, &told, is_shared);
+        let once = once.without_filters().verifying_once();
+        for (start, step) in
+            [(first as fn(&mut _), next as fn(&mut _)), (last, prev), (first, next)]
+        {
+            told.lock().unwrap().clear();
+            let mut cursor = once.cursor(trusting);
+            start(&mut cursor);
+            assert_told_ahead(&table, &blocks_of(cursor, &told, step));
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //! 2. Other processes of this program are kept out by the store's lock.
 //! 3. A stranger who overwrites or truncates the file under a map breaks 1 from outside. Truncation,
 //!    like an I/O error or a hole on a full disk, then raises `SIGBUS`; nothing is ever *written*
-//!    through a map, so no data is harmed. This weaker promise is why a map is never the default and
-//!    why readers check checksums on what they copy out of it.
+//!    through a map, so no data is harmed. This weaker promise is why a map is never the default, why
+//!    readers check checksums at least once, and why they look at each byte within bounds and take any for possible.
 
 #![allow(unsafe_code)]
 

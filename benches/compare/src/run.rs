@@ -389,9 +389,11 @@ mod tests {
             let order = in_order(&all, round);
             assert_eq!(order.len(), all.len());
             first.push(order[0].name);
-            for (at, contender) in order.iter().enumerate() {
-                if let Some(base) = contender.reads_files_of {
-                    assert_eq!(order[at - 1].name, base, "round {round}");
+            let mut filled = "";
+            for contender in order {
+                match contender.reads_files_of {
+                    Some(base) => assert_eq!(filled, base, "round {round}"),
+                    None => filled = contender.name,
                 }
             }
         }

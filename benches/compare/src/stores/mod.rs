@@ -115,8 +115,8 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
     }
 }
 
-/// Every contender, what matters most first: with little time the last are left out. One that
-/// reads another's files comes right behind it.
+/// Every contender, what matters most first: with little time the last are left out. Those that
+/// read another's files come right behind it.
 pub(crate) static ALL: [Contender; 21] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
@@ -450,10 +450,12 @@ mod tests {
     }
 
     #[test]
-    fn whose_files_are_read_comes_right_before() {
-        for (at, contender) in ALL.iter().enumerate() {
-            if let Some(base) = contender.reads_files_of {
-                assert_eq!(ALL[at - 1].name, base);
+    fn whose_files_are_read_was_the_last_to_write() {
+        let mut filled = "";
+        for contender in &ALL {
+            match contender.reads_files_of {
+                Some(base) => assert_eq!(filled, base),
+                None => filled = contender.name,
             }
         }
     }

@@ -1,10 +1,11 @@
 //! How reads behave: what they cost, what they share, and what becomes of a failed one.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tempfile::TempDir;
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
     BlockCache, Compression, Error, Found, ReadStats, Request, ScanOptions, Table, TableBuilder,
@@ -16,6 +17,16 @@ use crate::common::*;
 
 fn numbered(count: u64) -> Vec<Entry> {
     (0..count).map(|i| put(format!("key{i:06}"), i + 1, format!("value {i:060}"))).collect()
+}
+
+/// A table on a disk, of small blocks and with leaves of its index of so many bytes.
+fn on_disk(leaf_bytes: usize, entries: &[Entry]) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("1.sst");
+    let mut options = options(512, Compression::None, "none");
+    options.index_leaf_bytes = leaf_bytes;
+    build(&DiskVfs, &path, options, entries);
+    (dir, path)
 }
 
 fn get(table: &Table, entry: &Entry, stats: &mut ReadStats) -> Option<Vec<u8>> {
@@ -384,11 +395,7 @@ fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
 fn a_map_is_verified_once_only_where_that_was_asked_for() {
     let entries = numbered(600);
     for leaf_bytes in [1 << 20, 200] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("1.sst");
-        let mut options = options(512, Compression::None, "none");
-        options.index_leaf_bytes = leaf_bytes;
-        build(&DiskVfs, &path, options, &entries);
+        let (_dir, path) = on_disk(leaf_bytes, &entries);
         let opened = || {
             let table = open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
             let once = table.without_filters().verifying_once();
@@ -432,11 +439,7 @@ fn a_walk_verifies_a_map_once_only_where_it_trusts() {
     let entries = numbered(600);
     let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
     for leaf_bytes in [1 << 20, 200] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("1.sst");
-        let mut options = options(512, Compression::None, "none");
-        options.index_leaf_bytes = leaf_bytes;
-        build(&DiskVfs, &path, options, &entries);
+        let (_dir, path) = on_disk(leaf_bytes, &entries);
         let opened = || open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
         let once = || opened().without_filters().verifying_once();
         let walk = |table: &Table, scan, is_forward: bool| {

@@ -97,6 +97,16 @@ pub fn first_words(bytes: &[u8]) -> u128 {
     u128::from(first_word(bytes)) << 64
 }
 
+/// The order of two keys, that of their bytes. The first sixteen are compared as words, without a call.
+#[inline]
+pub fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
+    first_words(a).cmp(&first_words(b)).then_with(|| match (a.get(16..), b.get(16..)) {
+        (Some(a), Some(b)) => a.cmp(b),
+        // One is the other with nothing or zeros behind it.
+        _ => a.len().cmp(&b.len()),
+    })
+}
+
 /// A key as it stands among all versions: a borrowed view of an entry without its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InternalKey<'a> {
@@ -119,6 +129,26 @@ pub struct KeyHead {
     pub kind: EntryKind,
     /// When it was written.
     pub seqno: SeqNo,
+}
+
+impl KeyHead {
+    /// Whether the key has more bytes than it tells.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.len as usize > size_of_val(&self.words)
+    }
+
+    /// The order of two entries, as [`compare_internal`]. That of their keys is asked for where both are long
+    /// and begin alike.
+    #[inline]
+    pub fn compare(&self, other: &Self, keys: impl FnOnce() -> Ordering) -> Ordering {
+        let behind = || match self.is_long() && other.is_long() {
+            true => keys(),
+            false => self.len.cmp(&other.len),
+        };
+        let order = self.words.cmp(&other.words).then_with(behind);
+        order.then_with(|| other.seqno.cmp(&self.seqno))
+    }
 }
 
 impl InternalKey<'_> {
@@ -168,7 +198,7 @@ pub fn compare_internal(
     other_key: &[u8],
     other_seqno: SeqNo,
 ) -> Ordering {
-    key.cmp(other_key).then_with(|| other_seqno.cmp(&seqno))
+    compare_keys(key, other_key).then_with(|| other_seqno.cmp(&seqno))
 }
 
 /// Packs a sequence number and a kind into the word that stands behind a key on disk.
@@ -201,6 +231,33 @@ mod tests {
                 let expected = u128::from_le_bytes(padded).swap_bytes();
                 assert_eq!(first_words(key), expected, "{key:?}");
                 assert_eq!((expected >> 64) as u64, first_word(key), "{key:?}");
+            }
+        }
+    }
+
+    /// Keys of all lengths around sixteen bytes, with zeros and differences at each place.
+    #[test]
+    fn keys_are_ordered_as_their_bytes_are() {
+        let mut keys = vec![Vec::new()];
+        for len in 1..=34_usize {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                keys.push(vec![byte; len]);
+                for place in [0, 7, 8, 15, 16, 17, len - 1].into_iter().filter(|at| *at < len) {
+                    let mut key = vec![byte; len];
+                    key[place] ^= 0x81;
+                    keys.push(key);
+                }
+            }
+        }
+        let head = |key: &[u8], seqno| InternalKey { key, seqno, kind: EntryKind::Put }.head();
+        for (a, b) in keys.iter().flat_map(|a| keys.iter().map(move |b| (a, b))) {
+            let order = a.cmp(b);
+            assert_eq!(compare_keys(a, b), order, "{a:?} {b:?}");
+            for (older, newer) in [(4, 4), (4, 5)] {
+                let expected = order.then(newer.cmp(&older));
+                assert_eq!(compare_internal(a, older, b, newer), expected, "{a:?} {b:?}");
+                let by_heads = head(a, older).compare(&head(b, newer), || a.cmp(b));
+                assert_eq!(by_heads, expected, "{a:?} {b:?}");
             }
         }
     }

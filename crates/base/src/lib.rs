@@ -31,8 +31,8 @@ pub use checksum::Checksum;
 pub use codec::Decoder;
 pub use cursor::{Aim, Cursor, Stage};
 pub use entry::{
-    EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, first_word,
-    first_words, key_behind, same_bytes,
+    EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, compare_keys,
+    first_word, first_words, key_behind, same_bytes,
 };
 pub use slice::Slice;
 

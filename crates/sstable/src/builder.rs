@@ -16,7 +16,7 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::entry::pack_trailer;
-use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, compare_keys};
 use trommel_filter::FilterSpec;
 use trommel_vfs::WriteFile;
 
@@ -115,6 +115,8 @@ pub struct TableBuilder {
     last_seqno: SeqNo,
     last_hash: u64,
     properties: Properties,
+    /// About what index and filters of the blocks that are full will take in the file.
+    meta_bytes: u64,
     /// Why there is no filter of the user's, where there was to be one.
     filter_failure: Option<String>,
     features: u64,
@@ -148,6 +150,7 @@ impl TableBuilder {
             last_seqno: 0,
             last_hash: 0,
             properties,
+            meta_bytes: 0,
             filter_failure: None,
             features: 0,
             regions: None,
@@ -224,7 +227,7 @@ impl TableBuilder {
             self.properties.smallest = key.to_vec();
             return Ok(true);
         }
-        match self.last_key.as_slice().cmp(key) {
+        match compare_keys(&self.last_key, key) {
             std::cmp::Ordering::Less => Ok(true),
             std::cmp::Ordering::Equal if seqno < self.last_seqno => Ok(false),
             _ => Err(self.reject("it is not behind the last one in internal order")),
@@ -263,6 +266,7 @@ impl TableBuilder {
         self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
         self.filters.end_block(offset, self.sink.offset(), &self.separator);
         self.properties.blocks += 1;
+        self.meta_bytes = self.index.estimated_bytes() as u64 + self.filters.estimated_bytes();
         if self.sink.out.len() >= WRITE_BYTES {
             self.sink.flush()?;
         }
@@ -277,9 +281,9 @@ impl TableBuilder {
 
     /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
     /// after every entry.
+    #[inline]
     pub fn estimated_bytes(&self) -> u64 {
-        let meta = self.index.estimated_bytes() as u64 + self.filters.estimated_bytes();
-        self.sink.offset() + meta
+        self.sink.offset() + self.meta_bytes
     }
 
     /// Bytes of memory that its filters take until they are written: the keys' hashes, and the

@@ -17,6 +17,8 @@
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
+use trommel_base::{compare_keys, same_bytes};
+
 use crate::version::TableFile;
 
 use super::options::CompactionOptions;
@@ -50,11 +52,17 @@ impl OutputCutter {
         last_key: Option<&[u8]>,
         output_bytes: u64,
     ) -> bool {
-        if last_key == Some(key) && !planted(Bug::VersionsStraddleTables) {
+        if last_key.is_some_and(|last| same_bytes(last, key))
+            && !planted(Bug::VersionsStraddleTables)
+        {
             return false;
         }
         let mut passed_one = false;
-        while self.grandparents.get(self.at).is_some_and(|table| *table.largest < *key) {
+        while self
+            .grandparents
+            .get(self.at)
+            .is_some_and(|table| compare_keys(&table.largest, key).is_lt())
+        {
             if last_key.is_some() {
                 self.overlapped =
                     self.overlapped.saturating_add(self.grandparents[self.at].file_bytes);

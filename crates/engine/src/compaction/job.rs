@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::{Cursor, MAX_SEQNO};
+use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
@@ -202,7 +202,7 @@ impl Engine {
         let mut piece = pieces.start;
         let mut part = Part::default();
         while let Some(entry) = merged.entry() {
-            while merge.start(piece + 1).is_some_and(|end| *end <= *entry.key) {
+            while merge.start(piece + 1).is_some_and(|end| compare_keys(end, entry.key).is_le()) {
                 let goes_on = if is_owner { merge.go_on(piece) } else { piece + 1 < pieces.end };
                 if !goes_on {
                     return Ok(part);

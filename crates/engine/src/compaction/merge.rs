@@ -16,7 +16,7 @@
 //! [`compare_internal`](trommel_base::compare_internal).
 
 use trommel_base::planted::{Bug, planted};
-use trommel_base::{EntryKind, SeqNo};
+use trommel_base::{EntryKind, SeqNo, first_words};
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,10 @@ pub(crate) enum Verdict {
 pub(crate) struct DropRule {
     /// Ascending.
     snapshots: Vec<SeqNo>,
-    key: Vec<u8>,
+    /// The first words of the last key judged, its length, and all of it where it is longer than they are.
+    words: u128,
+    len: usize,
+    long: Vec<u8>,
     /// The stripe of the last entry judged, if that had this key: how many snapshots do not see it.
     stripe: Option<usize>,
 }
@@ -44,7 +47,7 @@ impl DropRule {
     pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
-        Self { snapshots, key: Vec::new(), stripe: None }
+        Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None }
     }
 
     /// Judges the next entry. `older_exists` is asked only about a tombstone that hangs on the
@@ -56,9 +59,7 @@ impl DropRule {
         kind: EntryKind,
         older_exists: impl FnOnce() -> bool,
     ) -> Verdict {
-        if self.stripe.is_none() || self.key != key {
-            self.key.clear();
-            self.key.extend_from_slice(key);
+        if !self.is_last(key) {
             self.stripe = None;
         }
         let late = u64::from(planted(Bug::DropRuleOffByOne));
@@ -71,6 +72,25 @@ impl DropRule {
             return Verdict::Spent;
         }
         Verdict::Keep
+    }
+}
+
+impl DropRule {
+    /// Whether `key` is the last one judged, which it is from now on.
+    #[inline]
+    fn is_last(&mut self, key: &[u8]) -> bool {
+        let (words, len) = (first_words(key), key.len());
+        let begins_alike = (self.words, self.len) == (words, len);
+        (self.words, self.len) = (words, len);
+        if len <= size_of_val(&words) {
+            return begins_alike;
+        }
+        let is_same = begins_alike && self.long == key;
+        if !is_same {
+            self.long.clear();
+            self.long.extend_from_slice(key);
+        }
+        is_same
     }
 }
 
@@ -140,5 +160,12 @@ mod tests {
         assert_eq!(rule.judge(b"a", 3, DELETE, || false), Verdict::Spent);
         assert_eq!(rule.judge(b"a", 2, DELETE, || false), Verdict::Hidden);
         assert_eq!(rule.judge(b"b", 3, PUT, || true), Verdict::Keep, "of the same stripe");
+        // The first sixteen bytes, or the first zeros, are not all of a key.
+        let long = |last: &str| format!("{}{last}", "k".repeat(40)).into_bytes();
+        for key in [&b"b\0"[..], b"b\0\0", &[0; 16], &[0; 17], &[0; 18], &long("a"), &long("b")] {
+            assert_eq!(rule.judge(key, 9, PUT, || true), Verdict::Keep, "{key:?}");
+            assert_eq!(rule.judge(key, 8, PUT, || true), Verdict::Hidden, "{key:?}");
+        }
+        assert_eq!(rule.judge(&long("c"), 8, PUT, || true), Verdict::Keep, "another long one");
     }
 }

@@ -22,9 +22,7 @@ mod told;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{
-    Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, compare_internal, first_words,
-};
+use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words};
 use trommel_vfs::SharedMap;
 
 use crate::block::{Block, Layout, SharedBlock, Stand, Way};
@@ -326,12 +324,15 @@ impl TableCursor {
 
     /// As `next`, comparing the new entry with the old one.
     fn next_in_order(&mut self) -> Result<(), Error> {
-        self.previous.clear();
-        self.previous.extend_from_slice(self.stand.key());
-        let seqno = self.stand.seqno();
+        let Some(before) = self.head() else { return self.step() };
+        if before.is_long() {
+            self.previous.clear();
+            self.previous.extend_from_slice(self.stand.key());
+        }
         self.step()?;
-        let order = compare_internal(&self.previous, seqno, self.stand.key(), self.stand.seqno());
-        if self.valid && order != Ordering::Less {
+        let Some(now) = self.head() else { return Ok(()) };
+        let order = before.compare(&now, || self.previous.as_slice().cmp(self.stand.key()));
+        if order != Ordering::Less {
             return Err(self.fail(Fault::Damaged("entries are out of order")));
         }
         Ok(())

@@ -116,6 +116,11 @@ impl Chunk {
         self.bytes
     }
 
+    /// Whether its memory may be huge pages, of which those that nobody has touched take none.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.map.is_some() && self.capacity.is_multiple_of(LARGEST_CHUNK)
+    }
+
     /// Bytes of its memory.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {

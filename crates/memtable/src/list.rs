@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-use crate::arena::Chunk;
+use crate::arena::{Chunk, LARGEST_CHUNK};
 
 /// A list with room for as many items as it was made for.
 pub(crate) struct List<T> {
@@ -20,18 +20,43 @@ pub(crate) struct List<T> {
 impl<T> List<T> {
     /// None yet, with room for `capacity`, at least one.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self::within(capacity * size_of::<T>())
+    }
+
+    fn within(bytes: usize) -> Self {
         const { assert!(align_of::<T>() <= Chunk::ALIGN) }
-        Self { memory: Chunk::new(capacity * size_of::<T>()), len: 0, items: PhantomData }
+        Self { memory: Chunk::new(bytes), len: 0, items: PhantomData }
+    }
+
+    /// None yet, with room for at least `capacity`, and for as many more as lie in the last huge page of
+    /// them: of what is not used no memory is held.
+    pub(crate) fn with_room(capacity: usize) -> Self {
+        let bytes = capacity * size_of::<T>();
+        let whole =
+            if bytes < LARGEST_CHUNK { bytes } else { bytes.next_multiple_of(LARGEST_CHUNK) };
+        Self::within(whole)
     }
 
     fn room(&self) -> usize {
         self.memory.capacity() / size_of::<T>()
     }
 
+    /// Whether there is room for one more.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.len < self.room()
+    }
+
     /// Bytes of memory held, those that the allocator adds included.
     pub(crate) fn bytes(&self) -> usize {
+        let written = self.len * size_of::<T>();
+        let held = if self.memory.is_huge() {
+            written.next_multiple_of(LARGEST_CHUNK)
+        } else {
+            self.memory.capacity()
+        };
         // The reference counts of who shares it, and the allocator's words.
-        self.memory.capacity() + size_of::<Self>() + 4 * size_of::<usize>()
+        held + size_of::<Self>() + 4 * size_of::<usize>()
     }
 
     /// A full list of so many items, at least one.

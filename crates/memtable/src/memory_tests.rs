@@ -77,6 +77,24 @@ fn memory_bytes_is_what_the_allocator_gave() {
     }
 }
 
+/// Room for entries that are expected takes memory as they come, in huge pages.
+#[test]
+fn room_that_was_set_aside_is_no_memory_until_it_is_used() {
+    const HUGE: usize = crate::LARGEST_CHUNK;
+    let filled = |expected: usize, entries| {
+        let memtable = Memtable::new(&ArenaPool::new(0)).expecting(expected);
+        fill(&memtable, entries, 16, 0);
+        memtable.memory_bytes()
+    };
+    for (expected, entries) in [(300_000_usize, 1), (300_000, 100_000), (300_000, 300_000)] {
+        let buckets = 8 * expected.next_power_of_two();
+        // An entry takes 48 bytes in chunks, and 24 of the room.
+        let said = filled(expected, entries) - buckets;
+        let least = 72 * entries as usize;
+        assert!((least..least + 2 * HUGE + (8 << 10)).contains(&said), "{entries}: {said}");
+    }
+}
+
 #[test]
 fn a_small_memtable_is_small() {
     let memtable = Memtable::new(&ArenaPool::new(0));

@@ -4,7 +4,8 @@
 //! 1. Of each entry there is a [`Slot`] of 24 bytes: the first 16 bytes of its key behind the prefix that
 //!    most keys share, and where it lies. Comparisons rarely look further.
 //! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, and become a run, when
-//!    someone wants to walk: in a store that is only written to, that is the thread that flushes.
+//!    someone wants to walk: in a store that is only written to, that is the thread that flushes. Where it
+//!    is known how many entries will come there is one list with room for them, which is sorted where it lies.
 //! 3. Once someone has walked, a list is sorted when it is full, so that no later walk waits for many. A
 //!    run is merged with the one before it while that is less than [`RATIO`] times as long, so runs get
 //!    shorter quickly and there are few; an entry is moved a few times for each [`RATIO`]-fold of entries,
@@ -33,6 +34,8 @@ use crate::record::{Record, Stored};
 
 /// Slots in a list: 384 KiB, which a processor's second cache holds while they are sorted.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
+/// Slots that must be expected for a list of all of them.
+const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { 1 << 10 };
 /// How many times as long as the next a run is, at least.
 const RATIO: usize = 4;
 /// How many entries ahead a walk asks for the head of a record, and for the rest of it.
@@ -166,6 +169,10 @@ type Run = Arc<List<Slot>>;
 /// All slots of a memtable.
 #[derive(Default)]
 pub(crate) struct Order {
+    /// How many slots the first list is to have room for; 0 where it is made, or not known.
+    expected: usize,
+    /// What came first, where it was known how much would come.
+    first: Option<List<Slot>>,
     /// What came last, fewer than [`UNSORTED`].
     unsorted: Vec<Slot>,
     /// What came before and nobody has walked along yet, [`UNSORTED`] in each.
@@ -186,24 +193,42 @@ impl Order {
         self.is_eager = true;
     }
 
+    /// Makes room for about so many slots at once, when the first one comes.
+    pub(crate) fn expect(&mut self, slots: usize) {
+        // An eighth more, as no memtable has as many entries as the one before.
+        self.expected = if slots < EXPECTED_MIN || self.is_eager { 0 } else { slots + slots / 8 };
+    }
+
     /// Adds an entry.
     #[inline]
     pub(crate) fn push(&mut self, slot: Slot) {
-        self.unsorted.push(slot);
+        match &mut self.first {
+            Some(first) if first.has_room() => return first.push(slot),
+            None if self.expected > 0 => return self.push_first(slot),
+            _ => self.unsorted.push(slot),
+        }
         if self.unsorted.len() >= UNSORTED {
             self.end_list();
         }
     }
 
+    #[cold]
+    fn push_first(&mut self, slot: Slot) {
+        let room = List::with_room(std::mem::take(&mut self.expected));
+        self.first.insert(room).push(slot);
+    }
+
     /// Bytes of memory held.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.unsorted.capacity() * size_of::<Slot>() + self.full_bytes
+        let first = self.first.as_ref().map_or(0, List::bytes);
+        first + self.unsorted.capacity() * size_of::<Slot>() + self.full_bytes
     }
 
     /// Entries that stand in no run.
     pub(crate) fn unsorted(&self) -> usize {
-        self.deferred.len() * UNSORTED + self.unsorted.len()
+        let first = self.first.as_ref().map_or(0, |first| first.len());
+        first + self.deferred.len() * UNSORTED + self.unsorted.len()
     }
 
     #[cold]
@@ -229,12 +254,18 @@ impl Order {
         if unsorted == 0 {
             return;
         }
-        let mut run = List::with_capacity(unsorted);
-        for list in std::mem::take(&mut self.deferred) {
-            run.extend(&list);
-        }
-        run.extend(&self.unsorted);
-        self.unsorted.clear();
+        let mut run = match self.first.take() {
+            Some(all) if all.len() == unsorted => all,
+            first => {
+                let mut run = List::with_capacity(unsorted);
+                for list in first.into_iter().chain(std::mem::take(&mut self.deferred)) {
+                    run.extend(&list);
+                }
+                run.extend(&self.unsorted);
+                self.unsorted.clear();
+                run
+            }
+        };
         run.sort_unstable_by(
             |a, b| {
                 if a.comes_before(b) { Ordering::Less } else { Ordering::Greater }
@@ -250,7 +281,8 @@ impl Order {
     /// The first entry and the last, if there are any. Sorts nothing.
     pub(crate) fn ends(&self) -> Option<(&Slot, &Slot)> {
         let ends_of_runs = self.runs.iter().flat_map(|run| [run.first(), run.last()]).flatten();
-        let unsorted = self.deferred.iter().flat_map(|list| &**list).chain(&self.unsorted);
+        let lists = self.first.iter().chain(&self.deferred);
+        let unsorted = lists.flat_map(|list| &**list).chain(&self.unsorted);
         let mut all = ends_of_runs.chain(unsorted);
         let first = all.next()?;
         Some(all.fold((first, first), |(first, last), slot| {
@@ -267,7 +299,7 @@ impl Order {
     /// All entries there are, for a walk. From now on full lists are sorted at once, so that no walk waits
     /// for much sorting but the first.
     pub(crate) fn walk(&mut self) -> Walk {
-        (self.is_eager, self.was_walked) = (true, true);
+        (self.is_eager, self.was_walked, self.expected) = (true, true, 0);
         self.sort();
         let runs = self.runs.iter().map(|run| (Arc::clone(run), 0)).collect();
         Walk { runs, current: None }

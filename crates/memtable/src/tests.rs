@@ -195,6 +195,29 @@ fn runs_of_all_lengths_are_one_order() {
     walk_all(&memtable, &model);
 }
 
+/// One that was made for as many entries as come, for fewer and for more, walked while they come and not.
+#[test]
+fn what_was_expected_and_what_came_make_one_order() {
+    let random = &mut Random(11);
+    for (expected, came) in [(20_000, 18_000), (20_000, 22_400), (20_000, 60_000), (1_024, 40_000)]
+    {
+        for walked_at in [0, 1, 5_000, came] {
+            let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)).expecting(expected));
+            let mut model = Model::new();
+            for seqno in 0..came as u64 {
+                if seqno == walked_at as u64 {
+                    let mut cursor = memtable.cursor();
+                    move_some(random, &model, &mut cursor);
+                }
+                let key = random.below(50_000).to_le_bytes().to_vec();
+                memtable.insert(&key, seqno, EntryKind::Put, &[]);
+                model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
+            }
+            walk_all(&memtable, &model);
+        }
+    }
+}
+
 #[test]
 fn an_old_version_of_a_key_that_is_written_again_and_again_is_found() {
     let memtable = memtable();

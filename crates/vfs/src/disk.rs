@@ -2,7 +2,7 @@
 //!
 //! What is asked of the system, and why:
 //! 1. A file is created with `O_EXCL` and mode 0600 (folders 0700): never over another file, never
-//!    readable to strangers. Nothing is ever truncated or overwritten.
+//!    readable to strangers. Nothing is ever overwritten, nor truncated but to the length that was written.
 //! 2. The last component of a path is never followed if it is a symbolic link (the store's own
 //!    directory may be one).
 //! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in a
@@ -14,6 +14,7 @@
 //!
 //! All handles are `O_CLOEXEC`.
 
+mod aside;
 mod map;
 mod read;
 #[cfg(target_os = "linux")]

@@ -156,6 +156,13 @@ pub trait WriteFile: Debug + Send + Sync {
     /// depends on it. Files of a disk heed it, on Linux.
     fn start_write_back(&mut self) {}
 
+    /// Says that about `bytes` bytes more will be appended, so that the system may set space for them aside. A
+    /// hint: length and content stay as they are, and nothing depends on it. Files of a disk heed it, on Linux.
+    fn set_space_aside(&mut self, _bytes: u64) {}
+
+    /// Says that nothing more will be appended, so that space set aside may be given back. A hint, as above.
+    fn give_space_back(&mut self) {}
+
     /// Bytes appended so far, those of a failed call's beginning included.
     fn bytes(&self) -> u64;
 }

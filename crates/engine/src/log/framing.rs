@@ -17,6 +17,9 @@ use super::format::{
     RECORD_CHECKSUM_AT, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_OVERHEAD_BYTES,
 };
 
+/// Bytes of a record's offset, as its checksums are bound to it.
+pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
+
 /// Which of the two kinds of framed file this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
@@ -172,6 +175,11 @@ impl Binding {
     pub(crate) fn at(&self, offset: u64) -> Checksum {
         self.base.clone().with(&offset.to_le_bytes())
     }
+
+    /// The checksum of bytes of a record, behind those of the record's offset: as [`Binding::at`], in one go.
+    pub(crate) fn checksum(&self, offset_and_bytes: &[u8]) -> u32 {
+        self.base.clone().with(offset_and_bytes).value()
+    }
 }
 
 /// The header of one record.
@@ -196,9 +204,11 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header as stored, of the record whose place the checksum `at` begins with: [`Binding::at`].
-    pub(crate) fn encode(&self, at: Checksum) -> [u8; RECORD_HEADER_BYTES] {
-        let mut out = [0; RECORD_HEADER_BYTES];
+    /// The header as stored, of the record at `offset`.
+    pub(crate) fn encode(&self, binding: &Binding, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bound = [0; OFFSET_BYTES + RECORD_CHECKSUM_AT];
+        bound[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
+        let out = &mut bound[OFFSET_BYTES..];
         out[0] = RECORD_MAGIC;
         out[1] = self.kind;
         out[2..4].copy_from_slice(&self.mask.to_le_bytes());
@@ -207,9 +217,10 @@ impl RecordHeader {
         out[16..24].copy_from_slice(&self.durable_to.to_le_bytes());
         out[24..28].copy_from_slice(&self.predecessor.to_le_bytes());
         out[28..32].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        let checksum = at.with(&out[..RECORD_CHECKSUM_AT]).value();
-        out[RECORD_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-        out
+        let mut stored = [0; RECORD_HEADER_BYTES];
+        stored[..RECORD_CHECKSUM_AT].copy_from_slice(out);
+        stored[RECORD_CHECKSUM_AT..].copy_from_slice(&binding.checksum(&bound).to_le_bytes());
+        stored
     }
 
     /// The header at the start of `bytes`, which stand at `offset`, if they are one. Knows nothing

@@ -26,10 +26,14 @@ const MAX_MASK: u16 = 255;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Masks `payload`, of the record at `offset`, if the sector rule asks for it; returns the mask.
+#[inline]
 pub(crate) fn mask_if_needed(payload: &mut [u8], salt: u64, offset: u64) -> u16 {
-    if passes(payload, offset) {
-        return 0;
-    }
+    // One byte of the record is no payload besides its header.
+    let is_short = payload.len() + RECORD_HEADER_BYTES + 1 < SECTOR_BYTES as usize;
+    if is_short || passes(payload, offset) { 0 } else { mask(payload, salt, offset) }
+}
+
+fn mask(payload: &mut [u8], salt: u64, offset: u64) -> u16 {
     let mut mask = 1;
     loop {
         apply(payload, salt, offset, mask);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +25,8 @@ pub(crate) enum Op {
 pub(crate) struct Recorder {
     inner: MemoryVfs,
     ops: Arc<Mutex<Vec<Op>>>,
+    /// Of which bytes it was said that space may be set aside; none where it was given back.
+    pub(crate) aside: Arc<Mutex<Vec<Range<u64>>>>,
     /// The change, counted from 0, that fails.
     pub(crate) fail_at: Arc<Mutex<Option<usize>>>,
 }
@@ -90,6 +93,14 @@ impl WriteFile for RecordedFile {
     fn sync(&mut self) -> io::Result<()> {
         self.vfs.note(Op::Sync(self.path.clone()))?;
         self.file.sync()
+    }
+
+    fn set_space_aside(&mut self, bytes: u64) {
+        self.vfs.aside.lock().unwrap().push(self.bytes()..self.bytes() + bytes);
+    }
+
+    fn give_space_back(&mut self) {
+        self.vfs.aside.lock().unwrap().push(self.bytes()..self.bytes());
     }
 
     fn bytes(&self) -> u64 {

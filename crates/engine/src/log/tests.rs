@@ -1,6 +1,7 @@
 //! What a log promises, shown on logs small enough to try everything.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
@@ -392,4 +393,29 @@ fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
     let error = super::read_all(&Endless, path()).unwrap_err();
     assert!(matches!(error, Error::Corruption(_)), "{error}");
     assert!(error.to_string().contains("longer than any log"), "{error}");
+}
+
+/// Space is set aside for a log before it is written, in few steps that grow with it, and given back where no
+/// other log follows; a manifest has none.
+#[test]
+fn space_is_set_aside_ahead_of_a_log() {
+    for (kind, next) in [(FileKind::Log, 8), (FileKind::Log, 0), (FileKind::Manifest, 0)] {
+        let vfs = Recorder::default();
+        let header = FileHeader { kind, ..header() };
+        let mut writer = LogWriter::create(&vfs, path(), &header).unwrap();
+        let aside = || vfs.aside.lock().unwrap().clone();
+        for seqno in 1..=300 {
+            writer.append(seqno, &[&text(100_000)]).unwrap();
+            let end = aside().last().map(|last| last.end);
+            assert_eq!(end.is_some(), kind == FileKind::Log);
+            assert!(end.is_none_or(|end| end >= writer.bytes()), "{end:?}, {}", writer.bytes());
+        }
+        let steps = aside();
+        let sizes: Vec<u64> = steps.iter().map(|step| step.end - step.start).collect();
+        assert!(sizes.is_sorted() && steps.len() <= 16, "{steps:?}");
+        assert!(sizes.iter().all(|bytes| *bytes <= (4 << 20) + 100_100), "{sizes:?}");
+        writer.finish(next).unwrap();
+        let given_back = aside().last().is_some_and(Range::is_empty);
+        assert_eq!(given_back, next == 0);
+    }
 }

@@ -3,8 +3,8 @@
 //! 1. [`LogWriter::create`] writes the file header and makes header and directory entry durable
 //!    *before* any record is appended. So a reader that finds a record's bytes, and no valid
 //!    header before them, knows that the file is damaged and not torn.
-//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused; [`LogWriter::commit`]
-//!    hands all pushed records to the file in one append: a group of writers is one call.
+//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused, each part to where it belongs;
+//!    [`LogWriter::commit`] hands all pushed records to the file in one append: a group of writers is one call.
 //! 3. Each record states how much of the file was synced when it was pushed
 //!    (`durable_to`), and so proves later that a tear before that point cannot be one.
 //! 4. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
@@ -21,10 +21,17 @@ use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::{Vfs, WriteFile};
 
-use super::format::{KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_TRAILER};
-use super::framing::{Binding, FileHeader, RecordHeader};
+use super::format::{
+    KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES,
+    RECORD_TRAILER,
+};
+use super::framing::{Binding, FileHeader, FileKind, OFFSET_BYTES, RecordHeader};
 use super::mask::mask_if_needed;
 use crate::error::Error;
+
+/// Bytes of space that are set aside for a log at once: as many as it has, within these bounds.
+const LEAST_ASIDE: u64 = 64 << 10;
+const MOST_ASIDE: u64 = 4 << 20;
 
 /// Capacity that the buffer keeps between groups, in bytes.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
@@ -35,14 +42,52 @@ pub(crate) struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     binding: Binding,
-    /// Records pushed and not yet appended.
-    group: Vec<u8>,
+    group: Pending,
+    /// Length of the file, in bytes.
+    end: u64,
+    /// Length up to which there is space for it.
+    space_end: u64,
     /// Payload checksum of the last record.
     chain: u32,
     last_seqno: u64,
     synced: u64,
     previous_durable: bool,
     failed: Option<Error>,
+}
+
+/// Records pushed and not yet appended, in memory that is reused.
+#[derive(Debug, Default)]
+struct Pending {
+    /// They stand at its beginning; what stands behind them is to be overwritten.
+    buffer: Vec<u8>,
+    /// Their length, in bytes.
+    len: usize,
+}
+
+impl Pending {
+    /// Room for so many bytes behind what there is, with anything in it.
+    #[inline]
+    fn room_for(&mut self, bytes: usize) -> &mut [u8] {
+        let start = self.len;
+        self.len += bytes;
+        if self.buffer.len() < self.len {
+            self.buffer.resize(self.len, 0);
+        }
+        &mut self.buffer[start..self.len]
+    }
+
+    fn records(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.len = 0;
+        if self.buffer.len() > KEPT_BUFFER_BYTES {
+            self.buffer.truncate(KEPT_BUFFER_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+    }
 }
 
 impl LogWriter {
@@ -70,10 +115,13 @@ impl LogWriter {
         let mut file = vfs.create(path).map_err(Error::on(path))?;
         file.append(&header.encode()).map_err(Error::on(path))?;
         Ok(Self {
+            end: file.bytes(),
+            // A manifest hardly grows.
+            space_end: if header.kind == FileKind::Log { 0 } else { u64::MAX },
             file,
             path: path.to_path_buf(),
             binding: Binding::new(header),
-            group: Vec::new(),
+            group: Pending::default(),
             chain: header.chain_start(),
             last_seqno: 0,
             synced: 0,
@@ -99,20 +147,25 @@ impl LogWriter {
 
     fn push_kind(&mut self, kind: u8, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
         self.check()?;
-        let payload_bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        if payload_bytes > MAX_PAYLOAD_BYTES {
-            let text = format!("a record for {} is above 4 GiB", self.path.display());
-            return Err(Error::on(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if payload_bytes as u64 > MAX_PAYLOAD_BYTES {
+            return Err(self.too_long());
         }
-        let start = self.group.len();
         let (offset, durable_to) = (self.bytes(), self.durable_to());
-        self.group.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+        let record = self.group.room_for(payload_bytes + RECORD_OVERHEAD_BYTES);
+        let (trailer, headed) = record.split_last_mut().expect("a record has its overhead");
+        *trailer = RECORD_TRAILER;
+        let payload = &mut headed[RECORD_HEADER_BYTES..];
+        let mut left = &mut *payload;
         for part in parts {
-            self.group.extend_from_slice(part);
+            let (own, behind) = left.split_at_mut(part.len());
+            own.copy_from_slice(part);
+            left = behind;
         }
-        let (head, payload) = self.group[start..].split_at_mut(RECORD_HEADER_BYTES);
-        let at = self.binding.at(offset);
         let mask = mask_if_needed(payload, self.binding.salt(), offset);
+        // Where the header is to end, the offset stands for as long as both go through the checksum.
+        let bound = &mut headed[RECORD_HEADER_BYTES - OFFSET_BYTES..];
+        bound[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
         let header = RecordHeader {
             kind,
             mask,
@@ -120,25 +173,40 @@ impl LogWriter {
             first_seqno,
             durable_to,
             predecessor: self.chain,
-            payload_checksum: at.clone().with(payload).value(),
+            payload_checksum: self.binding.checksum(bound),
         };
-        head.copy_from_slice(&header.encode(at));
-        self.group.push(RECORD_TRAILER);
+        headed[..RECORD_HEADER_BYTES].copy_from_slice(&header.encode(&self.binding, offset));
         self.chain = header.payload_checksum;
         self.last_seqno = first_seqno;
         Ok(())
     }
 
+    #[cold]
+    fn too_long(&self) -> Error {
+        let text = format!("a record for {} is above 4 GiB", self.path.display());
+        Error::on(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
     /// Appends the group to the file in one call. It survives a killed process from here on.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         self.check()?;
-        if self.group.is_empty() {
+        if self.group.len == 0 {
             return Ok(());
         }
-        let appended = self.file.append(&self.group);
+        if self.bytes() > self.space_end {
+            self.set_space_aside();
+        }
+        let appended = self.file.append(self.group.records());
+        self.end = self.file.bytes();
         self.group.clear();
-        self.group.shrink_to(KEPT_BUFFER_BYTES);
         self.keep_first_error(appended)
+    }
+
+    #[cold]
+    fn set_space_aside(&mut self) {
+        let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
+        self.file.set_space_aside(more);
+        self.space_end = self.end + more;
     }
 
     /// [`LogWriter::push`] and [`LogWriter::commit`].
@@ -167,7 +235,12 @@ impl LogWriter {
     /// store is being closed). Syncs nothing; nothing may be appended after it.
     pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
         self.push_kind(KIND_END, self.last_seqno, &[&next.to_le_bytes()])?;
-        self.commit()
+        self.commit()?;
+        if next == 0 {
+            // It will lie there until the store is opened; one that is followed by another goes soon.
+            self.file.give_space_back();
+        }
+        Ok(())
     }
 
     /// What the next record states as `durable_to`.
@@ -177,18 +250,28 @@ impl LogWriter {
 
     /// Length of the file and the pending group, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.file.bytes() + self.group.len() as u64
+        self.end + self.group.len as u64
     }
 
+    #[inline]
     fn check(&self) -> Result<(), Error> {
-        self.failed.clone().map_or(Ok(()), Err)
+        match &self.failed {
+            None => Ok(()),
+            Some(first) => Err(first.clone()),
+        }
     }
 
+    #[inline]
     fn keep_first_error(&mut self, result: io::Result<()>) -> Result<(), Error> {
-        let result = result.map_err(Error::on(&self.path));
+        result.map_err(|error| self.keep_error(error))
+    }
+
+    #[cold]
+    fn keep_error(&mut self, error: io::Error) -> Error {
+        let error = Error::on(&self.path)(error);
         if !planted(Bug::WritesGoOnAfterLogError) {
-            self.failed = result.clone().err();
+            self.failed = Some(error.clone());
         }
-        result
+        error
     }
 }

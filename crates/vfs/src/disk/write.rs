@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::aside::Aside;
 use super::write_back;
 use crate::WriteFile;
 use crate::error::wrap;
@@ -17,11 +18,12 @@ pub(super) struct Writer {
     bytes: u64,
     /// Bytes of which the system was told that they will be synced.
     told: u64,
+    aside: Aside,
 }
 
 impl Writer {
     pub(super) fn new(file: File, path: &Path) -> Self {
-        Self { file, path: path.to_path_buf(), bytes: 0, told: 0 }
+        Self { file, path: path.to_path_buf(), bytes: 0, told: 0, aside: Aside::default() }
     }
 }
 
@@ -40,6 +42,14 @@ impl WriteFile for Writer {
     fn start_write_back(&mut self) {
         let from = std::mem::replace(&mut self.told, self.bytes);
         write_back::start(&self.file, from..self.bytes);
+    }
+
+    fn set_space_aside(&mut self, bytes: u64) {
+        self.aside.set(&self.file, self.bytes..self.bytes.saturating_add(bytes));
+    }
+
+    fn give_space_back(&mut self) {
+        self.aside.give_back(&self.file, self.bytes);
     }
 
     fn bytes(&self) -> u64 {
@@ -96,6 +106,40 @@ mod tests {
         expected.extend([2; 3]);
         let read = DiskVfs.read(&path, 6_000).unwrap();
         assert_eq!(read, expected);
+    }
+
+    /// The blocks of 512 bytes that the system counts for `file`.
+    #[cfg(target_os = "linux")]
+    fn blocks(file: &File) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn space_is_set_aside_and_given_back_and_no_byte_changed() {
+        const ASIDE: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        drop(DiskVfs.create(&path).unwrap());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a writer by itself, without the file system"
+        )]
+        let file = File::options().write(true).open(&path).unwrap();
+        let mut writer = Writer::new(file, &path);
+        writer.append(b"before").unwrap();
+        writer.sync().unwrap();
+        let before = blocks(&writer.file);
+        writer.set_space_aside(ASIDE);
+        // Where the file system has no such thing nothing is set aside.
+        let can = !writer.aside.is_refused();
+        assert_eq!(blocks(&writer.file) >= before + ASIDE / 512 - 16, can);
+        writer.append(b" and behind").unwrap();
+        assert_eq!(writer.file.metadata().unwrap().len(), 17);
+        writer.give_space_back();
+        writer.sync().unwrap();
+        assert!(blocks(&writer.file) <= before + 16, "the space was kept");
+        assert_eq!(DiskVfs.read(&path, 100).unwrap(), b"before and behind");
     }
 
     /// Writes `"0123456789"` with each call answered from `answers`; what arrived, and the result.

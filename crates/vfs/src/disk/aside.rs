@@ -1,0 +1,53 @@
+//! Space for what a file will hold, set aside before it is written.
+//!
+//! A file that grows by small appends is given its blocks one by one, each with a look at how much there is
+//! left. Blocks set aside in one piece (`fallocate`, without a change of the file's length) spare that, and lie
+//! together.
+
+use std::fs::File;
+use std::ops::Range;
+
+/// What was set aside for one file.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// Up to where there is space.
+    end: u64,
+    /// Whether the system said that it cannot, or will not.
+    is_refused: bool,
+}
+
+impl Aside {
+    /// Sets space aside for these bytes of `file`; nothing where the system refuses.
+    #[cfg(target_os = "linux")]
+    pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        if self.is_refused || bytes.is_empty() {
+            return;
+        }
+        let len = bytes.end - bytes.start;
+        match fallocate(file, FallocateFlags::KEEP_SIZE, bytes.start, len) {
+            Ok(()) => self.end = self.end.max(bytes.end),
+            // A file system without such a thing, or a full one: whoever writes will be told.
+            Err(_) => self.is_refused = true,
+        }
+    }
+
+    /// There is no such call.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn set(&mut self, _file: &File, _bytes: Range<u64>) {
+        self.is_refused = true;
+    }
+
+    /// Gives back what lies behind the end of `file`, which has so many bytes.
+    pub(super) fn give_back(&mut self, file: &File, bytes: u64) {
+        if std::mem::take(&mut self.end) > bytes {
+            // To its own length: the system then frees the blocks behind it. What fails leaves them there.
+            let _ = file.set_len(bytes);
+        }
+    }
+
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+}

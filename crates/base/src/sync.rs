@@ -34,6 +34,17 @@ pub use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 
+/// Keeps what comes before it, in the order that all such fences of all threads have, before what comes behind it. No
+/// step under shuttle, which tries all there is with one order of memory.
+#[inline]
+pub fn fence() {
+    #[cfg(trommel_loom)]
+    use loom::sync::atomic::fence;
+    #[cfg(not(trommel_loom))]
+    use std::sync::atomic::fence;
+    fence(std::sync::atomic::Ordering::SeqCst);
+}
+
 /// Locks `mutex`, whether or not a thread panicked while holding it.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -435,9 +435,8 @@ impl Engine {
             if self.poison.set(Arc::new(error.clone())).is_ok() {
                 crate::events::poisoned(error);
             }
-            // Waiters for publication look at the poison under this lock.
-            let _order = lock(&self.publishing);
-            self.published.notify_all();
+            // They look at the poison too.
+            self.publication.tell();
         }
     }
 

@@ -26,6 +26,8 @@ const COUNT_BYTES: usize = 4;
 pub struct WriteBatch {
     encoded: Vec<u8>,
     count: u32,
+    /// Bytes of its keys and values.
+    user_bytes: u64,
     /// The first thing wrong with an operation; reported when the batch is written.
     fault: Option<Error>,
 }
@@ -46,7 +48,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
         put_u32(&mut encoded, 0);
-        Self { encoded, count: 0, fault: None }
+        Self { encoded, count: 0, user_bytes: 0, fault: None }
     }
 
     /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
@@ -74,13 +76,14 @@ impl WriteBatch {
         }
         Operation { kind, key, value }.encode(&mut self.encoded);
         self.count += 1;
+        self.user_bytes += (key.len() + value.len()) as u64;
         self
     }
 
     /// Forgets all operations, keeping the memory.
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
-        self.count = 0;
+        (self.count, self.user_bytes) = (0, 0);
         self.fault = None;
     }
 
@@ -105,7 +108,8 @@ impl WriteBatch {
             return Err(fault);
         }
         self.encoded[..COUNT_BYTES].copy_from_slice(&self.count.to_le_bytes());
-        Ok(SealedBatch { encoded: self.encoded, count: self.count })
+        let Self { encoded, count, user_bytes, .. } = self;
+        Ok(SealedBatch { encoded, count, user_bytes })
     }
 }
 
@@ -156,6 +160,15 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Bytes of its keys and values.
+    #[inline]
+    pub(crate) fn user_bytes(&self) -> u64 {
+        match self {
+            Self::One(operation) => operation.user_bytes(),
+            Self::Sealed(batch) => batch.user_bytes,
+        }
+    }
+
     /// Calls `take` with each of its operations, in order.
     #[inline]
     pub(crate) fn for_each(&self, mut take: impl FnMut(Operation<'_>)) {
@@ -191,12 +204,13 @@ impl<'a> Batch<'a> {
     pub(crate) fn encoded<T>(&self, take: impl FnOnce(&[&[u8]]) -> T) -> T {
         match self {
             Self::One(operation) => {
-                let (mut head, mut len) = ([0; HEAD_BYTES_MAX], 0);
+                let (mut head, mut len) = ([0; COUNT_BYTES + HEAD_BYTES_MAX], COUNT_BYTES);
+                head[..COUNT_BYTES].copy_from_slice(&1_u32.to_le_bytes());
                 operation.put_head(|byte| {
                     head[len] = byte;
                     len += 1;
                 });
-                take(&[&1_u32.to_le_bytes(), &head[..len], operation.key, operation.value])
+                take(&[&head[..len], operation.key, operation.value])
             }
             Self::Sealed(batch) => take(&[&batch.encoded]),
         }
@@ -208,6 +222,7 @@ impl<'a> Batch<'a> {
 pub(crate) struct SealedBatch {
     encoded: Vec<u8>,
     count: u32,
+    user_bytes: u64,
 }
 
 impl SealedBatch {
@@ -216,7 +231,7 @@ impl SealedBatch {
         let mut encoded = Vec::with_capacity(operation.sealed_bytes());
         put_u32(&mut encoded, 1);
         operation.encode(&mut encoded);
-        Self { encoded, count: 1 }
+        Self { encoded, count: 1, user_bytes: operation.user_bytes() }
     }
 
     fn operations(&self) -> Operations<'_> {
@@ -249,6 +264,11 @@ impl Operation<'_> {
         self.put_head(|byte| out.push(byte));
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.value);
+    }
+
+    /// Bytes of its key and value.
+    fn user_bytes(&self) -> u64 {
+        (self.key.len() + self.value.len()) as u64
     }
 
     /// Bytes of a batch of it alone.
@@ -370,9 +390,12 @@ mod tests {
                 assert_eq!(one.bytes(), sealed.len());
                 let expected = [(kind, key.to_vec(), value.to_vec())];
                 assert_eq!(operations(&one), expected);
+                let one_bytes = one.user_bytes();
                 let owned = one.into_owned();
                 assert_eq!(owned.encoded(|pieces| pieces.concat()), sealed);
                 assert_eq!((owned.count(), owned.bytes()), (1, sealed.len()));
+                assert_eq!(owned.user_bytes(), (key.len() + value.len()) as u64);
+                assert_eq!(one_bytes, owned.user_bytes());
                 assert_eq!(operations(&owned), expected);
             }
         }

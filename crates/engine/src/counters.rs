@@ -3,7 +3,8 @@
 //! Every thread that uses a store gets a [`Shard`] of its own, and is the only one to write to
 //! it: an increment is a load, an add and a store of memory that no other core holds, with no
 //! locked instruction. A report adds the shards up. When a thread ends its shard keeps its counts
-//! and is handed to the next new thread.
+//! and is handed to the next new thread. What is written is counted by whoever leads, in a shard of the
+//! leaders' own, which they hold one at a time.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -284,16 +285,20 @@ impl Counters {
     fn adopt<'a>(&self, own: &'a mut OwnShards) -> &'a Shard {
         // Stores that were closed left shards that nobody else holds.
         own.0.retain(|(_, shard)| Arc::strong_count(shard) > 1);
+        own.0.push((self.id, self.claim()));
+        &own.0[own.0.len() - 1].1
+    }
+
+    /// A shard for one that counts by itself: a thread, or whoever holds a lock.
+    pub(crate) fn claim(&self) -> Arc<Shard> {
         let mut shards = lock(&self.shards);
         let free = shards.iter().find(|shard| shard.claim());
-        let shard = free.cloned().unwrap_or_else(|| {
+        free.cloned().unwrap_or_else(|| {
             let shard = Arc::new(Shard::default());
             shard.claim();
             shards.push(Arc::clone(&shard));
             shard
-        });
-        own.0.push((self.id, shard));
-        &own.0[own.0.len() - 1].1
+        })
     }
 
     fn sum(&self) -> Totals {

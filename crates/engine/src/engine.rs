@@ -15,20 +15,20 @@ use trommel_vfs::{FileLock, Vfs};
 use crate::background::Background;
 use crate::budget::Tuner;
 use crate::counters::Counters;
+use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
 use crate::files::{Graveyard, LOCK};
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
-use crate::options::Options;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
-use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock, point};
+use crate::sync::{AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
-use crate::write::{Leader, Queue, RotatedLogs};
+use crate::write::{Awaited, Leader, Queue, RotatedLogs};
 
 /// A store, opened.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(crate) struct Engine {
     pub(crate) dir: PathBuf,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
+    pub(crate) read_only: bool,
     pub(crate) recovery: RecoveryReport,
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
@@ -52,7 +53,7 @@ pub(crate) struct Engine {
     pub(crate) limiter: Limiter,
 
     // Replaced as a whole.
-    pub(crate) options: Swap<Options>,
+    pub(crate) options: CurrentOptions,
     /// Held while the options are changed.
     pub(crate) options_change: Mutex<()>,
     pub(crate) view: Swap<View>,
@@ -63,9 +64,8 @@ pub(crate) struct Engine {
     pub(crate) leader: Mutex<Leader>,
     pub(crate) rotated: RotatedLogs,
     pub(crate) snapshots: Snapshots,
-    /// How many wait for publication.
-    pub(crate) publishing: Mutex<usize>,
-    pub(crate) published: Condvar,
+    /// Those who wait for a moment to be visible, or for the end of all writes.
+    pub(crate) publication: Awaited,
 
     // Files over time.
     pub(crate) next_file_number: AtomicU64,
@@ -74,6 +74,10 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     /// Bytes of compaction debt of the current version.
     pub(crate) debt: AtomicU64,
+    /// Memtables that wait for their flush, in the current view.
+    pub(crate) frozen_memtables: AtomicU64,
+    /// Runs in level 0 of the current view.
+    pub(crate) l0_runs: AtomicU64,
 
     // Ends.
     pub(crate) poison: OnceLock<Arc<Error>>,
@@ -90,16 +94,12 @@ impl Engine {
     }
 
     /// Why a write would be refused, if it would.
+    #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check_writable_with(&self.options.load())
-    }
-
-    /// The same by these options, which are the current ones.
-    pub(crate) fn check_writable_with(&self, options: &Options) -> Result<()> {
         if let Some(first) = self.poisoned() {
             return Err(Error::Poisoned { first });
         }
-        if options.read_only {
+        if self.read_only {
             return Err(Error::ReadOnly);
         }
         self.check_open()
@@ -144,10 +144,7 @@ impl Engine {
         if first {
             crate::events::poisoned(&error);
         }
-        {
-            let _order = lock(&self.publishing);
-            self.published.notify_all();
-        }
+        self.publication.tell();
         self.background.wake();
         error
     }
@@ -156,7 +153,11 @@ impl Engine {
     pub(crate) fn replace_view(&self, change: impl FnOnce(&View) -> View) {
         let _one_at_a_time = lock(&self.view_change);
         let changed = change(&self.view.load());
+        let backlog = [changed.frozen.len(), changed.version.levels[0].len()];
         self.view.store(Arc::new(changed));
+        for (count, now) in [&self.frozen_memtables, &self.l0_runs].into_iter().zip(backlog) {
+            count.store(now as u64, Ordering::Relaxed);
+        }
         self.account_memtables();
     }
 

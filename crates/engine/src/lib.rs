@@ -38,6 +38,7 @@ mod budget;
 mod compaction;
 mod conformance;
 mod counters;
+mod current;
 mod db;
 mod destroy;
 mod dir_sync;

@@ -203,7 +203,7 @@ impl Engine {
         let version = self.version();
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
         self.arenas.set_limit(options.arena_limit());
-        self.options.store(Arc::new(options));
+        self.options.store(options);
         drop(one_at_a_time);
         {
             let _no_install = lock(&self.manifest);

@@ -9,7 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::write::{Group, Place, Queue, Turn, Wanted};
+use crate::write::{Awaited, Group, Place, Queue, Turn, Wanted};
 
 /// Two members insert, the last one publishes: whoever sees the moment sees both entries.
 #[test]
@@ -73,6 +73,27 @@ fn no_snapshot_loses_what_it_sees() {
         assert!(!drops || taken == 2, "what was taken is dropped");
         snapshots.release(taken);
         assert!(snapshots.live().is_empty());
+    });
+}
+
+/// Two wait for what a third stores and tells: neither sleeps through it, whatever the memory shows first.
+#[test]
+fn who_waits_is_told() {
+    check("who_waits_is_told", || {
+        let shared = Arc::new((Awaited::new(), AtomicU64::new(0)));
+        let waiters = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (awaited, value) = &*shared;
+                awaited.wait_until(|| value.load(Acquire) == 1);
+            })
+        });
+        let (awaited, value) = &*shared;
+        value.store(1, Release);
+        awaited.tell();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
     });
 }
 

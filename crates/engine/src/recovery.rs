@@ -30,6 +30,8 @@ pub(crate) use self::directory::parent;
 use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
 use crate::compaction::shape::debt;
+use crate::counters::Counters;
+use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
@@ -48,7 +50,7 @@ use crate::options::Options;
 use crate::output::{Outputs, Purpose};
 use crate::rescue::degraded::{self, Around};
 use crate::rescue::{Damage, Degraded};
-use crate::sync::{AtomicU64, Condvar, Mutex, Swap, lock};
+use crate::sync::{AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
@@ -211,7 +213,7 @@ impl Engine {
             state.last_seqno = last_seqno;
         }
         let last_seqno = state.last_seqno;
-        lock(&self.leader).start(None, last_seqno);
+        lock(&self.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
         Ok(state)
     }
@@ -289,11 +291,11 @@ impl Engine {
         let version = Arc::new(manifest.version().clone());
         self.debt.store(debt(&version, &self.options.load().compaction()), Ordering::Relaxed);
         *lock(&self.manifest) = Some(manifest);
-        lock(&self.leader).start(log, last_seqno);
         let active = Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&self.arenas)),
             log_number,
         });
+        lock(&self.leader).start(Arc::clone(&active), log, last_seqno);
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|_| View {
             active: Arc::clone(&active),
@@ -455,8 +457,14 @@ fn assemble(
         version: Arc::new(recovered.state.version.clone()),
         fences: Arc::new(Fences::of(&recovered.state.version)),
     };
+    let read_only = options.read_only;
+    let options = CurrentOptions::new(options);
+    let counters = Counters::new();
+    let last_seqno = recovered.state.last_seqno;
+    let leader = Leader::new(Arc::clone(&view.active), last_seqno, &options, &counters);
     Engine {
         dir: dir.to_path_buf(),
+        read_only,
         store_id: recovered.store_id,
         recovery,
         own,
@@ -466,21 +474,22 @@ fn assemble(
         tables,
         arenas,
         graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),
-        counters: crate::counters::Counters::new(),
+        counters,
         trace: crate::trace::TraceSlot::new(),
         tuner: crate::budget::Tuner::default(),
         stalls: crate::stats::Stalls::default(),
         vfs,
-        options: Swap::new(Arc::new(options)),
+        options,
         view: Swap::new(Arc::new(view)),
         view_change: Mutex::default(),
+        frozen_memtables: AtomicU64::new(0),
+        l0_runs: AtomicU64::new(0),
         options_change: Mutex::default(),
         queue: crate::write::Queue::default(),
-        leader: Mutex::new(Leader::new(recovered.state.last_seqno)),
+        leader: Mutex::new(leader),
         rotated: crate::write::RotatedLogs::default(),
         snapshots: crate::snapshots::Snapshots::default(),
-        publishing: Mutex::default(),
-        published: Condvar::new(),
+        publication: crate::write::Awaited::new(),
         next_file_number: AtomicU64::new(recovered.state.next_file_number),
         manifest: Mutex::default(),
         background: crate::background::Background::default(),

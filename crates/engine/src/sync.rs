@@ -10,8 +10,8 @@ pub(crate) use shuttle::thread;
 pub(crate) use std::thread;
 
 pub(crate) use trommel_base::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, lock, point, quiet, wait,
-    wait_at_most,
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, fence, lock, point, quiet,
+    wait, wait_at_most,
 };
 
 use crate::env;

@@ -94,7 +94,8 @@ pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressu
 
 /// Whether no mark is above 0, whatever the fill of the active memtable: so it is for most writes,
 /// each of which asks.
-fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
+#[inline]
+pub(crate) fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
     (backlog.frozen_memtables == 0 || backlog.frozen_memtables + 2 <= options.max_frozen_memtables)
         && backlog.l0_runs <= options.slow_runs
         && backlog.l0_runs < options.stop_runs

@@ -9,12 +9,15 @@ use trommel_memtable::Memtable;
 use super::queue::{Group, Member, Place, Turn, Wanted, done, fail, hand_out};
 use super::stall::Pace;
 use crate::batch::Batch;
+use crate::counters::{Counters, Shard};
+use crate::current::{CurrentOptions, Marks};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::log::LogWriter;
-use crate::options::{Durability, Options, WriteOptions};
-use crate::sync::{Guard, lock, look_out, panicking, wait};
+use crate::options::{Durability, WriteOptions};
+use crate::sync::{MutexGuard, lock, look_out, panicking};
+use crate::view::LoggedMemtable;
 
 /// Operations of a batch, at most, whose memory is asked for before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -26,18 +29,30 @@ const LEADER_INSERTS: u64 = 8;
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    /// The log of the active memtable; none where the store keeps no log.
+    /// The active memtable, which is that of the view: only who leads replaces it.
+    pub(super) active: Arc<LoggedMemtable>,
+    /// Its log; none where the store keeps no log.
     pub(super) log: Option<LogWriter>,
     /// The last sequence number given out.
-    pub(super) last_seqno: SeqNo,
+    pub(crate) last_seqno: SeqNo,
+    /// What it looks at of the options.
+    pub(super) marks: Marks,
+    /// Where it counts.
+    pub(super) counts: Arc<Shard>,
     /// What writers owe to the rate they are slowed to.
     pub(super) pace: Pace,
 }
 
 impl Leader {
     /// The leader of a store whose last operation had this number, before it has a log.
-    pub(crate) fn new(last_seqno: SeqNo) -> Self {
-        Self { log: None, last_seqno, pace: Pace::default() }
+    pub(crate) fn new(
+        active: Arc<LoggedMemtable>,
+        last_seqno: SeqNo,
+        options: &CurrentOptions,
+        counters: &Counters,
+    ) -> Self {
+        let (marks, pace) = (Marks::of(options), Pace::default());
+        Self { active, log: None, last_seqno, marks, counts: counters.claim(), pace }
     }
 
     /// The log of the active memtable; none where the store keeps no log.
@@ -46,17 +61,21 @@ impl Leader {
     }
 
     /// Takes up what recovery has found and made.
-    pub(crate) fn start(&mut self, log: Option<LogWriter>, last_seqno: SeqNo) {
-        (self.log, self.last_seqno) = (log, last_seqno);
+    pub(crate) fn start(
+        &mut self,
+        active: Arc<LoggedMemtable>,
+        log: Option<LogWriter>,
+        last_seqno: SeqNo,
+    ) {
+        (self.active, self.log, self.last_seqno) = (active, log, last_seqno);
     }
 }
 
 impl Engine {
     /// Writes a batch: all of it or nothing.
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<()> {
-        let now = self.options.load();
-        self.check_writable_with(&now)?;
-        let sync = Self::wants_sync(&now, options);
+        self.check_writable()?;
+        let sync = self.wants_sync(options);
         if batch.count() == 0 {
             return Ok(());
         }
@@ -67,25 +86,31 @@ impl Engine {
             });
             return outcome;
         }
-        match self.queue.join(Wanted { batch: Some(batch), sync }) {
-            Place::First(own) => self.lead(&own, now)?,
-            Place::Behind(member) => {
-                // They may have changed by the time it is this writer's turn.
-                drop(now);
-                match member.wait() {
-                    Turn::Insert(group, first_seqno) => {
-                        self.insert(&group, &member.wanted, first_seqno)?;
-                    }
-                    Turn::Written => {}
-                    Turn::Failed(error) => return Err(error),
-                    Turn::Lead | Turn::Wait => self.lead(&member.wanted, self.options.load())?,
-                }
-            }
+        let wanted = Wanted { batch: Some(batch), sync };
+        if self.queue.leads_at_once() {
+            self.lead(&wanted)?;
+        } else {
+            self.write_behind(wanted)?;
         }
         if sync && planted(Bug::PublishedBeforeSync) {
             self.sync_logs(&mut lock(&self.leader))?;
         }
         if sync { self.sync_without_log() } else { Ok(()) }
+    }
+
+    /// The same, where somebody leads.
+    fn write_behind(&self, wanted: Wanted<'_>) -> Result<()> {
+        match self.queue.join(wanted) {
+            Place::First(own) => self.lead(&own),
+            Place::Behind(member) => match member.wait() {
+                Turn::Insert(group, first_seqno) => {
+                    self.insert(&group, &member.wanted, first_seqno)
+                }
+                Turn::Written => Ok(()),
+                Turn::Failed(error) => Err(error),
+                Turn::Lead | Turn::Wait => self.lead(&member.wanted),
+            },
+        }
     }
 
     /// Where there is no log, a table is what makes a write durable. It is visible by then, so
@@ -101,45 +126,84 @@ impl Engine {
         })
     }
 
-    fn wants_sync(now: &Options, options: WriteOptions) -> bool {
-        options.durability.unwrap_or(now.durability) == Durability::Sync
+    #[inline]
+    fn wants_sync(&self, options: WriteOptions) -> bool {
+        match options.durability {
+            Some(durability) => durability == Durability::Sync,
+            None => self.options.syncs(),
+        }
     }
 
-    /// Leads the group that begins with the caller's `own` batch, by options that were just looked at.
-    fn lead(&self, own: &Wanted<'_>, options: Guard<Arc<Options>>) -> Result<()> {
-        // Dropped last of all, so that whom a panic fails is off the queue.
-        let mut followers = Followers::new(self);
-        let mut turnstile = Turnstile::new(self);
+    /// Leads the group that begins with the caller's `own` batch.
+    fn lead(&self, own: &Wanted<'_>) -> Result<()> {
+        let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
-        let early = planted(Bug::RotationLosesWrite).then(|| self.view.load());
-        let room = self.make_room(&mut leader, options, || self.queue.group_bytes(own))?;
+        let early = planted(Bug::RotationLosesWrite).then(|| Arc::clone(&leader.active));
+        self.make_room(&mut leader, || self.queue.group_bytes(own))?;
         if own.sync {
             self.queue.gather();
         }
+        if self.queue.waiting() > 0 {
+            return self.lead_others(Followers::new(self), turnstile, leader, own, early);
+        }
+        let first_seqno = leader.last_seqno + 1;
+        self.log_in_turn(&mut leader, own, &[])?;
+        if self.queue.waiting() == 0 {
+            // Nobody would write to the log meanwhile, so the lead need not be handed on before.
+            let active = early.as_ref().unwrap_or(&leader.active);
+            self.insert_all(&active.memtable, own, &[], first_seqno);
+            return Ok(());
+        }
+        let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
+        drop((leader, turnstile));
+        self.insert_all(&active.memtable, own, &[], first_seqno);
+        Ok(())
+    }
+
+    /// The same where others wait. Of what it is given the `followers` are dropped last, so that whom a panic
+    /// fails is off the queue.
+    fn lead_others<'a>(
+        &'a self,
+        mut followers: Followers<'a>,
+        mut turnstile: Turnstile<'a>,
+        mut leader: MutexGuard<'a, Leader>,
+        own: &Wanted<'_>,
+        early: Option<Arc<LoggedMemtable>>,
+    ) -> Result<()> {
         followers.members = self.queue.followers(own);
         turnstile.followers = followers.members.len();
         let first_seqno = leader.last_seqno + 1;
-        Self::prefetch(&room.active.memtable, own);
-        // Having logged its own, a group waits until the one before it has inserted.
-        let logged = self
-            .log_group(&mut leader, own, &followers)
-            .and_then(|()| self.wait_published(first_seqno - 1))
-            .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) });
-        if let Err(error) = logged {
+        if let Err(error) = self.log_in_turn(&mut leader, own, &followers.members) {
             followers.fail(&error);
             return Err(error);
         }
-        let memtable = &early.as_ref().unwrap_or(&room).active.memtable;
+        let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
         let last_seqno = leader.last_seqno;
         if followers.are_worth_waking() {
-            let group = Group::new(Arc::clone(memtable), followers.members.len() + 1, last_seqno);
+            let memtable = Arc::clone(&active.memtable);
+            let group = Group::new(memtable, followers.members.len() + 1, last_seqno);
             followers.hand_out(&group, first_seqno + own.operations());
             drop((leader, turnstile));
             return self.insert(&group, own, first_seqno);
         }
         drop((leader, turnstile));
-        self.insert_all(memtable, own, followers, first_seqno);
+        self.insert_all(&active.memtable, own, &followers.members, first_seqno);
+        followers.done();
         Ok(())
+    }
+
+    /// Logs a group, then waits until the one before it has inserted.
+    fn log_in_turn(
+        &self,
+        leader: &mut Leader,
+        own: &Wanted<'_>,
+        followers: &[Arc<Member>],
+    ) -> Result<()> {
+        let before = leader.last_seqno;
+        Self::prefetch(&leader.active.memtable, own);
+        self.log_group(leader, own, followers)
+            .and_then(|()| self.wait_published(before))
+            .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) })
     }
 
     /// Asks for the memory that inserting will look at, which then arrives while the log is written.
@@ -155,41 +219,54 @@ impl Engine {
         &self,
         leader: &mut Leader,
         own: &Wanted<'_>,
-        followers: &Followers<'_>,
+        followers: &[Arc<Member>],
     ) -> Result<()> {
-        let wanted = || followers.behind(own);
-        let mut seqno = leader.last_seqno + 1;
-        let last_seqno = leader.last_seqno + wanted().map(Wanted::operations).sum::<u64>();
+        let before = leader.last_seqno;
+        let last_seqno = before + own.operations() + operations(followers);
         if last_seqno > MAX_SEQNO {
             return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
         }
+        let mut log_bytes = 0;
         if let Some(log) = &mut leader.log {
             if self.rotated.is_empty() {
                 log.set_previous_durable();
             }
-            let before = log.bytes();
-            for one in wanted() {
-                if let Some(batch) = &one.batch {
-                    let pushed = batch.encoded(|pieces| log.push(seqno, pieces));
-                    pushed.map_err(|error| self.poison(error))?;
-                }
-                seqno += one.operations();
+            let log_bytes_before = log.bytes();
+            let mut seqno = before + 1;
+            self.log_batch(log, own, seqno)?;
+            seqno += own.operations();
+            for member in followers {
+                self.log_batch(log, &member.wanted, seqno)?;
+                seqno += member.wanted.operations();
             }
             log.commit().map_err(|error| match error {
                 error if planted(Bug::WritesGoOnAfterLogError) => error,
                 error => self.poison(error),
             })?;
-            let bytes = log.bytes() - before;
-            self.counters.with(|shard| shard.log_bytes.add(bytes));
+            log_bytes = log.bytes() - log_bytes_before;
         }
         leader.last_seqno = last_seqno;
-        let told = if planted(Bug::FollowerAckedBeforeSync) { 1 } else { usize::MAX };
+        let told = if planted(Bug::FollowerAckedBeforeSync) { 0 } else { usize::MAX };
         let syncs = !planted(Bug::AckedBeforeSync) && !planted(Bug::PublishedBeforeSync);
-        if wanted().take(told).any(|one| one.sync) && syncs {
+        if syncs && (own.sync || followers.iter().take(told).any(|one| one.wanted.sync)) {
             self.sync_logs(leader)?;
         }
-        self.counters.with(|shard| shard.commits.add(1));
+        let counts = &leader.counts;
+        counts.log_bytes.add(log_bytes);
+        counts.commits.add(1);
+        counts.writes.add(last_seqno - before);
+        let followers_bytes =
+            followers.iter().map(|member| member.wanted.user_bytes()).sum::<u64>();
+        counts.user_bytes.add(own.user_bytes() + followers_bytes);
         Ok(())
+    }
+
+    /// Adds a member's batch to the log's group.
+    #[inline]
+    fn log_batch(&self, log: &mut LogWriter, one: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
+        let Some(batch) = &one.batch else { return Ok(()) };
+        let pushed = batch.encoded(|pieces| log.push(first_seqno, pieces));
+        pushed.map_err(|error| self.poison(error))
     }
 
     /// Inserts a member's batch; the last of the group makes all of it visible.
@@ -205,76 +282,72 @@ impl Engine {
     }
 
     /// Inserts the leader's `own` batch and those of its followers, and makes them visible.
+    #[inline]
     fn insert_all(
         &self,
         memtable: &Memtable,
         own: &Wanted<'_>,
-        followers: Followers<'_>,
+        followers: &[Arc<Member>],
         first_seqno: SeqNo,
     ) {
         let unless_done = PoisonOnUnwind(self);
         self.insert_batch(memtable, own, first_seqno);
         let mut next_seqno = first_seqno + own.operations();
-        for member in &followers.members {
+        for member in followers {
             self.insert_batch(memtable, &member.wanted, next_seqno);
             next_seqno += member.wanted.operations();
         }
         self.publish(next_seqno - 1);
         std::mem::forget(unless_done);
-        followers.done();
     }
 
     fn insert_batch(&self, memtable: &Memtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
-        let (mut seqno, mut user_bytes) = (first_seqno, 0);
+        let mut seqno = first_seqno;
         batch.for_each(|op| {
             memtable.insert(op.key, seqno, op.kind, op.value);
-            user_bytes += (op.key.len() + op.value.len()) as u64;
             if planted(Bug::HalfBatchVisible) {
                 self.snapshots.publish(seqno);
             }
             seqno += 1;
-        });
-        self.counters.with(|shard| {
-            shard.writes.add(u64::from(batch.count()));
-            shard.user_bytes.add(user_bytes);
         });
     }
 
     /// Makes everything up to `seqno` visible.
     #[inline]
     fn publish(&self, seqno: SeqNo) {
-        let waiting = lock(&self.publishing);
         self.snapshots.publish(seqno);
-        let somebody_waits = *waiting > 0;
-        // What they would wait for as soon as they wake.
-        drop(waiting);
-        // To wake is a system call, whether or not anyone waits.
-        if somebody_waits {
-            self.published.notify_all();
-        }
+        self.publication.tell();
         if self.memory.has_ceiling() {
             self.account_memtables();
         }
     }
 
     /// Waits until everything up to `seqno` is visible.
+    #[inline]
     pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
+        if self.snapshots.visible() >= seqno {
+            return Ok(());
+        }
+        self.wait_until_published(seqno)
+    }
+
+    #[inline(never)]
+    fn wait_until_published(&self, seqno: SeqNo) -> Result<()> {
         look_out(|| self.snapshots.visible() >= seqno);
         if self.snapshots.visible() >= seqno {
             return Ok(());
         }
-        let mut waiting = lock(&self.publishing);
-        *waiting += 1;
         let mut outcome = Ok(());
-        while self.snapshots.visible() < seqno {
+        self.publication.wait_until(|| {
+            if self.snapshots.visible() >= seqno {
+                return true;
+            }
             if let Some(first) = self.poisoned() {
                 outcome = Err(Error::Poisoned { first });
-                break;
             }
-            waiting = wait(&self.published, waiting);
-        }
-        *waiting -= 1;
+            outcome.is_err()
+        });
         outcome
     }
 
@@ -302,17 +375,17 @@ impl Engine {
         decide: impl FnOnce() -> Result<Option<Batch<'a>>>,
     ) -> Result<bool> {
         self.check_writable()?;
-        let sync = Self::wants_sync(&self.options.load(), options);
+        let sync = self.wants_sync(options);
         let mut decide = Some(decide);
         let mut look = || decide.take().map_or(Ok(None), |decide| decide());
         let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));
         let written = self.exclusively(|leader| {
             let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
             let own = Wanted { batch: Some(batch), sync };
-            let room = self.make_room(leader, self.options.load(), || own.bytes() as u64)?;
+            self.make_room(leader, || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;
-            self.log_group(leader, &own, &Followers::new(self))?;
-            self.insert_all(&room.active.memtable, &own, Followers::new(self), first_seqno);
+            self.log_group(leader, &own, &[])?;
+            self.insert_all(&leader.active.memtable, &own, &[], first_seqno);
             Ok(true)
         })?;
         if written && sync {
@@ -363,19 +436,13 @@ impl<'a> Followers<'a> {
         Self { engine, members: Vec::new(), are_told: false }
     }
 
-    /// What is wanted of the group that the leader's `own` begins.
-    fn behind<'b>(&'b self, own: &'b Wanted<'b>) -> impl Iterator<Item = &'b Wanted<'b>> {
-        std::iter::once(own).chain(self.members.iter().map(|member| &member.wanted))
-    }
-
     /// Whether they have so much to insert that it is sooner done by all of them: each is then woken
     /// once to insert, and once when the last of them has. Schedules try both for groups of any size.
     fn are_worth_waking(&self) -> bool {
         if cfg!(shuttle) {
             return !self.members.is_empty() && env::random_u64().is_multiple_of(2);
         }
-        let operations = self.members.iter().map(|member| member.wanted.operations());
-        operations.sum::<u64>() > LEADER_INSERTS * self.members.len() as u64
+        operations(&self.members) > LEADER_INSERTS * self.members.len() as u64
     }
 
     fn hand_out(&mut self, group: &Arc<Group>, first_seqno: SeqNo) {
@@ -402,6 +469,11 @@ impl Drop for Followers<'_> {
             self.fail(&error);
         }
     }
+}
+
+/// Operations in the batches of those who follow.
+fn operations(followers: &[Arc<Member>]) -> u64 {
+    followers.iter().map(|member| member.wanted.operations()).sum()
 }
 
 /// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between log and

@@ -11,11 +11,13 @@
 //! 5. A failure in the log, or a panic while inserting, poisons the store; nothing later is
 //!    acknowledged.
 
+mod awaited;
 mod commit;
 mod queue;
 mod rotate;
 mod stall;
 
+pub(crate) use awaited::Awaited;
 pub(crate) use commit::Leader;
 pub(crate) use queue::Queue;
 #[cfg(all(test, trommel_loom))]

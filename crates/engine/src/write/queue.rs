@@ -51,6 +51,11 @@ impl Wanted<'_> {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
     }
 
+    /// Bytes of the batch's keys and values.
+    pub(super) fn user_bytes(&self) -> u64 {
+        self.batch.as_ref().map_or(0, Batch::user_bytes)
+    }
+
     /// Bytes of the batch as the log stores it.
     pub(super) fn bytes(&self) -> usize {
         self.batch.as_ref().map_or(0, Batch::bytes)
@@ -167,10 +172,15 @@ struct Line {
 }
 
 impl Queue {
-    /// Joins the queue.
+    /// Joins the queue if nobody is in it: the caller then leads.
     #[inline]
+    pub(crate) fn leads_at_once(&self) -> bool {
+        self.changes(EMPTY, LED)
+    }
+
+    /// Joins the queue.
     pub(crate) fn join<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
-        if self.changes(EMPTY, LED) {
+        if self.leads_at_once() {
             return Place::First(wanted);
         }
         // Made before the lock is taken, which whoever leads takes too.

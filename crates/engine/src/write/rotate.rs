@@ -72,20 +72,20 @@ impl Engine {
         // names the predecessor that the next one would name, or the end marker of the old one.
         self.check_writable()?;
         self.wait_published(leader.last_seqno)?;
-        if self.view.load().active.memtable.is_empty() {
+        if leader.active.memtable.is_empty() {
             return Ok(());
         }
         let number = self.new_file_number();
         if let Some(old) = &mut leader.log {
-            let old_number = self.view.load().active.log_number;
+            let old_number = leader.active.log_number;
             let fresh = self.create_log(number, old_number)?;
             old.finish(number).map_err(|error| self.poison(error))?;
             self.rotated.add(old_number, std::mem::replace(old, fresh));
         }
         // What is to come is most likely like what came.
-        let full = Arc::clone(&self.view.load().active.memtable);
-        let memtable = Arc::new(Memtable::following(&self.arenas, &full));
+        let memtable = Arc::new(Memtable::following(&self.arenas, &leader.active.memtable));
         let active = Arc::new(LoggedMemtable { memtable, log_number: number });
+        leader.active = Arc::clone(&active);
         self.replace_view(|view| {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
             frozen.push(Arc::clone(&view.active));

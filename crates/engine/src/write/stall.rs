@@ -1,17 +1,15 @@
 //! Making room for a write: freezing a full memtable, and slowing or stopping writers while
 //! flushes and compactions lag behind.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::commit::Leader;
-use crate::compaction::pressure::{Backlog, Cause, Pressure, pressure};
+use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
 use crate::options::Options;
-use crate::sync::Guard;
 use crate::view::View;
 
 /// Shortest sleep that slows a writer; smaller debts of time add up first.
@@ -38,16 +36,39 @@ impl Pace {
 }
 
 impl Engine {
-    /// Returns once the active memtable can take a group of so many bytes: the view with that
-    /// memtable, which stays the active one while the caller leads. `options` are those of a moment ago.
+    /// Returns once the active memtable can take a group of so many bytes; it stays the active one while
+    /// the caller leads.
+    #[inline]
     pub(super) fn make_room(
         &self,
         leader: &mut Leader,
-        mut options: Guard<Arc<Options>>,
         group_bytes: impl Fn() -> u64,
-    ) -> Result<Guard<Arc<View>>> {
+    ) -> Result<()> {
+        self.check_writable()?;
+        leader.marks.keep_up_with(&self.options);
+        let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
+        if !full && is_idle(&self.backlog(), &leader.marks.compaction) {
+            return Ok(());
+        }
+        self.make_room_slowly(leader, group_bytes)
+    }
+
+    /// What waits to be flushed and merged, compactions that rest or not, without the active memtable.
+    fn backlog(&self) -> Backlog {
+        Backlog {
+            l0_runs: self.l0_runs.load(Ordering::Relaxed) as usize,
+            debt: self.debt.load(Ordering::Relaxed),
+            frozen_memtables: self.frozen_memtables.load(Ordering::Relaxed) as usize,
+            active_fill: 0.0,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room_slowly(&self, leader: &mut Leader, group_bytes: impl Fn() -> u64) -> Result<()> {
         loop {
-            self.check_writable_with(&options)?;
+            self.check_writable()?;
+            let options = self.options.load();
             let view = self.view.load();
             let active = &view.active.memtable;
             // An empty memtable is never full: freezing it would make no room.
@@ -55,9 +76,9 @@ impl Engine {
                 !active.is_empty() && active.memory_bytes() as u64 >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
+                    // They may change while it waits.
                     drop(options);
                     self.stall(cause, || self.wait_for_progress(&view))?;
-                    options = self.options.load();
                     continue;
                 }
                 // As slow as it gets, rather than fast up to the moment at which all stands still.
@@ -71,11 +92,10 @@ impl Engine {
                 Pressure::None => {}
             }
             if !full {
-                return Ok(view);
+                return Ok(());
             }
             self.rotate(leader)?;
             self.work_inline()?;
-            options = self.options.load();
         }
     }
 
@@ -128,7 +148,7 @@ mod tests {
 
     use trommel_vfs::MemoryVfs;
 
-    use crate::{Db, Options};
+    use crate::{Db, Durability, Options};
 
     /// Every kind of write is slowed while a memtable waits and the next is more than half full.
     #[test]
@@ -154,5 +174,27 @@ mod tests {
         assert_eq!(stalls_of(&|db| assert!(db.insert_if_absent("k", &value).unwrap())), (0, 1));
         let there = |db: &Db| assert!(!db.insert_if_absent("before", &value).unwrap());
         assert_eq!(stalls_of(&there), (0, 0));
+    }
+
+    /// Whoever leads keeps what it looks at of the options: the next write goes by those that were changed.
+    #[test]
+    fn options_that_are_changed_hold_for_the_next_write() {
+        let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+        let db = Db::open("db", options).unwrap();
+        let log = || db.engine().view.load().active.log_number;
+        let put = |key: &str| db.put(key, vec![7; 10_000]).unwrap();
+        put("a");
+        let (first, syncs) = (log(), db.stats().log_syncs);
+        put("b");
+        assert_eq!((log(), db.stats().log_syncs), (first, syncs));
+        db.set_options(|options| options.durability(Durability::Sync)).unwrap();
+        put("c");
+        assert_eq!((log(), db.stats().log_syncs), (first, syncs + 1));
+        let smaller =
+            |options: Options| options.durability(Durability::Os).write_buffer_bytes(16 << 10);
+        db.set_options(smaller).unwrap();
+        put("d");
+        assert!(log() > first, "a full memtable was written to");
+        assert_eq!(db.stats().log_syncs, syncs + 1);
     }
 }

@@ -199,6 +199,14 @@ impl WriteFile for ProcessFile {
         self.process.call(|| self.file.sync())
     }
 
+    fn set_space_aside(&mut self, bytes: u64) {
+        self.file.set_space_aside(bytes);
+    }
+
+    fn give_space_back(&mut self) {
+        self.file.give_space_back();
+    }
+
     fn bytes(&self) -> u64 {
         self.file.bytes()
     }

@@ -171,7 +171,7 @@ shard! {
     scan_cache_hits,
     /// Tables whose filter of prefixes could not be asked, as another extractor made it.
     prefix_unused,
-    /// Operations written by users.
+    /// Operations written by users: those that are in the log, or in memory where there is none.
     writes,
     /// Bytes of their keys and values.
     user_bytes,

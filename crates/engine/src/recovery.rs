@@ -267,6 +267,7 @@ impl Engine {
             memtable: Arc::new(Memtable::new(&self.arenas)),
             log_number: view.active.log_number,
         });
+        lock(&self.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|view| View {
@@ -422,6 +423,17 @@ fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathB
     listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
 }
 
+/// What reads see of a recovered state, with nothing replayed yet.
+fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
+    let memtable = Arc::new(Memtable::new(arenas));
+    View {
+        active: Arc::new(LoggedMemtable { memtable, log_number: recovered.state.log_number }),
+        frozen: Vec::new(),
+        version: Arc::new(recovered.state.version.clone()),
+        fences: Arc::new(Fences::of(&recovered.state.version)),
+    }
+}
+
 /// An engine around a recovered state, with nothing replayed yet.
 fn assemble(
     dir: &Path,
@@ -448,15 +460,7 @@ fn assemble(
         options.user_filters.clone(),
     ));
     let arenas = ArenaPool::new(options.arena_limit());
-    let view = View {
-        active: Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(&arenas)),
-            log_number: recovered.state.log_number,
-        }),
-        frozen: Vec::new(),
-        version: Arc::new(recovered.state.version.clone()),
-        fences: Arc::new(Fences::of(&recovered.state.version)),
-    };
+    let view = first_view(recovered, &arenas);
     let read_only = options.read_only;
     let options = CurrentOptions::new(options);
     let counters = Counters::new();

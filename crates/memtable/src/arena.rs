@@ -99,15 +99,26 @@ impl Chunk {
         assert!(layout.size() > 0, "a chunk holds at least a byte");
         // Where there is no map to be had, as where there are too many, the allocator may have the memory.
         if capacity >= SMALLEST_MAP
-            && let Some(mut map) = Map::new(capacity)
+            && let Some(chunk) = Self::mapped(capacity)
         {
-            let bytes = NonNull::new(map.0.as_mut_ptr()).expect("a map begins behind address 0");
-            return Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) };
+            return chunk;
         }
         // SAFETY: the layout's size is not zero, as `alloc` demands.
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
         Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
+    }
+
+    /// As `new`; none where a map would be made, and the system has no memory for it.
+    pub(crate) fn with_room(capacity: usize) -> Option<Self> {
+        if capacity < SMALLEST_MAP { Some(Self::new(capacity)) } else { Self::mapped(capacity) }
+    }
+
+    /// A chunk that is a map.
+    fn mapped(capacity: usize) -> Option<Self> {
+        let mut map = Map::new(capacity)?;
+        let bytes = NonNull::new(map.0.as_mut_ptr())?;
+        Some(Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) })
     }
 
     /// Where its memory begins.

@@ -20,21 +20,21 @@ pub(crate) struct List<T> {
 impl<T> List<T> {
     /// None yet, with room for `capacity`, at least one.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self::within(capacity * size_of::<T>())
+        Self::in_memory(Chunk::new(capacity * size_of::<T>()))
     }
 
-    fn within(bytes: usize) -> Self {
+    fn in_memory(memory: Chunk) -> Self {
         const { assert!(align_of::<T>() <= Chunk::ALIGN) }
-        Self { memory: Chunk::new(bytes), len: 0, items: PhantomData }
+        Self { memory, len: 0, items: PhantomData }
     }
 
-    /// None yet, with room for at least `capacity`, and for as many more as lie in the last huge page of
-    /// them: of what is not used no memory is held.
-    pub(crate) fn with_room(capacity: usize) -> Self {
+    /// None yet, with room for at least `capacity`. Of large ones for as many more as lie in the last huge page of
+    /// them, where what is not used takes no memory; `None` where the system has no such room.
+    pub(crate) fn with_room(capacity: usize) -> Option<Self> {
         let bytes = capacity * size_of::<T>();
         let whole =
             if bytes < LARGEST_CHUNK { bytes } else { bytes.next_multiple_of(LARGEST_CHUNK) };
-        Self::within(whole)
+        Chunk::with_room(whole).map(Self::in_memory)
     }
 
     fn room(&self) -> usize {

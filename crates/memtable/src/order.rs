@@ -36,6 +36,8 @@ use crate::record::{Record, Stored};
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
 /// Slots that must be expected for a list of all of them.
 const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { 1 << 10 };
+/// Slots for which room is made at once, at most.
+const EXPECTED_MAX: usize = 1 << 24;
 /// How many times as long as the next a run is, at least.
 const RATIO: usize = 4;
 /// How many entries ahead a walk asks for the head of a record, and for the rest of it.
@@ -195,6 +197,7 @@ impl Order {
 
     /// Makes room for about so many slots at once, when the first one comes.
     pub(crate) fn expect(&mut self, slots: usize) {
+        let slots = slots.min(EXPECTED_MAX);
         // An eighth more, as no memtable has as many entries as the one before.
         self.expected = if slots < EXPECTED_MIN || self.is_eager { 0 } else { slots + slots / 8 };
     }
@@ -212,10 +215,11 @@ impl Order {
         }
     }
 
+    /// Adds the first entry of those that are expected.
     #[cold]
     fn push_first(&mut self, slot: Slot) {
-        let room = List::with_room(std::mem::take(&mut self.expected));
-        self.first.insert(room).push(slot);
+        self.first = List::with_room(std::mem::take(&mut self.expected));
+        self.push(slot);
     }
 
     /// Bytes of memory held.

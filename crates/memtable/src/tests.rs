@@ -218,6 +218,17 @@ fn what_was_expected_and_what_came_make_one_order() {
     }
 }
 
+/// More than any memory holds may be expected: an entry that is there is in the order too.
+#[test]
+fn an_absurd_expectation_does_no_harm() {
+    let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)).expecting(usize::MAX));
+    memtable.insert(b"k", 1, EntryKind::Put, b"v");
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first().unwrap();
+    assert_eq!(cursor.entry().unwrap().key, b"k");
+    assert_eq!(memtable.get(b"k", 1).unwrap().value, b"v");
+}
+
 #[test]
 fn an_old_version_of_a_key_that_is_written_again_and_again_is_found() {
     let memtable = memtable();

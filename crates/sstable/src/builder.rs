@@ -279,8 +279,8 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
-    /// after every entry.
+    /// About how long the file would be if it were finished now, in bytes, without what index and filters
+    /// will take of the open block. Cheap enough to ask after every entry.
     #[inline]
     pub fn estimated_bytes(&self) -> u64 {
         self.sink.offset() + self.meta_bytes

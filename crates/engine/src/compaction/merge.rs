@@ -73,9 +73,7 @@ impl DropRule {
         }
         Verdict::Keep
     }
-}
 
-impl DropRule {
     /// Whether `key` is the last one judged, which it is from now on.
     #[inline]
     fn is_last(&mut self, key: &[u8]) -> bool {

@@ -5,7 +5,7 @@
 //! whatever merges can keep up with, some mark in between matches it, so writers settle at that
 //! speed instead of running into the stop and out again.
 //!
-//! Called by the write path whenever a memtable is frozen or a version installed.
+//! Called by the write path: each write asks whether anything lags behind.
 
 use super::options::CompactionOptions;
 

@@ -83,9 +83,9 @@ impl Pending {
     #[inline]
     fn clear(&mut self) {
         self.len = 0;
-        if self.buffer.len() > KEPT_BUFFER_BYTES {
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
             self.buffer.truncate(KEPT_BUFFER_BYTES);
-            self.buffer.shrink_to_fit();
+            self.buffer.shrink_to(KEPT_BUFFER_BYTES);
         }
     }
 }
@@ -236,10 +236,8 @@ impl LogWriter {
     pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
         self.push_kind(KIND_END, self.last_seqno, &[&next.to_le_bytes()])?;
         self.commit()?;
-        if next == 0 {
-            // It will lie there until the store is opened; one that is followed by another goes soon.
-            self.file.give_space_back();
-        }
+        // It may lie there for long: until the store is opened, or while a full disk takes no table.
+        self.file.give_space_back();
         Ok(())
     }
 

@@ -29,7 +29,7 @@ const LEADER_INSERTS: u64 = 8;
 /// What only the leader of the write queue touches.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    /// The active memtable, which is that of the view: only who leads replaces it.
+    /// The active memtable, which is that of the view: only who leads replaces it, and recovery.
     pub(super) active: Arc<LoggedMemtable>,
     /// Its log; none where the store keeps no log.
     pub(super) log: Option<LogWriter>,
@@ -58,6 +58,11 @@ impl Leader {
     /// The log of the active memtable; none where the store keeps no log.
     pub(crate) fn log(&self) -> Option<&LogWriter> {
         self.log.as_ref()
+    }
+
+    /// Has what is written go to this memtable, which is to be the active one.
+    pub(crate) fn write_to(&mut self, active: Arc<LoggedMemtable>) {
+        self.active = active;
     }
 
     /// Takes up what recovery has found and made.
@@ -148,8 +153,9 @@ impl Engine {
         }
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
-        if self.queue.waiting() == 0 {
-            // Nobody would write to the log meanwhile, so the lead need not be handed on before.
+        if own.operations() <= LEADER_INSERTS && self.queue.waiting() == 0 {
+            // Nobody would write to the log meanwhile, and whoever comes now does not wait for long: the lead need
+            // not be handed on before.
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
             return Ok(());

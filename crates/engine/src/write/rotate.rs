@@ -156,7 +156,7 @@ impl Engine {
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
             log.sync().map_err(|error| self.poison(error))?;
-            self.counters.with(|shard| shard.log_syncs.add(1));
+            leader.counts.log_syncs.add(1);
         }
         Ok(())
     }

@@ -124,6 +124,18 @@ impl WriteFile for UpsetWriter {
         self.file.sync()
     }
 
+    fn start_write_back(&mut self) {
+        self.file.start_write_back();
+    }
+
+    fn set_space_aside(&mut self, bytes: u64) {
+        self.file.set_space_aside(bytes);
+    }
+
+    fn give_space_back(&mut self) {
+        self.file.give_space_back();
+    }
+
     fn bytes(&self) -> u64 {
         self.file.bytes()
     }

@@ -17,18 +17,25 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// Sets space aside for these bytes of `file`; nothing where the system refuses.
+    /// Sets space aside for these bytes of `file`, the first behind its end; nothing where the system refuses.
     #[cfg(target_os = "linux")]
     pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) {
         use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
         if self.is_refused || bytes.is_empty() {
             return;
         }
         let len = bytes.end - bytes.start;
+        // Also where it fails: a part of it may be there then.
+        self.end = self.end.max(bytes.end);
         match fallocate(file, FallocateFlags::KEEP_SIZE, bytes.start, len) {
-            Ok(()) => self.end = self.end.max(bytes.end),
-            // A file system without such a thing, or a full one: whoever writes will be told.
-            Err(_) => self.is_refused = true,
+            Ok(()) | Err(Errno::INTR) => {}
+            // A file system without such a thing, or a full one, in which others may need what is left: whoever
+            // writes will be told.
+            Err(_) => {
+                self.is_refused = true;
+                self.give_back(file, bytes.start);
+            }
         }
     }
 

@@ -37,7 +37,7 @@ const CLASSES: usize = 10;
 /// Size of a chunk once an arena has grown, in bytes: a huge page.
 pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
 /// Chunks from this size on are maps.
-const SMALLEST_MAP: usize = 256 << 10;
+pub(crate) const SMALLEST_MAP: usize = 256 << 10;
 /// More bytes than this get a chunk of their own.
 const LARGEST_SHARED: usize = LARGEST_CHUNK / 8;
 
@@ -109,13 +109,8 @@ impl Chunk {
         Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
     }
 
-    /// As `new`; none where a map would be made, and the system has no memory for it.
-    pub(crate) fn with_room(capacity: usize) -> Option<Self> {
-        if capacity < SMALLEST_MAP { Some(Self::new(capacity)) } else { Self::mapped(capacity) }
-    }
-
-    /// A chunk that is a map.
-    fn mapped(capacity: usize) -> Option<Self> {
+    /// A chunk that is a map; none where the system has no memory for it.
+    pub(crate) fn mapped(capacity: usize) -> Option<Self> {
         let mut map = Map::new(capacity)?;
         let bytes = NonNull::new(map.0.as_mut_ptr())?;
         Some(Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) })

@@ -128,7 +128,7 @@ impl Memtable {
     }
 
     /// The same, made for so many entries: with the first one it takes 8 to 16 bytes for each, in one
-    /// piece, and 27 for the order where at least 1,024 are expected and nobody has walked along: where that is
+    /// piece, and 27 for the order where at least 11,000 are expected and nobody has walked along: where that is
     /// 2 MiB or more, as they come. The length of the memtable before is a good guess. With fewer or more than
     /// expected every answer is the same.
     #[must_use]

@@ -28,13 +28,13 @@ impl<T> List<T> {
         Self { memory, len: 0, items: PhantomData }
     }
 
-    /// None yet, with room for at least `capacity`. Of large ones for as many more as lie in the last huge page of
-    /// them, where what is not used takes no memory; `None` where the system has no such room.
+    /// None yet, with room for at least `capacity`, in a map. Of a large one for as many more as lie in its last huge
+    /// page, and what is not used takes no memory; `None` where the system has no room.
     pub(crate) fn with_room(capacity: usize) -> Option<Self> {
         let bytes = capacity * size_of::<T>();
         let whole =
             if bytes < LARGEST_CHUNK { bytes } else { bytes.next_multiple_of(LARGEST_CHUNK) };
-        Chunk::with_room(whole).map(Self::in_memory)
+        Chunk::mapped(whole).map(Self::in_memory)
     }
 
     fn room(&self) -> usize {

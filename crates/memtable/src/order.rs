@@ -28,14 +28,14 @@ use std::sync::Arc;
 
 use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
 
-use crate::arena::{Arena, CLAIM_ALIGN};
+use crate::arena::{Arena, CLAIM_ALIGN, SMALLEST_MAP};
 use crate::list::List;
 use crate::record::{Record, Stored};
 
 /// Slots in a list: 384 KiB, which a processor's second cache holds while they are sorted.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
-/// Slots that must be expected for a list of all of them.
-const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { 1 << 10 };
+/// Slots that must be expected for a list of all of them: such as take a map.
+const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { SMALLEST_MAP / size_of::<Slot>() };
 /// Slots for which room is made at once, at most.
 const EXPECTED_MAX: usize = 1 << 24;
 /// How many times as long as the next a run is, at least.

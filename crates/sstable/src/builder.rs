@@ -115,8 +115,8 @@ pub struct TableBuilder {
     last_seqno: SeqNo,
     last_hash: u64,
     properties: Properties,
-    /// About what index and filters of the blocks that are full will take in the file.
-    meta_bytes: u64,
+    /// About what the index of the blocks that are full will take in the file.
+    index_bytes: u64,
     /// Why there is no filter of the user's, where there was to be one.
     filter_failure: Option<String>,
     features: u64,
@@ -150,7 +150,7 @@ impl TableBuilder {
             last_seqno: 0,
             last_hash: 0,
             properties,
-            meta_bytes: 0,
+            index_bytes: 0,
             filter_failure: None,
             features: 0,
             regions: None,
@@ -266,7 +266,7 @@ impl TableBuilder {
         self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
         self.filters.end_block(offset, self.sink.offset(), &self.separator);
         self.properties.blocks += 1;
-        self.meta_bytes = self.index.estimated_bytes() as u64 + self.filters.estimated_bytes();
+        self.index_bytes = self.index.estimated_bytes() as u64;
         if self.sink.out.len() >= WRITE_BYTES {
             self.sink.flush()?;
         }
@@ -279,11 +279,11 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// About how long the file would be if it were finished now, in bytes, without what index and filters
-    /// will take of the open block. Cheap enough to ask after every entry.
+    /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
+    /// after every entry.
     #[inline]
     pub fn estimated_bytes(&self) -> u64 {
-        self.sink.offset() + self.meta_bytes
+        self.sink.offset() + self.index_bytes + self.filters.estimated_bytes()
     }
 
     /// Bytes of memory that its filters take until they are written: the keys' hashes, and the

@@ -140,6 +140,7 @@ impl FiltersBuilder {
     }
 
     /// About how many bytes the parts would take if they were finished now.
+    #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let prefixes = self.prefixes.as_ref();
         self.keys.estimated_bytes() + prefixes.map_or(0, |p| p.filter.estimated_bytes())

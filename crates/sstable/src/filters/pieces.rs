@@ -109,6 +109,7 @@ impl PartBuilder {
     }
 
     /// About how many bytes the open piece would take.
+    #[inline]
     fn open_bytes(&self) -> u64 {
         match &self.open {
             Open::Filter(filter) => (filter.len() as f64 * self.spec.bits_per_key() / 8.0) as u64,
@@ -117,6 +118,7 @@ impl PartBuilder {
     }
 
     /// About how many bytes the part would take if it were finished now.
+    #[inline]
     pub(super) fn estimated_bytes(&self) -> u64 {
         self.bytes + self.open_bytes()
     }

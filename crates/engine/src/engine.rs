@@ -153,11 +153,10 @@ impl Engine {
     pub(crate) fn replace_view(&self, change: impl FnOnce(&View) -> View) {
         let _one_at_a_time = lock(&self.view_change);
         let changed = change(&self.view.load());
-        let backlog = [changed.frozen.len(), changed.version.levels[0].len()];
+        let (frozen, runs) = (changed.frozen.len(), changed.version.levels[0].len());
         self.view.store(Arc::new(changed));
-        for (count, now) in [&self.frozen_memtables, &self.l0_runs].into_iter().zip(backlog) {
-            count.store(now as u64, Ordering::Relaxed);
-        }
+        self.frozen_memtables.store(frozen as u64, Ordering::Relaxed);
+        self.l0_runs.store(runs as u64, Ordering::Relaxed);
         self.account_memtables();
     }
 

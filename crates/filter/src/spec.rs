@@ -183,6 +183,12 @@ impl FilterSpec {
         f64::from(self.millibits) / 1000.0
     }
 
+    /// Bytes that `keys` keys take at these bits per key, rounded down: what a filter of so many keys takes,
+    /// but for what it rounds up to.
+    pub fn bytes_of(&self, keys: u64) -> u64 {
+        keys.saturating_mul(u64::from(self.millibits)) / (8 * 1000)
+    }
+
     /// The rate of false positives that was asked for, if the spec names one.
     pub fn target_fpr(&self) -> Option<f64> {
         self.target.map(f64::from_bits)

@@ -3,7 +3,7 @@
 //! 1. Each entry is checked, hashed if its key is new, and encoded straight into the write buffer.
 //! 2. A block that would outgrow its limit is closed: columns, compression where it pays, checksum,
 //!    a separator for the index.
-//! 3. A full write buffer (1 MiB) is appended to the file.
+//! 3. A full write buffer is appended to the file.
 //! 4. At the end: filter, index, properties, footer, sync.
 //!
 //! Invariants: entries come strictly in internal order; versions of one key may straddle blocks;
@@ -30,8 +30,9 @@ use crate::{
 };
 
 /// The write buffer is appended to the file when it has grown to this many bytes, which lie in a
-/// processor's second cache still.
-const WRITE_BYTES: usize = 256 << 10;
+/// processor's second cache still. The system keeps a file in larger pages for larger writes, and has less to do
+/// for each byte; in a virtual machine the largest ones cost it more again.
+const WRITE_BYTES: usize = 512 << 10;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].

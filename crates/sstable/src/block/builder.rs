@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use trommel_base::codec::{put_u16, put_u32, put_u64, put_varint};
+use trommel_base::codec::{put_u16, put_u64, put_varint};
 
 use super::common_prefix;
 use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, GROUP_ENTRIES, MAX_BLOCK_ENTRIES};
@@ -19,13 +19,20 @@ pub(crate) struct BlockBuilder {
     keys: Vec<u8>,
     /// Where the current group's head lies in `keys`.
     head: Range<usize>,
-    value_offsets: Vec<u32>,
-    /// Relative to `keys`.
-    key_offsets: Vec<u32>,
-    trailers: Vec<u64>,
-    tags: Vec<u8>,
+    entries: Vec<Entry>,
     smallest: u64,
     largest: u64,
+}
+
+/// What the columns say of an entry.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    trailer: u64,
+    /// Where its value lies in the block.
+    value: u32,
+    /// Where its key lies in `keys`.
+    key: u32,
+    tag: u8,
 }
 
 impl Default for BlockBuilder {
@@ -34,10 +41,7 @@ impl Default for BlockBuilder {
             start: 0,
             keys: Vec::new(),
             head: 0..0,
-            value_offsets: Vec::new(),
-            key_offsets: Vec::new(),
-            trailers: Vec::new(),
-            tags: Vec::new(),
+            entries: Vec::new(),
             smallest: u64::MAX,
             largest: 0,
         }
@@ -49,10 +53,7 @@ impl BlockBuilder {
     pub(crate) fn begin(&mut self, start: usize) {
         self.start = start;
         self.keys.clear();
-        self.value_offsets.clear();
-        self.key_offsets.clear();
-        self.trailers.clear();
-        self.tags.clear();
+        self.entries.clear();
         (self.smallest, self.largest) = (u64::MAX, 0);
     }
 
@@ -61,7 +62,7 @@ impl BlockBuilder {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tags.is_empty()
+        self.entries.is_empty()
     }
 
     /// Whether the block, with one more entry of `bytes` key and value bytes, stays within
@@ -69,7 +70,7 @@ impl BlockBuilder {
     /// known yet, so the answer errs on the side of the limit.
     #[inline]
     pub(crate) fn has_room(&self, out: &[u8], bytes: usize, trailer: u64, limit: usize) -> bool {
-        let count = self.tags.len() + 1;
+        let count = self.entries.len() + 1;
         let width = trailer_width(self.smallest.min(trailer), self.largest.max(trailer));
         let bytes = out.len() - self.start + self.keys.len() + bytes + 3;
         let offset = if bytes > NARROW { 4 } else { 2 };
@@ -88,9 +89,8 @@ impl BlockBuilder {
         value: &[u8],
     ) {
         // A block is at most its limit or one entry long, both far below 4 GiB.
-        self.value_offsets.push((out.len() - self.start) as u32);
-        self.key_offsets.push(self.keys.len() as u32);
-        if self.tags.len().is_multiple_of(GROUP_ENTRIES) {
+        let at = ((out.len() - self.start) as u32, self.keys.len() as u32);
+        if self.entries.len().is_multiple_of(GROUP_ENTRIES) {
             self.keys.push(0);
             self.head = self.keys.len()..self.keys.len() + key.len();
             self.keys.extend_from_slice(key);
@@ -100,8 +100,7 @@ impl BlockBuilder {
             self.keys.extend_from_slice(&key[shared..]);
         }
         out.extend_from_slice(value);
-        self.trailers.push(trailer);
-        self.tags.push(tag);
+        self.entries.push(Entry { trailer, value: at.0, key: at.1, tag });
         self.smallest = self.smallest.min(trailer);
         self.largest = self.largest.max(trailer);
     }
@@ -111,28 +110,37 @@ impl BlockBuilder {
         let keys_start = out.len() - self.start;
         out.extend_from_slice(&self.keys);
         let wide = out.len() - self.start > NARROW;
-        put_offsets(out, &self.value_offsets, 0, wide);
-        put_offsets(out, &self.key_offsets, keys_start as u32, wide);
+        put_offsets(out, self.entries.iter().map(|entry| entry.value), wide);
+        put_offsets(out, self.entries.iter().map(|entry| keys_start as u32 + entry.key), wide);
         let width = trailer_width(self.smallest, self.largest);
-        for trailer in &self.trailers {
+        for Entry { trailer, .. } in &self.entries {
             let bytes = (trailer - self.smallest).to_le_bytes();
             out.extend_from_slice(&bytes[..width]);
         }
-        out.extend_from_slice(&self.tags);
+        put_column(out, self.entries.iter().map(|entry| [entry.tag]));
         put_u64(out, self.smallest);
-        put_u16(out, self.tags.len() as u16);
+        put_u16(out, self.entries.len() as u16);
         out.push(width as u8);
         out.push(if wide { FLAG_WIDE_OFFSETS } else { 0 });
     }
 }
 
-fn put_offsets(out: &mut Vec<u8>, offsets: &[u32], base: u32, wide: bool) {
-    for offset in offsets {
-        if wide {
-            put_u32(out, base + offset);
-        } else {
-            put_u16(out, (base + offset) as u16);
-        }
+#[inline]
+fn put_offsets(out: &mut Vec<u8>, offsets: impl ExactSizeIterator<Item = u32>, wide: bool) {
+    match wide {
+        true => put_column(out, offsets.map(u32::to_le_bytes)),
+        false => put_column(out, offsets.map(|offset| (offset as u16).to_le_bytes())),
+    }
+}
+
+/// Appends a column of numbers of `N` bytes each.
+#[inline]
+fn put_column<const N: usize>(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = [u8; N]>) {
+    let start = out.len();
+    out.resize(start + N * numbers.len(), 0);
+    let (places, _) = out[start..].as_chunks_mut();
+    for (place, number) in places.iter_mut().zip(numbers) {
+        *place = number;
     }
 }
 

@@ -112,7 +112,7 @@ impl PartBuilder {
     #[inline]
     fn open_bytes(&self) -> u64 {
         match &self.open {
-            Open::Filter(filter) => (filter.len() as f64 * self.spec.bits_per_key() / 8.0) as u64,
+            Open::Filter(filter) => self.spec.bytes_of(filter.len()),
             Open::Small(filters) => filters.bytes() as u64,
         }
     }

@@ -629,7 +629,7 @@ fn a_failed_write_or_sync_fails_the_table() {
         let options =
             TableOptions { compression: Compression::None, ..TableOptions::new(TABLE_ID) };
         let mut builder = TableBuilder::new(file, Path::new("/full.sst"), options);
-        for i in 0..30_000 {
+        for i in 0..60_000 {
             builder.add(format!("{i:08}").as_bytes(), i, EntryKind::Put, &[1; 100])?;
         }
         builder.finish(b"")
@@ -639,6 +639,6 @@ fn a_failed_write_or_sync_fails_the_table() {
         assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("full.sst"));
         errors += 1;
     }
-    assert!((13..16).contains(&errors), "appended in pieces of 256 KiB, not {errors}");
+    assert!((13..16).contains(&errors), "appended in pieces of 512 KiB, not {errors}");
     assert!(build(100, false).unwrap_err().to_string().contains("not synced"));
 }

@@ -66,6 +66,13 @@ pub trait Store: Send + Sync {
     /// Sets `key` to `value`.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
+    /// Makes in `marked`, which is empty, what this store would have instead of `value` at `key`; `false` if
+    /// that is `value` itself. Where one thread puts key after key, it is asked before the put ahead is done: what
+    /// was just written takes longer to be read, which is nothing of the store that is measured.
+    fn mark(&self, _key: &[u8], _value: &[u8], _marked: &mut Vec<u8>) -> bool {
+        false
+    }
+
     /// Does all `operations`, in order, or none.
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError>;
 

@@ -34,7 +34,24 @@ impl Change {
     }
 }
 
-impl Worker<'_> {
+/// A put that was prepared.
+#[derive(Debug, Default)]
+struct Put<'a> {
+    key: Vec<u8>,
+    value: &'a [u8],
+    /// The value as the store would have it, if that is another.
+    marked: Vec<u8>,
+    is_marked: bool,
+}
+
+impl Put<'_> {
+    #[inline]
+    fn value(&self) -> &[u8] {
+        if self.is_marked { &self.marked } else { self.value }
+    }
+}
+
+impl<'a> Worker<'a> {
     pub(super) fn run(&mut self, workload: Workload) -> Result<(), StoreError> {
         match workload {
             Workload::FillSeq | Workload::FillBatch => self.change(Change::puts(Order::Sequential)),
@@ -89,17 +106,41 @@ impl Worker<'_> {
         if self.load.batch > 1 || change.durable {
             return self.change_batches(change);
         }
-        let kind = if change.puts { Kind::Write } else { Kind::Delete };
+        if change.puts {
+            return self.puts(change.order);
+        }
         while self.next() {
             let Some(index) = self.index(change.order, self.done) else { break };
-            if change.puts {
-                self.put(index)?;
-            } else {
-                self.store.delete(self.keys.key(index))?;
-            }
-            self.count(kind, 1);
+            self.store.delete(self.keys.key(index))?;
+            self.count(Kind::Delete, 1);
         }
         Ok(())
+    }
+
+    fn puts(&mut self, order: Order) -> Result<(), StoreError> {
+        let (mut this, mut coming) = (Put::default(), Put::default());
+        let mut is_there = self.prepare(order, self.done, &mut this);
+        while is_there && self.next() {
+            is_there = self.prepare(order, self.done + 1, &mut coming);
+            let (key, value) = (&this.key, this.value());
+            self.bytes += (key.len() + value.len()) as u64;
+            self.store.put(key, value)?;
+            self.count(Kind::Write, 1);
+            std::mem::swap(&mut this, &mut coming);
+        }
+        Ok(())
+    }
+
+    /// Makes `put` the thread's put number `nth`; whether there is one.
+    #[inline]
+    fn prepare(&mut self, order: Order, nth: u64, put: &mut Put<'a>) -> bool {
+        let Some(index) = self.index(order, nth) else { return false };
+        put.value = self.value();
+        put.key.clear();
+        put.key.extend_from_slice(self.keys.key(index));
+        put.marked.clear();
+        put.is_marked = self.store.mark(&put.key, put.value, &mut put.marked);
+        true
     }
 
     /// Puts the next value, uncounted.

@@ -64,14 +64,15 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Runs from which on level 0 is merged, where they hold `bytes` together.
+    /// Runs from which on level 0 is merged, where they hold `bytes` together and the level that they are merged
+    /// into may hold `target` bytes.
     ///
-    /// The merge writes what the base level holds anew, however little they bring. So while they bring
-    /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
+    /// The merge writes what that level holds anew, however little they bring. So while they bring
+    /// clearly less than it may hold, up to a quarter more of them are waited for, but none for
     /// which a writer would be slowed, and none where no more are expected.
-    pub(crate) fn runs_due(&self, bytes: u64) -> usize {
+    pub(crate) fn runs_due(&self, bytes: u64, target: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
-        if !self.waits_for_runs || bytes >= self.base_level_bytes / 8 * 7 {
+        if !self.waits_for_runs || bytes >= target.max(self.base_level_bytes) / 8 * 7 {
             return trigger;
         }
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)

@@ -4,7 +4,7 @@
 //! 2. Whatever a store hands out must have the right length and both numbers; a key that was never
 //!    written must not be found; a scan must go in order.
 //!
-//! Where keys are put one by one, the harness has the next value stamped before it puts the one ahead: a value that
+//! Where a fill puts keys one by one, the harness has the next value stamped before it puts the one ahead: a value that
 //! is read right after its stamps were written keeps the processor waiting for all that was written before, some 50 ns
 //! of a put of any store.
 //!

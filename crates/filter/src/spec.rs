@@ -183,9 +183,9 @@ impl FilterSpec {
         f64::from(self.millibits) / 1000.0
     }
 
-    /// Bytes that `keys` keys take at these bits per key, rounded down: what a filter of so many keys takes,
-    /// but for what it rounds up to.
-    pub fn bytes_of(&self, keys: u64) -> u64 {
+    /// Bytes of the bits that `keys` keys take, rounded down: about what a filter of so many takes, and cheap
+    /// enough to ask after every key. [`expected_bytes`](Self::expected_bytes) says it exactly.
+    pub fn bits_bytes(&self, keys: u64) -> u64 {
         keys.saturating_mul(u64::from(self.millibits)) / (8 * 1000)
     }
 
@@ -495,6 +495,9 @@ mod tests {
             for bits in [0.5, 4.0, 10.0, 64.0] {
                 let spec = FilterSpec::new(kind, bits).unwrap();
                 let many = spec.expected_fpr(1 << 38);
+                let bits_bytes = (f64::from(1 << 20) * bits / 8.0) as u64;
+                assert_eq!(spec.bits_bytes(1 << 20), bits_bytes, "{spec}");
+                assert!(spec.expected_bytes(1 << 20) >= bits_bytes / 100 * 99, "{spec}");
                 let mut bytes = spec.expected_bytes(1 << 38);
                 for keys in [1 << 50, 1 << 57, 1 << 60, 1 << 62, (1 << 63) - 1, 1 << 63, u64::MAX] {
                     let rate = spec.expected_fpr(keys);

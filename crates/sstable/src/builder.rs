@@ -31,7 +31,8 @@ use crate::{
 
 /// The write buffer is appended to the file when it has grown to this many bytes, which lie in a
 /// processor's second cache still. The system keeps a file in larger pages for larger writes, and has less to do
-/// for each byte; in a virtual machine the largest ones cost it more again.
+/// for each byte; writes that begin and end where the largest pages do cost more again in a virtual machine, which
+/// gives those back to its host (docs/performance.md, Merges).
 const WRITE_BYTES: usize = 512 << 10;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);

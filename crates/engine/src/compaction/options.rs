@@ -22,7 +22,8 @@ pub(crate) struct CompactionOptions {
     /// Whether more runs may be waited for; not while somebody waits for the store to rest, for which
     /// writers are not slowed.
     pub(crate) waits_for_runs: bool,
-    /// Bytes that the base level may hold before a level is opened above it; at least 1.
+    /// Bytes that the last level may hold before a level is opened above it, half of what another may, and the
+    /// smallest target of a level; at least 1.
     pub(crate) base_level_bytes: u64,
     /// How many times larger each level is than the one above it; at least 2.
     pub(crate) level_ratio: u64,

@@ -8,8 +8,8 @@
 //! 2. While that is more than the base level may hold, open the level above with the ratio's part
 //!    of it as its target. No target is smaller than the base level's size: a level smaller than
 //!    what one merge of level 0 brings would be rewritten for nothing. The base level itself may hold
-//!    twice its size before one is opened above it: merges of level 0 write some 5 of 100 bytes more by then,
-//!    and lookups and walks have a run less to ask.
+//!    twice that before one is opened above it, unless it is the last: a fill writes up to some 6 of 100 bytes
+//!    more, and lookups and walks have a run less to ask.
 //! 3. The topmost level so opened is needed; level 0 is merged into it, or into a level above it
 //!    that still holds tables (or is about to), since newer data must not pass below older data.
 //! 4. Levels above the needed ones are drained. A level that holds tables is needed until the
@@ -24,7 +24,7 @@ use super::key_range::total_bytes;
 use super::options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
-/// How many times its size the base level may hold before a level is opened above it.
+/// How many times `base_level_bytes` a level above the last may have to hold before another is opened above it.
 const GROWN: u64 = 2;
 
 /// What each level should hold.

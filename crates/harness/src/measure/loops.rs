@@ -36,7 +36,7 @@ impl Change {
 
 /// A put that was prepared.
 #[derive(Debug, Default)]
-struct Put<'a> {
+struct Prepared<'a> {
     key: Vec<u8>,
     value: &'a [u8],
     /// The value as the store would have it, if that is another.
@@ -44,7 +44,7 @@ struct Put<'a> {
     is_marked: bool,
 }
 
-impl Put<'_> {
+impl Prepared<'_> {
     #[inline]
     fn value(&self) -> &[u8] {
         if self.is_marked { &self.marked } else { self.value }
@@ -117,23 +117,24 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// Puts key after key, each prepared before the one ahead is put (see [`Store::mark`](crate::Store::mark)).
     fn puts(&mut self, order: Order) -> Result<(), StoreError> {
-        let (mut this, mut coming) = (Put::default(), Put::default());
+        let (mut this, mut next) = (Prepared::default(), Prepared::default());
         let mut is_there = self.prepare(order, self.done, &mut this);
         while is_there && self.next() {
-            is_there = self.prepare(order, self.done + 1, &mut coming);
+            is_there = self.prepare(order, self.done + 1, &mut next);
             let (key, value) = (&this.key, this.value());
             self.bytes += (key.len() + value.len()) as u64;
             self.store.put(key, value)?;
             self.count(Kind::Write, 1);
-            std::mem::swap(&mut this, &mut coming);
+            std::mem::swap(&mut this, &mut next);
         }
         Ok(())
     }
 
     /// Makes `put` the thread's put number `nth`; whether there is one.
     #[inline]
-    fn prepare(&mut self, order: Order, nth: u64, put: &mut Put<'a>) -> bool {
+    fn prepare(&mut self, order: Order, nth: u64, put: &mut Prepared<'a>) -> bool {
         let Some(index) = self.index(order, nth) else { return false };
         put.value = self.value();
         put.key.clear();

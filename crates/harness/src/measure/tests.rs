@@ -250,6 +250,8 @@ struct HeldUp {
     /// Gets and seeks wait until something was put, or scanned from the start.
     waits: AtomicBool,
     moved: AtomicBool,
+    /// Values are to begin with their keys.
+    marks: bool,
 }
 
 impl HeldUp {
@@ -271,9 +273,15 @@ impl Store for HeldUp {
         self.inner.get(key, found)
     }
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        assert!(!self.marks || value.starts_with(key), "a value of another key");
         self.inner.put(key, value)?;
         self.moved.store(true, Relaxed);
         Ok(())
+    }
+    fn mark(&self, key: &[u8], value: &[u8], marked: &mut Vec<u8>) -> bool {
+        marked.extend_from_slice(key);
+        marked.extend_from_slice(&value[key.len()..]);
+        self.marks
     }
     fn write(&self, operations: &[crate::Operation<'_>]) -> Result<(), StoreError> {
         self.inner.write(operations)
@@ -317,6 +325,34 @@ impl Store for HeldUp {
     }
     fn close(self: std::sync::Arc<Self>) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[test]
+fn values_that_are_marked_ahead_stay_with_their_keys() {
+    let fills = [
+        (Workload::FillRandom, 1),
+        (Workload::FillSeq, 2),
+        (Workload::FillUniqueRandom, 2),
+        (Workload::YcsbLoad, 1),
+    ];
+    let keys = |store: &HeldUp| {
+        let mut keys = Vec::new();
+        let mut keep = |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            true
+        };
+        store.inner.scan(None, crate::Direction::Forward, &mut keep).unwrap();
+        keys
+    };
+    for (workload, threads) in fills {
+        let store = HeldUp { marks: true, ..HeldUp::default() };
+        let measured = run(&store, workload, |load| load.threads = threads);
+        let puts = measured.tally.of(Kind::Write);
+        assert!(puts > 0 && puts == measured.operations, "{workload}: {measured:?}");
+        let fill = HeldUp::default();
+        run(&fill, workload, |load| load.threads = threads);
+        assert_eq!(keys(&store), keys(&fill), "{workload}");
     }
 }
 

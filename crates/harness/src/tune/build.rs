@@ -161,7 +161,8 @@ impl Builder<'_> {
     fn merge(&self, height: usize) -> Result<(), Error> {
         let levels = self.db.stats().levels;
         let below: u64 = levels.iter().filter(|at| at.level > 0).map(|at| at.bytes).sum();
-        // Between what leaves the level above it unneeded and what would leave itself so.
+        // With S bytes below, a base level of S / 2^(height + 1) bytes or more needs no further level above this
+        // one, and of less than S / 2^height it needs this one: the middle of both.
         let base = ((below * 3) >> (height + 2)).max(LEAST_BASE);
         let steer = |options: Options| {
             options.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)

@@ -89,7 +89,8 @@ impl BlockBuilder {
         value: &[u8],
     ) {
         // A block is at most its limit or one entry long, both far below 4 GiB.
-        let at = ((out.len() - self.start) as u32, self.keys.len() as u32);
+        let value_at = (out.len() - self.start) as u32;
+        let key_at = self.keys.len() as u32;
         if self.entries.len().is_multiple_of(GROUP_ENTRIES) {
             self.keys.push(0);
             self.head = self.keys.len()..self.keys.len() + key.len();
@@ -100,7 +101,7 @@ impl BlockBuilder {
             self.keys.extend_from_slice(&key[shared..]);
         }
         out.extend_from_slice(value);
-        self.entries.push(Entry { trailer, value: at.0, key: at.1, tag });
+        self.entries.push(Entry { trailer, value: value_at, key: key_at, tag });
         self.smallest = self.smallest.min(trailer);
         self.largest = self.largest.max(trailer);
     }

@@ -112,7 +112,7 @@ impl PartBuilder {
     #[inline]
     fn open_bytes(&self) -> u64 {
         match &self.open {
-            Open::Filter(filter) => self.spec.bytes_of(filter.len()),
+            Open::Filter(filter) => self.spec.bits_bytes(filter.len()),
             Open::Small(filters) => filters.bytes() as u64,
         }
     }

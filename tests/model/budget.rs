@@ -180,7 +180,7 @@ fn five_levels(filters: &str, seed: u64) -> Db {
         options(filters)
             .write_buffer_bytes(64 << 10)
             .table_bytes(512 << 10)
-            .base_level_bytes(8 << 10)
+            .base_level_bytes(16 << 10)
             .level_ratio(10)
             .l0_trigger(2),
     );

@@ -42,8 +42,6 @@ pub(crate) const UNEQUAL: [&str; 15] = [
      seven eighths of what the base level may hold, as they do with these write buffers: it writes less, and \
      has one run more to ask meanwhile. While somebody waits for it to rest, as is done behind each fill, it \
      merges from two runs on where they find at most five times their bytes in the base level.",
-    "Trommel opens a level above the base level once that would hold twice the size given, which leaves a run \
-     less where it would hold little more than that.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",

@@ -171,10 +171,15 @@ fn whatever_fails_on_the_way_to_durability_poisons() {
         {
             let at = format!("{failure} at {kind:?} {place} of {name}");
             let (disk, db) = store();
-            disk.inject(Fault::new(failure).on(kind).named(name).after(place));
+            let fault = Fault::new(failure).on(kind).named(name).after(place);
+            // A full disk stays so: once, files are removed that are kept for the next tables.
+            let is_full = failure == Failure::NoSpace;
+            disk.inject(if is_full { fault.lasting() } else { fault });
             let (written, error) = write_until_it_fails(&db);
             assert!(matches!(error, Error::Io { .. }), "{at}: {error}");
-            assert_eq!(disk.faults_fired(), 1, "{at}");
+            let fired = disk.faults_fired();
+            assert!(fired == 1 || is_full && fired == 2, "{at}: {fired}");
+            disk.clear_faults();
             let calls = disk.calls(OpKind::Append) + disk.calls(OpKind::Sync);
             for outcome in [put(&db, "later", true), put(&db, "later", false), db.flush()] {
                 assert!(matches!(outcome, Err(Error::Poisoned { .. })), "{at}: {outcome:?}");
@@ -202,9 +207,15 @@ fn nothing_is_written_behind_a_failed_append() {
     for part in [0, 1, 40, 299] {
         let (disk, db) = store();
         disk.inject(
-            Fault::new(Failure::NoSpace).on(OpKind::Append).named(".log").writing_part(part),
+            // Also once files are removed that are kept for the next tables.
+            Fault::new(Failure::NoSpace)
+                .on(OpKind::Append)
+                .named(".log")
+                .writing_part(part)
+                .lasting(),
         );
         put(&db, "half", true).expect_err("there was no room");
+        disk.clear_faults();
         let appends = disk.calls(OpKind::Append);
         assert!(matches!(put(&db, "whole", true), Err(Error::Poisoned { .. })));
         assert_eq!(disk.calls(OpKind::Append), appends, "it would be lost behind the half one");

@@ -147,6 +147,11 @@ impl Process {
         self.calls_left.load(Ordering::SeqCst) == 0
     }
 
+    fn created(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        self.gate.iter().for_each(|gate| gate.notice_creation(path));
+        Box::new(ProcessFile { process: self.clone(), file, is_log: is(path, "log") })
+    }
+
     fn call<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let one_less = |left: u64| left.checked_sub(1);
         match self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
@@ -199,8 +204,8 @@ impl WriteFile for ProcessFile {
         self.process.call(|| self.file.sync())
     }
 
-    fn set_space_aside(&mut self, bytes: u64) {
-        self.file.set_space_aside(bytes);
+    fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.set_space_aside(bytes)
     }
 
     fn give_space_back(&mut self) {
@@ -218,8 +223,19 @@ impl Vfs for Process {
             gate.pass();
         }
         let file = self.call(|| self.disk.create(path))?;
-        self.gate.iter().for_each(|gate| gate.notice_creation(path));
-        Ok(Box::new(ProcessFile { process: self.clone(), file, is_log: is(path, "log") }))
+        Ok(self.created(path, file))
+    }
+
+    fn writes_over(&self) -> bool {
+        self.disk.writes_over()
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst")) {
+            gate.pass();
+        }
+        let file = self.call(|| self.disk.create_over(old, path))?;
+        Ok(self.created(path, file))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {

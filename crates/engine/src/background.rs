@@ -249,11 +249,18 @@ impl Engine {
                 state = lock(&self.background.state);
                 continue;
             }
+            let kept_until = self.graveyard.kept_until();
+            if kept_until.is_some_and(|end| end <= now) {
+                drop(state);
+                self.rest();
+                state = lock(&self.background.state);
+                continue;
+            }
             // Judged by the moment at which work was looked for: either a retry was not due then,
             // and is waited for, or it was, and there is nothing to do.
             let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
             let troubles = [&state.flushes, &state.compactions, &state.fits];
-            let later = troubles.into_iter().filter_map(due).min();
+            let later = troubles.into_iter().filter_map(due).chain(kept_until).min();
             state = match later.filter(|_| self.poison.get().is_none()) {
                 Some(at) => wait_until(&self.background.changed, state, at),
                 None => wait(&self.background.changed, state),
@@ -541,9 +548,14 @@ impl Engine {
             }
         }
         self.wait_for_limit();
-        self.graveyard.sweep();
-        self.arenas.release();
+        self.rest();
         Ok(())
+    }
+
+    /// Gives back what is kept for writes to come.
+    fn rest(&self) {
+        self.graveyard.clear();
+        self.arenas.release();
     }
 
     /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.

@@ -11,6 +11,9 @@
 //! A process may change its working directory while a store is open that was given by a relative path.
 //! So the directory at which that began is kept, and put before every relative path.
 //!
+//! On a full disk files are removed first that are only kept to be written over (module
+//! [`room`](crate::files::room)).
+//!
 //! Used by [`Engine::open`](crate::engine::Engine::open), which wraps the file system of the
 //! options; everything the engine does goes through here.
 
@@ -22,6 +25,7 @@ use std::sync::Arc;
 
 use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
+use crate::files::room::{Room, RoomyFile};
 use crate::sync::{Mutex, lock};
 
 /// A file system that remembers failed syncs of directories, and where relative paths began.
@@ -33,13 +37,15 @@ pub(crate) struct DirSync {
     failed: Mutex<BTreeMap<PathBuf, (io::ErrorKind, String)>>,
     /// Where relative paths begin, if the store's is one.
     anchor: Option<PathBuf>,
+    /// Where room is made on a full disk.
+    room: Arc<Room>,
 }
 
 impl DirSync {
-    /// For a store in `dir`.
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: &Path) -> Self {
+    /// For a store in `dir`, which makes room for its files in `room`.
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: &Path, room: Arc<Room>) -> Self {
         let anchor = if dir.is_relative() { vfs.working_dir() } else { None };
-        Self { vfs, failed: Mutex::default(), anchor }
+        Self { vfs, failed: Mutex::default(), anchor, room }
     }
 
     /// Where `path` was when the store was opened.
@@ -53,7 +59,21 @@ impl DirSync {
 
 impl Vfs for DirSync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.vfs.create(&self.at(path))
+        let file = self.room.or_make(|| self.vfs.create(&self.at(path)))?;
+        // Only where files are kept at all.
+        if !self.vfs.writes_over() {
+            return Ok(file);
+        }
+        Ok(Box::new(RoomyFile { file, room: Arc::clone(&self.room) }))
+    }
+
+    fn writes_over(&self) -> bool {
+        self.vfs.writes_over()
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.vfs.create_over(&self.at(old), &self.at(path))?;
+        Ok(Box::new(RoomyFile { file, room: Arc::clone(&self.room) }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
@@ -124,7 +144,7 @@ mod tests {
     #[test]
     fn what_failed_once_fails_for_ever() {
         let disk = SimDisk::new();
-        let vfs = DirSync::new(Arc::new(disk.clone()), Path::new("a"));
+        let vfs = DirSync::new(Arc::new(disk.clone()), Path::new("a"), Arc::default());
         vfs.create_dir(Path::new("a")).unwrap();
         disk.inject(Fault::new(Failure::Io).on(OpKind::SyncDir));
         let first = vfs.sync_dir(Path::new("a")).unwrap_err();

@@ -42,7 +42,8 @@ impl Engine {
         // Only now: whoever syncs a write meanwhile acknowledges what is in that log, too.
         self.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
-            self.graveyard.add(log_path(&self.dir, frozen.log_number));
+            let log = log_path(&self.dir, frozen.log_number);
+            self.graveyard.add_spare(log, frozen.log_number, frozen.memtable.memory_bytes() as u64);
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();

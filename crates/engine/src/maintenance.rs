@@ -56,6 +56,7 @@ impl Engine {
         let left_out = usize::from(planted(Bug::CheckpointMissesTable));
         for (_, table) in state.version.tables().skip(left_out) {
             let (from, to) = (table_path(&self.dir, table.number), table_path(dir, table.number));
+            self.graveyard.will_link(table.number);
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
@@ -203,6 +204,7 @@ impl Engine {
         let version = self.version();
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
         self.arenas.set_limit(options.arena_limit());
+        self.graveyard.set_spare_limit(options.spare_file_bytes);
         self.options.store(options);
         drop(one_at_a_time);
         {
@@ -247,7 +249,7 @@ impl Engine {
 
     /// The last step of closing, once no background job runs any more.
     pub(crate) fn finish_manifest(&self) -> Result<()> {
-        self.graveyard.sweep();
+        self.graveyard.clear();
         self.tables.close();
         let locked = if self.poison.get().is_none() { self.check_lock() } else { Ok(()) };
         let poison = self.poison.get().filter(|_| !planted(Bug::CleanAfterPoison));

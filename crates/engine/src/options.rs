@@ -178,6 +178,7 @@ pub struct Options {
     pub(crate) max_open_files: usize,
     pub(crate) table_bytes: u64,
     pub(crate) base_level_bytes: u64,
+    pub(crate) spare_file_bytes: u64,
     pub(crate) level_ratio: u32,
     pub(crate) l0_trigger: usize,
     pub(crate) l0_slowdown: usize,
@@ -219,6 +220,7 @@ impl Default for Options {
             max_open_files: 1000,
             table_bytes: 64 << 20,
             base_level_bytes: 256 << 20,
+            spare_file_bytes: 1 << 30,
             level_ratio: 10,
             l0_trigger: 4,
             l0_slowdown: 12,
@@ -311,6 +313,12 @@ impl Options {
         table_bytes: u64;
         /// Bytes of the smallest level below level 0. Default: 256 MiB.
         base_level_bytes: u64;
+        /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to be
+        /// written over, which spares the system much of what a new file costs, and the removal of the old
+        /// one; 0 removes each at once. They are removed when the store rests
+        /// ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds without a merge), when it is closed, and
+        /// when the disk is full. Only Linux writes over files. Default: 1 GiB.
+        spare_file_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
         /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
@@ -441,6 +449,7 @@ impl Options {
             ("max_open_files", self.max_open_files.to_string()),
             ("table_bytes", self.table_bytes.to_string()),
             ("base_level_bytes", self.base_level_bytes.to_string()),
+            ("spare_file_bytes", self.spare_file_bytes.to_string()),
             ("level_ratio", self.level_ratio.to_string()),
             ("l0_trigger", self.l0_trigger.to_string()),
             ("l0_slowdown", self.l0_slowdown.to_string()),

@@ -308,7 +308,14 @@ fn begin_table(
     let options = engine.options.load();
     let number = engine.new_file_number();
     let path = table_path(&engine.dir, number);
-    let file = engine.tables.with_handles(|| engine.vfs.create(&path));
+    let file = engine.tables.with_handles(|| match engine.graveyard.take_spare() {
+        // Where that fails, the old file may still be there.
+        Some(old) => {
+            let created = engine.vfs.create_over(&old, &path);
+            created.inspect_err(|_| engine.graveyard.add(old))
+        }
+        None => engine.vfs.create(&path),
+    });
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();

@@ -36,7 +36,9 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::files::{Graveyard, log_path};
+use crate::files::graveyard::Graveyard;
+use crate::files::log_path;
+use crate::files::room::Room;
 use crate::install::Manifest;
 use crate::log::Dropped;
 use crate::log::reader::Record;
@@ -114,7 +116,9 @@ impl Engine {
     /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
-        let options = Options { vfs: Arc::new(DirSync::new(options.vfs, dir)), ..options };
+        let room = Arc::new(Room::default());
+        let vfs = DirSync::new(options.vfs, dir, Arc::clone(&room));
+        let options = Options { vfs: Arc::new(vfs), ..options };
         let vfs = Arc::clone(&options.vfs);
         let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
@@ -147,6 +151,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
+        room.is_in(&engine.graveyard);
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state);
         let state = state.inspect_err(|_| engine.remove_new(&listing))?;
@@ -477,7 +482,11 @@ fn assemble(
         memory,
         tables,
         arenas,
-        graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs))),
+        graveyard: Arc::new(Graveyard::new(
+            Arc::clone(&vfs),
+            recovered.state.next_file_number,
+            options.load().spare_file_bytes,
+        )),
         counters,
         trace: crate::trace::TraceSlot::new(),
         tuner: crate::budget::Tuner::default(),

@@ -233,6 +233,9 @@ pub struct Stats {
     pub filter_rebuild_time: Duration,
     /// Tables that wait for that, or are at it.
     pub filter_rebuilds_queued: u64,
+    /// Bytes of files that nothing needs any more and that are kept to be written over: see
+    /// [`Options::spare_file_bytes`](crate::Options::spare_file_bytes).
+    pub spare_file_bytes: u64,
     /// Bytes of compaction that the tree needs before it is in shape.
     pub compaction_debt: u64,
     /// Writers held up because memtables waited to be written out.
@@ -293,6 +296,7 @@ impl Engine {
             filter_rebuild_bytes_written: stalls.rebuild_bytes_written.load(Relaxed),
             filter_rebuild_time: Duration::from_nanos(stalls.rebuild_nanos.load(Relaxed)),
             filter_rebuilds_queued: self.queued_rebuilds(),
+            spare_file_bytes: self.graveyard.spare_bytes(),
             compaction_debt: self.debt.load(Relaxed),
             stalled_by_memtables: stalls.stall(0),
             stalled_by_level_0: stalls.stall(1),

@@ -13,12 +13,14 @@ const ACCESSES: [Access; 3] = [Access::Buffered, Access::Mapped, Access::Direct]
 /// Checks everything, in new directories below `root`, which must exist and be empty.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     type Promise = fn(&dyn Vfs, &Path);
-    let promises: [(&str, Promise); 15] = [
+    let promises: [(&str, Promise); 17] = [
         ("append", appended_bytes_read_back),
         ("long", long_files_read_back_at_any_offset),
         ("bounds", reads_past_the_end_are_refused),
         ("snapshot", an_open_file_keeps_its_length),
         ("create", creating_never_replaces),
+        ("over", a_file_takes_the_place_of_another),
+        ("over open", what_is_open_or_linked_keeps_its_bytes),
         ("missing", missing_things_are_not_found),
         ("kinds", files_and_folders_are_not_confused),
         ("list", listing_is_sorted_and_complete),
@@ -163,6 +165,66 @@ fn creating_never_replaces(vfs: &dyn Vfs, dir: &Path) {
     }
     assert_eq!(read(vfs, &file), b"kept");
     assert_eq!(names(vfs, dir), ["file", "folder"]);
+}
+
+fn a_file_takes_the_place_of_another(vfs: &dyn Vfs, dir: &Path) {
+    let (old, new) = (dir.join("old"), dir.join("new"));
+    for (old_bytes, new_bytes) in [(10_000, 7), (10_000, 5_000), (5_000, 10_000), (7, 0), (0, 7)] {
+        for is_synced in [true, false] {
+            write(vfs, &old, &vec![9; old_bytes]);
+            let mut file = vfs.create_over(&old, &new).expect("a file that nobody else needs");
+            assert_eq!((file.bytes(), names(vfs, dir)), (0, vec!["new".to_owned()]));
+            let bytes = pattern(new_bytes);
+            for piece in bytes.chunks(3_000) {
+                file.append(piece).expect("room for it");
+            }
+            assert_eq!(file.bytes(), new_bytes as u64);
+            if is_synced {
+                file.sync().expect("a disk that works");
+                assert!(read(vfs, &new) == bytes);
+            }
+            drop(file);
+            assert!(read(vfs, &new) == bytes);
+            vfs.remove(&new).expect("a file that exists");
+        }
+    }
+    write(vfs, &old, b"old");
+    write(vfs, &new, b"new");
+    refused(vfs.create_over(&old, &new), ErrorKind::AlreadyExists, &new);
+    assert_eq!(read(vfs, &new), b"new");
+}
+
+fn what_is_open_or_linked_keeps_its_bytes(vfs: &dyn Vfs, dir: &Path) {
+    let (old, new, linked) = (dir.join("old"), dir.join("new"), dir.join("linked"));
+    let bytes = pattern(10_000);
+    let write_over = || {
+        let mut file = vfs.create_over(&old, &new).expect("the file itself is needed no more");
+        file.append(&[9; 20_000]).expect("room for it");
+        file.sync().expect("a disk that works");
+        assert!(read(vfs, &new) == [9; 20_000]);
+        vfs.remove(&new).expect("a file that exists");
+    };
+    for access in ACCESSES {
+        write(vfs, &old, &bytes);
+        let file = vfs.open(&old, access).expect("a file that exists");
+        let map = file.shared_map();
+        write_over();
+        let mut found = vec![0; bytes.len()];
+        file.read_at(0, &mut found).expect("it is open");
+        assert!(found == bytes);
+        let Some(map) = map else { continue };
+        // Held by itself, too.
+        drop(file);
+        assert!(map[..] == bytes);
+        write(vfs, &old, &bytes);
+        let map = vfs.open(&old, access).expect("a file that exists").shared_map();
+        write_over();
+        assert!(map.expect("mapped before")[..] == bytes);
+    }
+    write(vfs, &old, &bytes);
+    vfs.hard_link(&old, &linked).expect("a second name");
+    write_over();
+    assert!(read(vfs, &linked) == bytes);
 }
 
 fn missing_things_are_not_found(vfs: &dyn Vfs, dir: &Path) {

@@ -2,7 +2,8 @@
 //!
 //! What is asked of the system, and why:
 //! 1. A file is created with `O_EXCL` and mode 0600 (folders 0700): never over another file, never
-//!    readable to strangers. Nothing is ever overwritten, nor truncated but to the length that was written.
+//!    readable to strangers. Nothing is overwritten but what [`Vfs::create_over`] is given, which nobody has
+//!    open, nor truncated but to the length that was written.
 //! 2. The last component of a path is never followed if it is a symbolic link (the store's own
 //!    directory may be one).
 //! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in a
@@ -15,7 +16,9 @@
 //! All handles are `O_CLOEXEC`.
 
 mod aside;
+mod in_use;
 mod map;
+mod over;
 mod read;
 #[cfg(target_os = "linux")]
 mod resident;
@@ -58,13 +61,25 @@ impl Vfs for DiskVfs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = open_file(path, flags).map_err(|error| wrap("create", path, error))?;
-        Ok(Box::new(write::Writer::new(file, path)))
+        let writer = write::Writer::new(file, path).map_err(|error| wrap("create", path, error))?;
+        Ok(Box::new(writer))
+    }
+
+    fn writes_over(&self) -> bool {
+        cfg!(target_os = "linux")
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        match over::take(old, path) {
+            Some(writer) => Ok(Box::new(writer)),
+            None => self.create(path),
+        }
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let file = open_regular(path, OFlags::RDONLY, "open")?;
-        let bytes = file.metadata().map_err(|error| wrap("open", path, error))?.len();
-        Ok(read::reader(file, path, bytes, access))
+        let found = file.metadata().map_err(|error| wrap("open", path, error))?;
+        Ok(read::reader(file, path, &found, access))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {

@@ -18,6 +18,18 @@ pub trait Layer: Debug + Send + Sync {
         self.below().create(path)
     }
 
+    /// See [`Vfs::writes_over`]. A layer does not, so that it sees each file made by
+    /// [`create`](Layer::create), unless it says otherwise.
+    fn writes_over(&self) -> bool {
+        false
+    }
+
+    /// See [`Vfs::create_over`].
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.remove(old)?;
+        self.create(path)
+    }
+
     /// See [`Vfs::open`].
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         self.below().open(path, access)
@@ -87,6 +99,14 @@ pub trait Layer: Debug + Send + Sync {
 impl<L: Layer> Vfs for L {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         Layer::create(self, path)
+    }
+
+    fn writes_over(&self) -> bool {
+        Layer::writes_over(self)
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        Layer::create_over(self, old, path)
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {

@@ -76,6 +76,22 @@ pub trait Vfs: Debug + Send + Sync {
     /// Its directory entry is durable only after [`Vfs::sync_dir`].
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
+    /// Whether [`Vfs::create_over`] spares anything.
+    fn writes_over(&self) -> bool {
+        false
+    }
+
+    /// As [`Vfs::create`], in the place of the finished file `old`, which is gone then, unless there was an
+    /// error.
+    ///
+    /// Where it can the file system gives the new file what memory and space the old one has, which is then
+    /// written over: that spares much of what a new file costs. Bytes of the old one may be found in it after
+    /// a crash, where it was not synced. Nobody may want to read the old file any more.
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.remove(old)?;
+        self.create(path)
+    }
+
     /// Opens a finished file for reading. `InvalidInput` if it is not a regular file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>>;
 
@@ -156,9 +172,12 @@ pub trait WriteFile: Debug + Send + Sync {
     /// depends on it. Files of a disk heed it, on Linux.
     fn start_write_back(&mut self) {}
 
-    /// Says that about `bytes` bytes more will be appended, so that the system may set space for them aside. A
-    /// hint: length and content stay as they are, and nothing depends on it. Files of a disk heed it, on Linux.
-    fn set_space_aside(&mut self, _bytes: u64) {}
+    /// Says that about `bytes` bytes more will be appended, so that the system may set space for them aside.
+    /// Length and content stay as they are, and nothing depends on it. Files of a disk heed it, on Linux.
+    /// `StorageFull` if there is not so much: what is appended then may find no room.
+    fn set_space_aside(&mut self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Says that nothing more will be appended, so that space set aside may be given back. A hint, as above.
     fn give_space_back(&mut self) {}

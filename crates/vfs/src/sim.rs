@@ -269,6 +269,25 @@ impl Vfs for SimDisk {
         Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0 }))
     }
 
+    fn writes_over(&self) -> bool {
+        true
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let created = self.change(OpKind::Rename, old, Some(path), |tree| {
+            let Some((from, to, inode)) = tree.create_over(old, path)? else {
+                return Ok((None, None));
+            };
+            Ok((Some(inode), Some(Change::Over { from, to, inode })))
+        });
+        let Some(inode) = created.map_err(|error| wrap("create", path, error))? else {
+            self.remove(old)?;
+            return self.create(path);
+        };
+        let disk = self.clone();
+        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0 }))
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let opened = self.look(OpKind::Open, path, |state| state.live.open(path));
         let (_, content) = opened.map_err(|error| wrap("open", path, error))?;
@@ -385,6 +404,14 @@ impl WriteFile for SimWriter {
             .disk
             .sync(OpKind::Sync, &self.path, |_, synced| Ok(Change::Sync { inode, synced }));
         synced.map_err(|error| wrap("sync", &self.path, error))
+    }
+
+    fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
+        // None is, but whether there is any can be told.
+        if bytes <= self.disk.state().room() {
+            return Ok(());
+        }
+        Err(wrap("set space aside for", &self.path, Failure::NoSpace.error()))
     }
 
     fn bytes(&self) -> u64 {

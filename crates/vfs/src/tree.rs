@@ -147,6 +147,25 @@ impl Tree {
         Ok((place, inode))
     }
 
+    /// A new empty file that takes the place of the file `old`, if that has no second name.
+    pub(crate) fn create_over(
+        &mut self,
+        old: &Path,
+        path: &Path,
+    ) -> io::Result<Option<(Place, Place, Inode)>> {
+        let (from, inode) = self.occupied(old)?;
+        let to = self.vacant(path)?;
+        let is_it = |entry: &&Entry| **entry == Entry::File(inode);
+        let names = self.dirs.values().flat_map(|dir| dir.values()).filter(is_it).count();
+        if names > 1 {
+            return Ok(None);
+        }
+        self.take(&from);
+        self.insert(&to, Entry::File(inode));
+        self.files.insert(inode, Arc::default());
+        Ok(Some((from, to, inode)))
+    }
+
     /// A new empty directory.
     pub(crate) fn create_dir(&mut self, path: &Path) -> io::Result<(Place, Inode)> {
         let place = self.vacant(path)?;

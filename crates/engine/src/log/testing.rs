@@ -95,8 +95,9 @@ impl WriteFile for RecordedFile {
         self.file.sync()
     }
 
-    fn set_space_aside(&mut self, bytes: u64) {
+    fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.vfs.aside.lock().unwrap().push(self.bytes()..self.bytes() + bytes);
+        Ok(())
     }
 
     fn give_space_back(&mut self) {

@@ -205,7 +205,8 @@ impl LogWriter {
     #[cold]
     fn set_space_aside(&mut self) {
         let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
-        self.file.set_space_aside(more);
+        // Whoever appends will be told if there is no room.
+        let _ = self.file.set_space_aside(more);
         self.space_end = self.end + more;
     }
 

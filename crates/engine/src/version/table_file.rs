@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
-use crate::files::{Graveyard, sidecar_path, table_path};
+use crate::files::graveyard::Graveyard;
+use crate::files::{sidecar_path, table_path};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, SwapOption};
 
 /// What the manifest records of a table.
@@ -105,12 +106,23 @@ const NOTHING_LOST: u64 = u64::MAX;
 /// A file that may have to be removed once nobody holds it: where it lies and who removes it, set once
 /// the manifest has durably forgotten it.
 #[derive(Debug, Default)]
-struct Remains(OnceLock<(PathBuf, Arc<Graveyard>)>);
+struct Remains(OnceLock<Grave>);
+
+/// Where a file is to be buried.
+#[derive(Debug)]
+struct Grave {
+    path: PathBuf,
+    /// Its number and its length, if it is a table.
+    table: Option<(u64, u64)>,
+    graveyard: Arc<Graveyard>,
+}
 
 impl Drop for Remains {
     fn drop(&mut self) {
-        if let Some((path, graveyard)) = self.0.take() {
-            graveyard.add(path);
+        let Some(Grave { path, table, graveyard }) = self.0.take() else { return };
+        match table {
+            Some((number, bytes)) => graveyard.add_spare(path, number, bytes),
+            None => graveyard.add(path),
         }
     }
 }
@@ -185,7 +197,8 @@ impl TableFile {
         if planted(Bug::TableRemovedUnderReader) {
             graveyard.add(path.clone());
         }
-        let _ = self.file.0.set((path, Arc::clone(graveyard)));
+        let table = Some((self.number, self.file_bytes));
+        let _ = self.file.0.set(Grave { path, table, graveyard: Arc::clone(graveyard) });
         self.give_way(dir, graveyard);
     }
 
@@ -194,7 +207,8 @@ impl TableFile {
     pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
         self.is_over.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {
-            let _ = self.sidecar.0.set((sidecar_path(dir, number), Arc::clone(graveyard)));
+            let (path, graveyard) = (sidecar_path(dir, number), Arc::clone(graveyard));
+            let _ = self.sidecar.0.set(Grave { path, table: None, graveyard });
         }
     }
 

@@ -128,8 +128,8 @@ impl WriteFile for UpsetWriter {
         self.file.start_write_back();
     }
 
-    fn set_space_aside(&mut self, bytes: u64) {
-        self.file.set_space_aside(bytes);
+    fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.set_space_aside(bytes)
     }
 
     fn give_space_back(&mut self) {
@@ -178,6 +178,16 @@ impl Vfs for UpsetDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.0.call("create", CREATING)?;
         let file = self.0.disk.create(path)?;
+        Ok(Box::new(UpsetWriter { disk: self.clone(), file }))
+    }
+
+    fn writes_over(&self) -> bool {
+        self.0.disk.writes_over()
+    }
+
+    fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.0.call("create_over", CREATING)?;
+        let file = self.0.disk.create_over(old, path)?;
         Ok(Box::new(UpsetWriter { disk: self.clone(), file }))
     }
 

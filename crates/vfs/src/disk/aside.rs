@@ -5,6 +5,7 @@
 //! together.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 
 /// What was set aside for one file.
@@ -18,31 +19,38 @@ pub(super) struct Aside {
 
 impl Aside {
     /// Sets space aside for these bytes of `file`, the first behind its end; nothing where the system refuses.
+    /// `StorageFull` if there is not so much.
     #[cfg(target_os = "linux")]
-    pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) {
+    pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;
         if self.is_refused || bytes.is_empty() {
-            return;
+            return Ok(());
         }
         let len = bytes.end - bytes.start;
         // Also where it fails: a part of it may be there then.
         self.end = self.end.max(bytes.end);
         match fallocate(file, FallocateFlags::KEEP_SIZE, bytes.start, len) {
-            Ok(()) | Err(Errno::INTR) => {}
-            // A file system without such a thing, or a full one, in which others may need what is left: whoever
-            // writes will be told.
+            Ok(()) | Err(Errno::INTR) => Ok(()),
+            // Others may need what is left.
+            Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
+                self.give_back(file, bytes.start);
+                Err(error.into())
+            }
+            // A file system without such a thing.
             Err(_) => {
                 self.is_refused = true;
                 self.give_back(file, bytes.start);
+                Ok(())
             }
         }
     }
 
     /// There is no such call.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn set(&mut self, _file: &File, _bytes: Range<u64>) {
+    pub(super) fn set(&mut self, _file: &File, _bytes: Range<u64>) -> io::Result<()> {
         self.is_refused = true;
+        Ok(())
     }
 
     /// Gives back what lies behind the end of `file`, which has so many bytes.

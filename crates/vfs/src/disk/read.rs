@@ -5,7 +5,7 @@
 //! are the same.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use memmap2::Mmap;
 use rustix::io::Errno;
 
+use super::in_use::Claim;
 use super::map::map;
 #[cfg(target_os = "linux")]
 use super::resident::is_in_memory;
@@ -34,25 +35,34 @@ const ASKED_BYTES: usize = 32 << 10;
 /// Longest single `O_DIRECT` read, in bytes; longer ranges take several.
 const DIRECT_BYTES: usize = 1 << 20;
 
-/// A reader for `file`, which is `bytes` long.
-pub(super) fn reader(file: File, path: &Path, bytes: u64, access: Access) -> Arc<dyn ReadFile> {
-    let path = path.to_path_buf();
+/// A reader for `file`, of which `found` was told.
+pub(super) fn reader(
+    file: File,
+    path: &Path,
+    found: &Metadata,
+    access: Access,
+) -> Arc<dyn ReadFile> {
+    let (path, bytes) = (path.to_path_buf(), found.len());
+    let (claim, may_be_mapped) = Claim::of_reader(found);
     match access {
         Access::Buffered => {}
         Access::Mapped => {
             // An empty map is an error in itself.
-            let length = usize::try_from(bytes).ok().filter(|&length| length > 0);
+            let length = usize::try_from(bytes).ok().filter(|&length| length > 0 && may_be_mapped);
             if let Some(Ok(map)) = length.map(|length| map(&file, length)) {
-                return Arc::new(MappedFile { map: Arc::new(map), shared: OnceLock::new(), path });
+                let map = Arc::new(Mapped { map, _claim: claim });
+                return Arc::new(MappedFile { map, shared: OnceLock::new(), path });
             }
         }
         Access::Direct => {
             if set_direct(&file, true).is_ok() {
-                return Arc::new(DirectFile { file: BufferedFile { file, path, bytes } });
+                return Arc::new(DirectFile {
+                    file: BufferedFile { file, path, bytes, _claim: claim },
+                });
             }
         }
     }
-    Arc::new(BufferedFile { file, path, bytes })
+    Arc::new(BufferedFile { file, path, bytes, _claim: claim })
 }
 
 #[derive(Debug)]
@@ -60,6 +70,7 @@ struct BufferedFile {
     file: File,
     path: PathBuf,
     bytes: u64,
+    _claim: Claim,
 }
 
 impl BufferedFile {
@@ -94,20 +105,27 @@ impl ReadFile for BufferedFile {
     }
 }
 
+/// A map, and what keeps the file from being written over until it is gone.
+#[derive(Debug)]
+struct Mapped {
+    map: Mmap,
+    _claim: Claim,
+}
+
 #[derive(Debug)]
 struct MappedFile {
-    map: Arc<Mmap>,
+    map: Arc<Mapped>,
     /// The same, once somebody keeps it.
     shared: OnceLock<SharedMap>,
     path: PathBuf,
 }
 
 /// A share of a map.
-struct Shared(Arc<Mmap>);
+struct Shared(Arc<Mapped>);
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.0.map
     }
 }
 
@@ -116,7 +134,7 @@ impl ReadFile for MappedFile {
         check_range(&self.path, self.bytes(), offset, buffer.len())?;
         // In range, so the offset is a usize.
         let start = offset as usize;
-        let found = self.map.get(start..start + buffer.len());
+        let found = self.map.map.get(start..start + buffer.len());
         buffer.copy_from_slice(found.ok_or_else(|| end_of_file(&self.path))?);
         Ok(())
     }
@@ -128,17 +146,17 @@ impl ReadFile for MappedFile {
             return;
         }
         let start = offset as usize;
-        if bytes < ASKED_BYTES || !is_in_memory(&self.map, start..start + bytes) {
-            let _ = self.map.advise_range(memmap2::Advice::WillNeed, start, bytes);
+        if bytes < ASKED_BYTES || !is_in_memory(&self.map.map, start..start + bytes) {
+            let _ = self.map.map.advise_range(memmap2::Advice::WillNeed, start, bytes);
         }
     }
 
     fn bytes(&self) -> u64 {
-        self.map.len() as u64
+        self.map.map.len() as u64
     }
 
     fn mapped(&self) -> Option<&[u8]> {
-        Some(&self.map)
+        Some(&self.map.map)
     }
 
     fn shared_map(&self) -> Option<SharedMap> {
@@ -165,7 +183,7 @@ struct DirectFile {
 
 impl ReadFile for DirectFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let BufferedFile { file, path, bytes } = &self.file;
+        let BufferedFile { file, path, bytes, .. } = &self.file;
         check_range(path, *bytes, offset, buffer.len())?;
         let mut offset = offset;
         let end = offset + buffer.len() as u64;
@@ -283,8 +301,10 @@ mod tests {
         if set_direct(&file, true).is_err() {
             return;
         }
-        let (path, length) = (PathBuf::from("unnamed"), bytes.len() as u64);
-        let file = DirectFile { file: BufferedFile { file, path, bytes: length } };
+        let (path, bytes_in_it) = (PathBuf::from("unnamed"), bytes.len() as u64);
+        let claim = Claim::shared(&file).expect("an open file");
+        let file = BufferedFile { file, path, bytes: bytes_in_it, _claim: claim };
+        let file = DirectFile { file };
         for (start, end) in
             [(0, 1), (1, 5000), (4095, 4097), (77, 2_500_000), (2_999_999, 3_000_000)]
         {

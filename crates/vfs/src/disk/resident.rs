@@ -89,7 +89,8 @@ mod tests {
         if !is_dropped(&file, &map) {
             return;
         }
-        let told = reader(file, dir.path(), BYTES as u64, Access::Mapped);
+        let found = file.metadata().unwrap();
+        let told = reader(file, dir.path(), &found, Access::Mapped);
         told.will_need(0, BYTES / 2);
         let brought = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));

@@ -235,3 +235,57 @@ fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
     drop(DiskVfs.lock(&path).expect("nobody holds it any more"));
     drop(copy);
 }
+
+/// The number by which a file is known, whatever it is called.
+#[cfg(target_os = "linux")]
+fn number(path: &Path) -> u64 {
+    MetadataExt::ino(&fs::symlink_metadata(path).unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_nobody_has_open_is_written_over() {
+    let (_guard, dir) = folder();
+    let (old, new) = (dir.join("old"), dir.join("new"));
+    let write_over = |expected: bool| {
+        let before = number(&old);
+        // While there are two files, the second has another number.
+        let mut file = DiskVfs.create_over(&old, &new).unwrap();
+        assert_eq!(number(&new) == before, expected);
+        file.append(b"new").unwrap();
+        file
+    };
+    let write = || {
+        let mut file = DiskVfs.create(&old).unwrap();
+        file.append(&[7; 10_000]).unwrap();
+        file.sync().unwrap();
+        file
+    };
+    let written = write();
+    drop(write_over(false));
+    fs::remove_file(&new).unwrap();
+    drop(written);
+
+    drop(write());
+    let over = write_over(true);
+    // Its bytes will change, so nobody maps it; but whoever reads it is heeded from then on.
+    let reader = DiskVfs.open(&new, Access::Mapped).unwrap();
+    assert!(reader.mapped().is_none());
+    assert_eq!(reader.bytes(), 10_000);
+    drop(over);
+    assert_eq!(DiskVfs.read(&new, 100).unwrap(), b"new");
+    fs::rename(&new, &old).unwrap();
+    drop(write_over(false));
+    assert!(!old.exists());
+    drop(reader);
+    assert!(DiskVfs.open(&new, Access::Mapped).unwrap().mapped().is_some());
+
+    fs::rename(&new, &old).unwrap();
+    drop(write_over(true));
+    // Two of one file at once: the second gets a file of its own.
+    fs::rename(&new, &old).unwrap();
+    let first = write_over(true);
+    fs::rename(&new, &old).unwrap();
+    drop(write_over(false));
+    drop(first);
+}

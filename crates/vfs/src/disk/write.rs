@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::aside::Aside;
+use super::in_use::Claim;
 use super::write_back;
 use crate::WriteFile;
 use crate::error::wrap;
@@ -19,11 +20,32 @@ pub(super) struct Writer {
     /// Bytes of which the system was told that they will be synced.
     told: u64,
     aside: Aside,
+    /// How long the file was that this one takes the place of, until what is left of it is cut off.
+    old_bytes: u64,
+    /// Keeps the file from being written over by others; goes behind the last that is done with it.
+    _claim: Claim,
 }
 
 impl Writer {
-    pub(super) fn new(file: File, path: &Path) -> Self {
-        Self { file, path: path.to_path_buf(), bytes: 0, told: 0, aside: Aside::default() }
+    /// A writer of a new file.
+    pub(super) fn new(file: File, path: &Path) -> io::Result<Self> {
+        let claim = Claim::shared(&file)?;
+        Ok(Self::over(file, path, 0, claim))
+    }
+
+    /// A writer that begins at the start of `file`, in the place of the `old_bytes` that it holds.
+    pub(super) fn over(file: File, path: &Path, old_bytes: u64, claim: Claim) -> Self {
+        let (path, aside) = (path.to_path_buf(), Aside::default());
+        Self { file, path, bytes: 0, told: 0, aside, old_bytes, _claim: claim }
+    }
+
+    /// Cuts off what is left of the file that this one took the place of.
+    fn cut_rest(&mut self) -> io::Result<()> {
+        if self.old_bytes > self.bytes {
+            self.file.set_len(self.bytes)?;
+        }
+        self.old_bytes = 0;
+        Ok(())
     }
 }
 
@@ -35,6 +57,7 @@ impl WriteFile for Writer {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.cut_rest().map_err(|error| wrap("truncate", &self.path, error))?;
         // fdatasync: the data, and of the metadata what is needed to read it back (the length).
         self.file.sync_data().map_err(|error| wrap("sync", &self.path, error))
     }
@@ -44,8 +67,11 @@ impl WriteFile for Writer {
         write_back::start(&self.file, from..self.bytes);
     }
 
-    fn set_space_aside(&mut self, bytes: u64) {
-        self.aside.set(&self.file, self.bytes..self.bytes.saturating_add(bytes));
+    fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
+        let wanted = self.bytes..self.bytes.saturating_add(bytes);
+        self.aside
+            .set(&self.file, wanted)
+            .map_err(|error| wrap("set space aside for", &self.path, error))
     }
 
     fn give_space_back(&mut self) {
@@ -54,6 +80,13 @@ impl WriteFile for Writer {
 
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Whoever cares for what it holds has synced it.
+        let _ = self.cut_rest();
     }
 }
 
@@ -93,7 +126,7 @@ mod tests {
             reason = "a writer by itself, without the file system"
         )]
         let file = File::options().write(true).open(&path).unwrap();
-        let mut writer = Writer::new(file, &path);
+        let mut writer = Writer::new(file, &path).unwrap();
         writer.start_write_back();
         for piece in [&[1_u8; 5_000][..], &[], &[2; 3]] {
             writer.append(piece).unwrap();
@@ -126,11 +159,11 @@ mod tests {
             reason = "a writer by itself, without the file system"
         )]
         let file = File::options().write(true).open(&path).unwrap();
-        let mut writer = Writer::new(file, &path);
+        let mut writer = Writer::new(file, &path).unwrap();
         writer.append(b"before").unwrap();
         writer.sync().unwrap();
         let before = blocks(&writer.file);
-        writer.set_space_aside(ASIDE);
+        writer.set_space_aside(ASIDE).unwrap();
         // Where the file system has no such thing nothing is set aside.
         let can = !writer.aside.is_refused();
         assert_eq!(blocks(&writer.file) >= before + ASIDE / 512 - 16, can);

@@ -13,6 +13,9 @@
 //!    volatile through later syncs, but for the sector they share with bytes appended later: that
 //!    one is written again, whole.
 //!
+//! 5. A file that is written over holds the old one's bytes wherever new ones did not reach the disk, and
+//!    behind them as far as that reached, until it is synced.
+//!
 //! Invariant: volatile ranges are sorted, do not touch, and no two overlap one sector.
 
 use std::ops::Range;
@@ -31,6 +34,8 @@ pub(super) struct FileState {
     ends: Vec<u64>,
     /// The file's length at the last failed sync.
     failed_to: u64,
+    /// What it holds where nothing of it reached the disk, while it is written over.
+    beneath: Option<Arc<Content>>,
 }
 
 /// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some offset,
@@ -73,6 +78,12 @@ impl FileState {
         Self { durable_bytes: content.bytes(), content, ..Self::default() }
     }
 
+    /// What is appended from now on is written over what is there.
+    pub(super) fn start_over(&mut self) {
+        let old = std::mem::take(self);
+        self.beneath = Some(old.content);
+    }
+
     pub(super) fn append(&mut self, bytes: &[u8]) {
         let start = self.content.bytes();
         let end = start + bytes.len() as u64;
@@ -96,6 +107,7 @@ impl FileState {
         });
         self.ends.retain(|&end| end <= kept);
         self.durable_bytes = bytes;
+        self.beneath = None;
     }
 
     pub(super) fn fail_sync(&mut self) {
@@ -114,7 +126,8 @@ impl FileState {
 
     /// Whether all of it is durable.
     pub(super) fn is_durable(&self) -> bool {
-        self.volatile.is_empty() && self.durable_bytes == self.content.bytes()
+        let is_cut = self.beneath.is_none();
+        is_cut && self.volatile.is_empty() && self.durable_bytes == self.content.bytes()
     }
 
     /// The lengths that appends left and that are not durable, in ascending order. The last is the
@@ -141,6 +154,17 @@ impl FileState {
         Sector { number, durable_end, ends, live_end }
     }
 
+    /// What lies in this range of the file that is written over.
+    fn beneath(&self, range: Range<u64>) -> Vec<u8> {
+        let Some(content) = &self.beneath else { return Vec::new() };
+        let end = range.end.min(content.bytes());
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        if !bytes.is_empty() {
+            content.read_at(range.start, &mut bytes);
+        }
+        bytes
+    }
+
     /// The file as a power cut leaves it, `bytes` long, holding the chosen version of each sector
     /// that has more than one.
     pub(super) fn image(
@@ -152,11 +176,17 @@ impl FileState {
         for sector in self.volatile_sectors(bytes) {
             let end = sector.end(version(&sector));
             if end < sector.live_end {
-                Arc::make_mut(&mut image).zero(end, sector.live_end);
+                let image = Arc::make_mut(&mut image);
+                image.zero(end, sector.live_end);
+                image.overwrite(end, &self.beneath(end..sector.live_end));
             }
         }
         if bytes < image.bytes() {
             Arc::make_mut(&mut image).truncate(bytes);
+        }
+        let rest = self.beneath(image.bytes()..u64::MAX);
+        if !rest.is_empty() {
+            Arc::make_mut(&mut image).append(&rest);
         }
         image
     }

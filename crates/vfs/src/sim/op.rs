@@ -55,11 +55,13 @@ pub struct Op {
     pub(super) change: Change,
 }
 
-/// What an operation did, by inode: names may have changed hands since.
+/// What an operation did, by inode: names may have changed hands since. `Over`: a file that is written over, under
+/// a new name.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     NewFile { place: Place, inode: Inode },
     NewDir { place: Place, inode: Inode },
+    Over { from: Place, to: Place, inode: Inode },
     Append { inode: Inode, start: u64, bytes: Arc<[u8]> },
     Sync { inode: Inode, synced: Synced },
     Rename { from: Place, to: Place, inode: Inode },

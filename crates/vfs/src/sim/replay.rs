@@ -120,6 +120,11 @@ impl Replay {
                 let (from, to, inode) = (from.clone(), to.clone(), *inode);
                 self.folders.change(EntryChange::Rename { from, to, inode });
             }
+            Change::Over { from, to, inode } => {
+                self.with_file(*inode, FileState::start_over);
+                let (from, to, inode) = (from.clone(), to.clone(), *inode);
+                self.folders.change(EntryChange::Rename { from, to, inode });
+            }
             Change::Append { inode, start, bytes } => {
                 self.last_append = Some((*inode, *start..*start + bytes.len() as u64));
                 self.with_file(*inode, |file| file.append(bytes));

@@ -82,3 +82,48 @@ fn stale_bytes_are_those_of_other_files_and_lie_where_nothing_was_durable() {
     assert_eq!(read(&synced.disk(), "table"), None);
     assert_eq!(read(&synced.disk(), "log").map(|bytes| bytes.len()), Some(9000));
 }
+
+/// While a file is written over, a power cut leaves old bytes wherever new ones did not reach the disk; what was
+/// synced under the new name is whole, under whichever name it is found.
+#[test]
+fn a_file_that_is_written_over_holds_old_bytes_until_it_is_synced() {
+    const OLD: usize = 5_000;
+    let old = [b'o'; OLD];
+    for is_synced in [false, true] {
+        let disk = SimDisk::new();
+        write(&disk, "old", &old);
+        sync_dir(&disk, "");
+        let mut file = disk.create_over(path("old"), path("new")).expect("nobody needs it");
+        file.append(&bytes(0, 1_800)).expect("room");
+        if is_synced {
+            file.sync().expect("works");
+        }
+        let mut found_names = BTreeSet::new();
+        let mut whole = [0; 2];
+        for (policy, seed, image) in images(&now(&disk)) {
+            let disk = image.disk();
+            let names = names(&disk, "");
+            assert_eq!(names.len(), 1, "{policy} seed={seed}");
+            let found = read(&disk, &names[0]).expect("listed");
+            found_names.insert(names[0].clone());
+            if is_synced {
+                assert_eq!(found, bytes(0, 1_800), "{policy} seed={seed}");
+                continue;
+            }
+            if matches!(policy.data, Data::Torn | Data::Stale | Data::All) {
+                continue;
+            }
+            assert_eq!(found.len(), OLD, "{policy} seed={seed}");
+            for (at, byte) in found.iter().enumerate() {
+                let new = (at < 1_800).then(|| (at % 255) as u8 + 1);
+                assert!(
+                    *byte == b'o' || Some(*byte) == new,
+                    "{policy} seed={seed} at={at}: {byte}"
+                );
+            }
+            whole[usize::from(found == old)] += 1;
+        }
+        assert_eq!(found_names.len(), 2, "the new name is not durable");
+        assert!(is_synced || whole.iter().all(|count| *count > 0), "{whole:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Which files this process has open, so that none is written over that somebody else may still look at.
+//!
+//! A file is known by its device and its number there. Whoever opens or creates one is counted until the last
+//! byte that was handed out of it is let go of, maps included. Only a file that nobody has open is written
+//! over, and meanwhile it is not mapped.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A file's device, and its number there.
+type Id = (u64, u64);
+
+/// Who has a file open.
+#[derive(Debug, Default)]
+struct Users {
+    count: usize,
+    is_written_over: bool,
+}
+
+static OPEN: Mutex<BTreeMap<Id, Users>> = Mutex::new(BTreeMap::new());
+
+fn open_files() -> MutexGuard<'static, BTreeMap<Id, Users>> {
+    // Nothing below panics between two changes that belong together.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn id(found: &Metadata) -> Id {
+    (found.dev(), found.ino())
+}
+
+/// Says that a file is open, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Claim {
+    id: Id,
+    is_alone: bool,
+}
+
+impl Claim {
+    /// Of a reader of the file of which `found` was told; and whether it may map it.
+    pub(super) fn of_reader(found: &Metadata) -> (Self, bool) {
+        let id = id(found);
+        let mut open = open_files();
+        let users = open.entry(id).or_default();
+        users.count += 1;
+        (Self { id, is_alone: false }, !users.is_written_over)
+    }
+
+    /// Of whoever appends to `file`.
+    pub(super) fn shared(file: &File) -> io::Result<Self> {
+        Ok(Self::of_reader(&file.metadata()?).0)
+    }
+
+    /// Of whoever writes over `file`; none where anybody else has it open.
+    pub(super) fn alone(file: &File) -> io::Result<Option<Self>> {
+        let id = id(&file.metadata()?);
+        let mut open = open_files();
+        if open.contains_key(&id) {
+            return Ok(None);
+        }
+        open.insert(id, Users { count: 1, is_written_over: true });
+        Ok(Some(Self { id, is_alone: true }))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut open = open_files();
+        let Some(users) = open.get_mut(&self.id) else { return };
+        users.count -= 1;
+        users.is_written_over &= !self.is_alone;
+        if users.count == 0 {
+            open.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A new file in the place of an old one, which is written over.
+//!
+//! The system's memory for the old file's bytes is kept, and so is its space on the disk: neither has to be
+//! looked for again, cleared, or given back. Of a file of 64 MiB that is half of what writing a new one takes
+//! the processor, and all that removing the old one does (measured in `docs/performance.md`).
+//!
+//! Nobody may see the old file's bytes change:
+//! 1. A file that is open in this process, or mapped, is not written over (module `in_use`).
+//! 2. Nor is one with a second name, which is somebody's copy. What is looked at is the file under its new
+//!    name, so that nobody can give it another one in between.
+//! 3. Other processes of this program are kept out by the store's lock.
+//!
+//! What was written is cut off behind its end before it is synced first, or when its writer is dropped.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::in_use::Claim;
+use super::open_regular;
+use super::write::Writer;
+
+/// A writer for `path` in the place of `old`; none where that cannot be written over. `old` is gone then all
+/// the same, unless it could not even be removed.
+pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
+    let taken = try_take(old, path).ok().flatten();
+    if taken.is_none() {
+        let _ = rustix::fs::unlink(old);
+    }
+    taken
+}
+
+fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
+    let file = open_regular(old, OFlags::WRONLY, "open")?;
+    let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
+    rename_to_nothing(old, path)?;
+    let found = file.metadata()?;
+    if found.nlink() != 1 {
+        rustix::fs::unlink(path)?;
+        return Ok(None);
+    }
+    Ok(Some(Writer::over(file, path, found.len(), claim)))
+}
+
+/// Renames `old` to `path`, where there must be nothing.
+#[cfg(target_os = "linux")]
+fn rename_to_nothing(old: &Path, path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, old, CWD, path, RenameFlags::NOREPLACE)?)
+}
+
+/// There is no such call.
+#[cfg(not(target_os = "linux"))]
+fn rename_to_nothing(_old: &Path, _path: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

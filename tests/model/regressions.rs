@@ -130,6 +130,8 @@ fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
+/// A store in which some tens of KiB already lie in three levels: the third is opened from four times the base
+/// level's size on, with a ratio of 2.
 fn tiny() -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
@@ -137,7 +139,7 @@ fn tiny() -> Options {
         .write_buffer_bytes(8 << 10)
         .block_bytes(256)
         .table_bytes(4 << 10)
-        .base_level_bytes(16 << 10)
+        .base_level_bytes(8 << 10)
         .level_ratio(2)
         .l0_trigger(1)
 }

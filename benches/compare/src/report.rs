@@ -24,7 +24,7 @@ pub(crate) const BATCHES: &str = "trommel-batches";
 pub(crate) const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
-pub(crate) const UNEQUAL: [&str; 15] = [
+pub(crate) const UNEQUAL: [&str; 16] = [
     "LMDB and redb write 1000 entries in a transaction, the trees one at a time, but for trommel-batches. A \
      process that dies loses the transaction it is in; a tree that writes single entries loses nothing.",
     "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \
@@ -42,6 +42,8 @@ pub(crate) const UNEQUAL: [&str; 15] = [
      seven eighths of what the base level may hold, as they do with these write buffers: it writes less, and \
      has one run more to ask meanwhile. While somebody waits for it to rest, as is done behind each fill, it \
      merges from two runs on where they find at most five times their bytes in the base level.",
+    "Trommel opens a level above the base level once that would hold twice the size given, which leaves a run \
+     less where it would hold little more than that.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",

@@ -311,7 +311,8 @@ impl Options {
         max_open_files: usize;
         /// Bytes at which a compaction starts a new table. Default: 64 MiB.
         table_bytes: u64;
-        /// Bytes of the smallest level below level 0. Default: 256 MiB.
+        /// Bytes from which on the deepest level has another above it; the topmost of several may have to hold twice
+        /// as many before one is opened above it. Default: 256 MiB.
         base_level_bytes: u64;
         /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to be
         /// written over, which spares the system much of what a new file costs, and the removal of the old
@@ -322,7 +323,8 @@ impl Options {
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
         /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
-        /// seven eighths of the base level's bytes and no writer is slowed by it. While somebody waits
+        /// seven eighths of what the level they go to may hold (`base_level_bytes`, where it is the deepest)
+        /// and no writer is slowed by it. While somebody waits
         /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, two at
         /// least) where they find at most five times their bytes in the base level, and no more than this
         /// elsewhere. Default: 4.

@@ -9,9 +9,9 @@
 //! 3. There are [`Shape::l0_runs`] runs in level 0, each of one full memtable; the memtables themselves
 //!    hold nothing.
 //! 4. Levels are sized as the engine does it: the deepest has no bound; while a level would have to
-//!    hold more than `base_level_bytes`, one is opened above it, for the ratio's part of it and no less
-//!    than `base_level_bytes`. The topmost has grown since it was opened, from nothing to that bound;
-//!    those between are full; the deepest has the rest.
+//!    hold more than `base_level_bytes`, or twice that where it is not the deepest, one is opened above
+//!    it, for the ratio's part of it and no less than `base_level_bytes`. The topmost has grown since it
+//!    was opened, from nothing to that bound; those between are full; the deepest has the rest.
 //! 5. Each run covers all keys, and its tables share it evenly. Tables of the deepest level have
 //!    `table_bytes`, those above eight tenths of it: they end where tables of the next level end.
 
@@ -20,6 +20,8 @@ use crate::tree::{Run, Table, Tree};
 
 /// Bytes that an entry takes in a memtable beside key and value, about: its node, links and number.
 pub const MEMTABLE_OVERHEAD: u64 = 56;
+/// How many times `base_level_bytes` a level that is not the deepest may hold before one is opened above it.
+const GROWN: f64 = 2.0;
 /// Levels of a tree below level 0.
 const LEVELS: usize = 6;
 /// Bytes that one thing may have.
@@ -35,7 +37,7 @@ const UPPER_TABLES: f64 = 0.8;
 /// let tree = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() }.tree()?;
 /// assert_eq!(tree.keys(), 1_000_000_000);
 /// let levels: Vec<usize> = tree.runs().iter().map(|run| run.level).collect();
-/// assert_eq!(levels, [0, 0, 1, 2, 3, 4, 5]);
+/// assert_eq!(levels, [0, 0, 1, 2, 3, 4]);
 /// # Ok::<(), trommel_tuning::TuningError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -146,10 +148,12 @@ impl Shape {
         let mut part = bytes;
         // What the tree had when the topmost level was opened.
         let mut opened_at = base;
-        while part > base && upper.len() + 1 < LEVELS {
+        let mut most = base;
+        while part > most && upper.len() + 1 < LEVELS {
+            opened_at = most * ratio.powi(upper.len() as i32);
+            most = base * GROWN;
             part /= ratio;
             upper.push(part.max(base));
-            opened_at *= if upper.len() > 1 { ratio } else { 1.0 };
         }
         if let Some(top) = upper.last_mut() {
             *top = top.min(bytes - opened_at);
@@ -197,8 +201,9 @@ mod tests {
         assert_eq!(levels(mib(200)), [(1, 200)], "one level holds all");
         assert_eq!(levels(mib(300)), [(1, 44), (2, 256)], "the upper one has just begun");
         assert_eq!(levels(mib(1500)), [(1, 256), (2, 1244)], "no less than the base level's bytes");
-        // Beyond 2,560 MiB a third is opened; below it the others are full.
-        assert_eq!(levels(mib(2600)), [(1, 40), (2, 260), (3, 2300)]);
+        assert_eq!(levels(mib(5000)), [(1, 500), (2, 4500)], "it may be twice that");
+        // Beyond 5,120 MiB a third is opened; below it the others are full.
+        assert_eq!(levels(mib(5200)), [(1, 80), (2, 520), (3, 4600)]);
         assert_eq!(levels(mib(20_000)), [(1, 256), (2, 2000), (3, 17_744)]);
     }
 

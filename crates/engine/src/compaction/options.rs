@@ -22,7 +22,8 @@ pub(crate) struct CompactionOptions {
     /// Whether more runs may be waited for; not while somebody waits for the store to rest, for which
     /// writers are not slowed.
     pub(crate) waits_for_runs: bool,
-    /// Bytes that the base level may hold before a level is opened above it; at least 1.
+    /// Bytes that the last level may hold before a level is opened above it, half of what another may, and the
+    /// smallest target of a level; at least 1.
     pub(crate) base_level_bytes: u64,
     /// How many times larger each level is than the one above it; at least 2.
     pub(crate) level_ratio: u64,
@@ -64,14 +65,15 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Runs from which on level 0 is merged, where they hold `bytes` together.
+    /// Runs from which on level 0 is merged, where they hold `bytes` together and the level that they are merged
+    /// into may hold `target` bytes.
     ///
-    /// The merge writes what the base level holds anew, however little they bring. So while they bring
-    /// clearly less than that level may hold, up to a quarter more of them are waited for, but none for
+    /// The merge writes what that level holds anew, however little they bring. So while they bring
+    /// clearly less than it may hold, up to a quarter more of them are waited for, but none for
     /// which a writer would be slowed, and none where no more are expected.
-    pub(crate) fn runs_due(&self, bytes: u64) -> usize {
+    pub(crate) fn runs_due(&self, bytes: u64, target: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
-        if !self.waits_for_runs || bytes >= self.base_level_bytes / 8 * 7 {
+        if !self.waits_for_runs || bytes >= target.max(self.base_level_bytes) / 8 * 7 {
             return trigger;
         }
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)

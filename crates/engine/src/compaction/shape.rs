@@ -7,7 +7,9 @@
 //! 1. Take all bytes below level 0 as if they lay in the last level.
 //! 2. While that is more than the base level may hold, open the level above with the ratio's part
 //!    of it as its target. No target is smaller than the base level's size: a level smaller than
-//!    what one merge of level 0 brings would be rewritten for nothing.
+//!    what one merge of level 0 brings would be rewritten for nothing. The base level itself may hold
+//!    twice that before one is opened above it, unless it is the last: a fill writes up to some 6 of 100 bytes
+//!    more, and lookups and walks have a run less to ask.
 //! 3. The topmost level so opened is needed; level 0 is merged into it, or into a level above it
 //!    that still holds tables (or is about to), since newer data must not pass below older data.
 //! 4. Levels above the needed ones are drained. A level that holds tables is needed until the
@@ -22,6 +24,8 @@ use super::key_range::total_bytes;
 use super::options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
+/// How many times `base_level_bytes` a level above the last may have to hold before another is opened above it.
+const GROWN: u64 = 2;
 
 /// What each level should hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +50,9 @@ impl Shape {
         let mut needed = LAST;
         while needed > 1 {
             let held_above = first_held < needed;
-            let limit = options.base_level_bytes / if held_above { 2 } else { 1 };
-            if bytes <= limit {
+            let most =
+                options.base_level_bytes.saturating_mul(if needed == LAST { 1 } else { GROWN });
+            if bytes <= most / if held_above { 2 } else { 1 } {
                 break;
             }
             needed -= 1;
@@ -55,6 +60,12 @@ impl Shape {
             targets[needed] = bytes.max(options.base_level_bytes);
         }
         Self { base: needed.min(first_held), targets }
+    }
+
+    /// Bytes that the level which level 0 is merged into may hold; 0 where that has no bound, or none of its
+    /// own.
+    fn base_target(&self) -> u64 {
+        if self.base == LAST { 0 } else { self.targets[self.base] }
     }
 
     /// How urgently `level` must give tables to the next: from 1 on it should.
@@ -70,7 +81,7 @@ impl Shape {
         let idle = || version.levels[level].iter().filter(|table| !busy.is_busy(table.number));
         let bytes = total_bytes(idle());
         if level == 0 {
-            return idle().count() as f64 / options.runs_due(bytes) as f64;
+            return idle().count() as f64 / options.runs_due(bytes, self.base_target()) as f64;
         }
         let bytes = bytes as f64;
         if self.targets[level] > 0 {
@@ -90,7 +101,7 @@ pub(crate) fn debt(version: &Version, options: &CompactionOptions) -> u64 {
     let bytes = |level: usize| total_bytes(&version.levels[level]);
     let mut debt: u64 = 0;
     let mut incoming: u64 = 0;
-    if version.levels[0].len() >= options.runs_due(bytes(0)) {
+    if version.levels[0].len() >= options.runs_due(bytes(0), shape.base_target()) {
         incoming = bytes(0);
         debt = incoming.saturating_add(bytes(shape.base));
     }

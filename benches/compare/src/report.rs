@@ -24,7 +24,7 @@ pub(crate) const BATCHES: &str = "trommel-batches";
 pub(crate) const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
-pub(crate) const UNEQUAL: [&str; 16] = [
+pub(crate) const UNEQUAL: [&str; 18] = [
     "LMDB and redb write 1000 entries in a transaction, the trees one at a time, but for trommel-batches. A \
      process that dies loses the transaction it is in; a tree that writes single entries loses nothing.",
     "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \
@@ -44,6 +44,8 @@ pub(crate) const UNEQUAL: [&str; 16] = [
      merges from two runs on where they find at most five times their bytes in the base level.",
     "Trommel opens a level above the base level once that would hold twice the size given, which leaves a run \
      less where it would hold little more than that.",
+    "Trommel writes new tables over files that nothing needs any more, up to 1 GiB of which it keeps for that \
+     while it works (its default); the others remove theirs at once.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",
@@ -58,6 +60,8 @@ pub(crate) const UNEQUAL: [&str; 16] = [
      those who read with calls does not.",
     "Every store runs with the allocator of the C library. Deployments of RocksDB often bring \
      another.",
+    "A fill's value is marked with its key one put ahead, before the put before it is timed, for every store \
+     alike; those of YCSB right before the put.",
     "A copy of the value per write and a comparison of 16 bytes per entry read are the harness's, \
      for every store alike; so are two calls through a table of functions.",
     "With two threads a figure is the time on the wall divided by the operations of both.",

@@ -152,6 +152,7 @@ impl Engine {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
         room.is_in(&engine.graveyard);
+        engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
         let newest_log = plan.newest();
         let state = engine.replay(plan, recovered.state);
         let state = state.inspect_err(|_| engine.remove_new(&listing))?;
@@ -482,11 +483,7 @@ fn assemble(
         memory,
         tables,
         arenas,
-        graveyard: Arc::new(Graveyard::new(
-            Arc::clone(&vfs),
-            recovered.state.next_file_number,
-            options.load().spare_file_bytes,
-        )),
+        graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs), recovered.state.next_file_number)),
         counters,
         trace: crate::trace::TraceSlot::new(),
         tuner: crate::budget::Tuner::default(),

@@ -67,12 +67,9 @@ struct Remains {
 }
 
 impl Graveyard {
-    /// For a store whose next file has the number `own_from`, which keeps up to so many bytes of files to be
-    /// written over.
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64, spare_limit: u64) -> Self {
-        let graveyard = Self { vfs, own_from, files: Mutex::default() };
-        graveyard.set_spare_limit(spare_limit);
-        graveyard
+    /// For a store whose next file has the number `own_from`. It keeps nothing yet.
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64) -> Self {
+        Self { vfs, own_from, files: Mutex::default() }
     }
 
     /// Changes how many bytes of files are kept to be written over, and removes those that are more.
@@ -196,13 +193,13 @@ mod tests {
 
     fn fill(db: &Db, round: u32) {
         for number in 0..1_000_u32 {
-            db.put(number.wrapping_mul(2_654_435_761).to_be_bytes(), value(round, number)).unwrap();
+            db.put(number.wrapping_mul(2_654_435_761).to_le_bytes(), value(round, number)).unwrap();
         }
     }
 
     fn check(db: &Db, round: u32) {
         for number in 0..1_000_u32 {
-            let found = db.get(number.wrapping_mul(2_654_435_761).to_be_bytes()).unwrap().unwrap();
+            let found = db.get(number.wrapping_mul(2_654_435_761).to_le_bytes()).unwrap().unwrap();
             assert_eq!(found[..], value(round, number));
         }
         db.verify().unwrap();
@@ -252,7 +249,7 @@ mod tests {
     fn a_full_disk_has_what_is_kept() {
         let disk = SimDisk::new();
         let db = small(disk.clone()).open("db").unwrap();
-        let put = |number: u32| db.put(number.to_be_bytes(), [7; 60]);
+        let put = |number: u32| db.put(number.to_le_bytes(), [7; 60]);
         for limit in 0..40 {
             fill(&db, limit);
             // What is put next makes no memtable full.
@@ -292,7 +289,7 @@ mod tests {
             assert!(walk.map(|entry| entry.unwrap()).eq(held[1..].iter().cloned()), "{mode}");
             let held_still = held.iter().filter(|(key, found)| {
                 let number = (0..1_000_u32)
-                    .find(|number| number.wrapping_mul(2_654_435_761).to_be_bytes() == key[..]);
+                    .find(|number| number.wrapping_mul(2_654_435_761).to_le_bytes() == key[..]);
                 found[..] == value(0, number.unwrap())
             });
             assert_eq!(held_still.count(), 1_000, "{mode}");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::{MemoryVfs, SimDisk, Vfs};
 use trommel::{Db, Options};
 use trommel_tests::settings::scale;
 
@@ -47,7 +47,8 @@ pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
 impl Store {
     /// A store with tables in several levels, and writes that only the logs hold.
     pub(crate) fn filled(left: Left) -> Self {
-        let vfs = Arc::new(MemoryVfs::new());
+        // As on a disk, some files are kept to be written over.
+        let vfs = Arc::new(SimDisk::new());
         let mut history = History::new();
         let db = Db::open(DIR, small(&vfs)).expect("opening");
         for round in 0..4u32 {
@@ -68,6 +69,7 @@ impl Store {
             }
         }
         let killed = contents(&*vfs, DIR);
+        assert!(db.stats().spare_file_bytes > 0, "nothing is kept");
         db.close().expect("closing");
         let files = if left == Left::Killed { killed } else { contents(&*vfs, DIR) };
         Self { files, history }
@@ -115,10 +117,12 @@ impl Store {
     }
 
     /// Whether nobody can see that anything is gone: the log of a killed store that ends between two
-    /// records looks as if the later ones had not been written yet.
+    /// records looks as if the later ones had not been written yet. And nothing needs a file that is kept
+    /// to be written over.
     pub(crate) fn is_silent(left: Left, name: &OsString, injury: Injury) -> bool {
-        let is_log = name.to_string_lossy().ends_with(".log");
-        left == Left::Killed && is_log && matches!(injury, Injury::Cut(_))
+        let name = name.to_string_lossy();
+        let is_cut_log = name.ends_with(".log") && matches!(injury, Injury::Cut(_));
+        left == Left::Killed && (is_cut_log || name.ends_with(".spare"))
     }
 
     /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros where

@@ -216,6 +216,7 @@ static BETWEEN: AtomicU64 = AtomicU64::new(0);
 /// Two runs of level 0, and so many workers.
 fn two_runs(disk: &SimDisk, workers: usize) -> Db {
     let small = options(disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
+    let small = small.spare_file_bytes(0);
     let db = open(small.background_threads(workers).auto_compaction(false));
     for round in 1..=2u64 {
         let mut batch = WriteBatch::new();

@@ -260,8 +260,13 @@ impl Engine {
             // and is waited for, or it was, and there is nothing to do.
             let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
             let troubles = [&state.flushes, &state.compactions, &state.fits];
-            let later = troubles.into_iter().filter_map(due).chain(kept_until).min();
-            state = match later.filter(|_| self.poison.get().is_none()) {
+            let later = troubles.into_iter().filter_map(due).min();
+            state = match later
+                .filter(|_| self.poison.get().is_none())
+                .into_iter()
+                .chain(kept_until)
+                .min()
+            {
                 Some(at) => wait_until(&self.background.changed, state, at),
                 None => wait(&self.background.changed, state),
             };

@@ -40,10 +40,10 @@ impl Engine {
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
         // Only now: whoever syncs a write meanwhile acknowledges what is in that log, too.
-        self.rotated.forget(frozen.log_number);
+        let log_bytes = self.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
             let log = log_path(&self.dir, frozen.log_number);
-            self.graveyard.add_spare(log, frozen.log_number, frozen.memtable.memory_bytes() as u64);
+            self.graveyard.add_spare(log, frozen.log_number, log_bytes);
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();

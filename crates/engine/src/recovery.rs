@@ -343,6 +343,7 @@ impl Engine {
                 Some(Numbered::Table(number)) => tables.contains(&number),
                 Some(Numbered::Log(number)) => number >= view.active.log_number,
                 Some(Numbered::Manifest(number)) => Some(number) == manifest,
+                Some(Numbered::Spare(_)) => false,
                 Some(Numbered::FilterSidecar(number)) => {
                     view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
                 }
@@ -417,6 +418,7 @@ fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathB
     let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
         _ if !entry.is_file => false,
         None => entry.name == CURRENT_TMP,
+        Some(Numbered::Spare(_)) => true,
         Some(Numbered::Manifest(number)) => number != recovered.number,
         Some(Numbered::Log(number)) => number < state.log_number || state.log_number == 0,
         Some(Numbered::Table(number)) => {

@@ -78,8 +78,7 @@ impl Vfs for DiskVfs {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
         let file = open_regular(path, OFlags::RDONLY, "open")?;
-        let found = file.metadata().map_err(|error| wrap("open", path, error))?;
-        Ok(read::reader(file, path, &found, access))
+        read::reader(file, path, access).map_err(|error| wrap("open", path, error))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {

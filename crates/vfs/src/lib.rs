@@ -1,8 +1,9 @@
 //! Files and nothing else. Nothing but this crate opens a file, maps one, or syncs.
 //!
 //! * [`Vfs`], [`WriteFile`], [`ReadFile`] and [`FileLock`]: the seam. A file is created once,
-//!   appended to, synced, and from then on only read: nothing here can change a byte that was
-//!   written, so a finished file is immutable by construction.
+//!   appended to, synced, and from then on only read: no byte that somebody can read is ever changed. A
+//!   file that nobody needs any more may be written over under a new name ([`Vfs::create_over`]), which is
+//!   refused while anybody has it open, or it has a second name.
 //! * [`DiskVfs`]: the real thing.
 //! * [`MemoryVfs`]: the same behaviour in memory, for tests.
 //! * [`SimDisk`]: a disk whose power can be cut at any moment, and whose calls can be made to fail.
@@ -81,8 +82,8 @@ pub trait Vfs: Debug + Send + Sync {
         false
     }
 
-    /// As [`Vfs::create`], in the place of the finished file `old`, which is gone then, unless there was an
-    /// error.
+    /// As [`Vfs::create`], in the place of the finished file `old`, which is removed, if it can be, unless there
+    /// was an error.
     ///
     /// Where it can the file system gives the new file what memory and space the old one has, which is then
     /// written over: that spares much of what a new file costs. Bytes of the old one may be found in it after

@@ -5,12 +5,15 @@
 //! 2. Where the file system writes new files over old ones ([`Vfs::create_over`]), some are kept for new
 //!    tables: tables and logs that this open store has written itself and given no second name. Of others
 //!    nobody knows who looks at them by another name.
-//! 3. They are removed when the store rests, is closed, or finds the disk full.
+//! 3. What is kept gets a name of its own (`n.spare`), so that whoever has to do without a manifest takes it
+//!    neither for a log nor for a table.
+//! 4. It is removed when the store rests, is closed, or finds the disk full; then nothing more is kept until it
+//!    rests.
 //!
-//! After a crash they lie there under their old names, or under that of a table that was being written; the
-//! manifest names neither, so both are removed when the store is opened.
+//! After a crash these files lie there, perhaps under their old names, or under that of a table that was being
+//! written; the manifest names none of them, so they are removed when the store is opened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +21,16 @@ use std::time::{Duration, Instant};
 use trommel_vfs::Vfs;
 
 use crate::env;
+use crate::manifest::names;
 use crate::sync::{Mutex, lock};
 
 /// How long files are kept of which none was added and none taken: a store that writes nothing any more needs
 /// none.
-const KEPT_FOR: Duration = Duration::from_secs(10);
+const KEPT_FOR: Duration =
+    if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+
+/// Most files that are kept: small ones are not worth the time of finding and of removing them.
+const MOST_KEPT: usize = 64;
 
 /// Files that nothing refers to any more.
 #[derive(Debug)]
@@ -35,35 +43,61 @@ pub(crate) struct Graveyard {
 
 #[derive(Debug, Default)]
 struct Files {
-    waiting: Vec<Remains>,
-    /// Those that are kept to be written over, the last that came last.
-    spare: Vec<Remains>,
-    /// Bytes of them.
-    spare_bytes: u64,
-    /// The most that they may be.
+    waiting: Vec<Unneeded>,
+    spare: Spare,
+    /// The most bytes that may be kept.
     spare_limit: u64,
-    /// When the last one was added or taken.
-    used: Option<Instant>,
+    /// Whether the disk was found full since the store last rested.
+    is_full: bool,
     /// Numbers of files that were given a second name.
     linked: BTreeSet<u64>,
 }
 
-impl Files {
-    /// A file that was kept.
-    fn pop(&mut self) -> Option<Remains> {
-        let spare = self.spare.pop()?;
-        self.spare_bytes -= spare.spare_bytes.unwrap_or(0);
-        self.used = Some(env::now());
-        Some(spare)
-    }
-}
-
 /// A file that nothing refers to any more.
 #[derive(Debug)]
-struct Remains {
+struct Unneeded {
     path: PathBuf,
-    /// Its length, if it may be written over.
-    spare_bytes: Option<u64>,
+    /// Its number and its length, if it may be written over.
+    spare: Option<(u64, u64)>,
+}
+
+/// Files that are kept to be written over.
+#[derive(Debug, Default)]
+struct Spare {
+    /// Each with its length, the last that came last.
+    files: VecDeque<(PathBuf, u64)>,
+    bytes: u64,
+    /// When the last one was added or taken.
+    used: Option<Instant>,
+}
+
+impl Spare {
+    fn push(&mut self, path: PathBuf, bytes: u64) {
+        self.bytes += bytes;
+        self.files.push_back((path, bytes));
+        self.used = Some(env::now());
+    }
+
+    /// The one that was kept last, whose bytes are most likely still in memory.
+    fn take(&mut self) -> Option<PathBuf> {
+        let (path, bytes) = self.files.pop_back()?;
+        self.bytes -= bytes;
+        self.used = Some(env::now());
+        Some(path)
+    }
+
+    /// Lets go of those that were kept first until there are at most so many bytes, and no more files than
+    /// may be.
+    fn shrink(&mut self, limit: u64) -> Vec<PathBuf> {
+        let mut gone = Vec::new();
+        while (self.bytes > limit || self.files.len() > MOST_KEPT)
+            && let Some((path, bytes)) = self.files.pop_front()
+        {
+            self.bytes -= bytes;
+            gone.push(path);
+        }
+        gone
+    }
 }
 
 impl Graveyard {
@@ -77,25 +111,22 @@ impl Graveyard {
         let limit = if self.vfs.writes_over() { bytes } else { 0 };
         let mut files = lock(&self.files);
         files.spare_limit = limit;
-        let mut unneeded = Vec::new();
-        while files.spare_bytes > limit {
-            unneeded.extend(files.pop());
-        }
+        let gone = files.spare.shrink(limit);
         drop(files);
-        self.remove(unneeded);
+        self.remove(gone);
     }
 
     /// Queues a file. The manifest that no longer names it must be durable.
     pub(crate) fn add(&self, path: PathBuf) {
-        lock(&self.files).waiting.push(Remains { path, spare_bytes: None });
+        lock(&self.files).waiting.push(Unneeded { path, spare: None });
     }
 
     /// Queues the table or log `number` of so many bytes, as [`Graveyard::add`].
     pub(crate) fn add_spare(&self, path: PathBuf, number: u64, bytes: u64) {
         let mut files = lock(&self.files);
         let is_linked = files.linked.remove(&number);
-        let spare_bytes = (number >= self.own_from && !is_linked).then_some(bytes);
-        files.waiting.push(Remains { path, spare_bytes });
+        let spare = (number >= self.own_from && !is_linked).then_some((number, bytes));
+        files.waiting.push(Unneeded { path, spare });
     }
 
     /// Says that file `number` is about to get a second name.
@@ -109,58 +140,79 @@ impl Graveyard {
         if files.spare_limit == 0 {
             return None;
         }
-        if let Some(spare) = files.pop() {
-            return Some(spare.path);
-        }
-        let at = files.waiting.iter().position(|it| it.spare_bytes.is_some())?;
-        Some(files.waiting.swap_remove(at).path)
+        files.spare.take().or_else(|| {
+            let at = files.waiting.iter().position(|it| it.spare.is_some())?;
+            Some(files.waiting.swap_remove(at).path)
+        })
     }
 
     /// When what is kept is to be removed, unless it is used before then.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         let files = lock(&self.files);
-        if files.spare.is_empty() { None } else { files.used.map(|used| used + KEPT_FOR) }
+        if files.spare.files.is_empty() {
+            None
+        } else {
+            files.spare.used.map(|used| used + KEPT_FOR)
+        }
     }
 
     /// Bytes of the files that are kept to be written over.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        lock(&self.files).spare_bytes
+        lock(&self.files).spare.bytes
     }
 
     /// Removes what is queued, but for what is kept to be written over. A file that cannot be removed now is
     /// removed when the store is next opened, so failures need no report.
     pub(crate) fn sweep(&self) {
         let mut files = lock(&self.files);
-        let mut unneeded = Vec::new();
-        for it in std::mem::take(&mut files.waiting) {
-            match it.spare_bytes {
-                Some(bytes) if files.spare_bytes + bytes <= files.spare_limit => {
-                    files.spare_bytes += bytes;
-                    files.used = Some(env::now());
-                    files.spare.push(it);
-                }
-                _ => unneeded.push(it),
+        let keeps = files.spare_limit > 0 && !files.is_full;
+        let waiting = std::mem::take(&mut files.waiting);
+        drop(files);
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for Unneeded { path, spare } in waiting {
+            let renamed = spare.filter(|_| keeps).and_then(|(number, bytes)| {
+                let to = path.with_file_name(names::spare(number));
+                self.vfs.rename(&path, &to).ok()?;
+                Some((to, bytes))
+            });
+            match renamed {
+                Some(spare) => kept.push(spare),
+                None => gone.push(path),
             }
         }
-        drop(files);
-        self.remove(unneeded);
-    }
-
-    /// Removes all that is queued, and all that is kept; whether anything was.
-    pub(crate) fn clear(&self) -> bool {
         let mut files = lock(&self.files);
-        let mut unneeded = std::mem::take(&mut files.waiting);
-        unneeded.append(&mut files.spare);
-        files.spare_bytes = 0;
+        kept.into_iter().for_each(|(path, bytes)| files.spare.push(path, bytes));
+        let limit = if files.is_full { 0 } else { files.spare_limit };
+        gone.append(&mut files.spare.shrink(limit));
         drop(files);
-        let removed = !unneeded.is_empty();
-        self.remove(unneeded);
-        removed
+        self.remove(gone);
     }
 
-    fn remove(&self, files: Vec<Remains>) {
-        for it in files {
-            let _ = self.vfs.remove(&it.path);
+    /// Removes all that is queued, and all that is kept: the store rests.
+    pub(crate) fn clear(&self) {
+        self.clear_as(false);
+    }
+
+    /// As [`Graveyard::clear`], and keeps nothing more until the store rests: the disk is full. Whether anything
+    /// was there.
+    pub(crate) fn make_room(&self) -> bool {
+        self.clear_as(true)
+    }
+
+    fn clear_as(&self, is_full: bool) -> bool {
+        let mut files = lock(&self.files);
+        files.is_full = is_full;
+        let mut gone = files.spare.shrink(0);
+        gone.extend(std::mem::take(&mut files.waiting).into_iter().map(|it| it.path));
+        drop(files);
+        let was_any = !gone.is_empty();
+        self.remove(gone);
+        was_any
+    }
+
+    fn remove(&self, files: Vec<PathBuf>) {
+        for path in files {
+            let _ = self.vfs.remove(&path);
         }
     }
 }
@@ -229,6 +281,41 @@ mod tests {
             removed
         });
         assert!(removed[0] * 3 < removed[1], "{removed:?} files removed");
+    }
+
+    /// Nobody waits for the store to rest, and nobody closes it.
+    #[test]
+    fn a_store_that_writes_nothing_more_keeps_nothing() {
+        let disk = SimDisk::new();
+        let db = small(disk.clone()).background_threads(2).open("db").unwrap();
+        let is_kept = |_| {
+            fill(&db, 0);
+            db.flush().unwrap();
+            db.stats().spare_file_bytes > 0
+        };
+        assert!((0..100).any(is_kept), "nothing was ever kept");
+        let is_gone = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            db.stats().spare_file_bytes == 0
+        };
+        assert!((0..1_000).any(is_gone), "kept for ten seconds");
+    }
+
+    #[test]
+    fn no_more_files_are_kept_than_may_be() {
+        let disk = SimDisk::new();
+        let graveyard = Graveyard::new(Arc::new(disk.clone()), 1);
+        graveyard.set_spare_limit(1 << 20);
+        for number in 1..100 {
+            let path = format!("{number:06}.sst");
+            disk.create(Path::new(&path)).unwrap();
+            graveyard.add_spare(path.into(), number, 1);
+            graveyard.sweep();
+        }
+        assert_eq!(graveyard.spare_bytes(), MOST_KEPT as u64);
+        assert_eq!(disk.list(Path::new("")).unwrap().len(), MOST_KEPT);
+        // The first to go is the one that was kept first.
+        assert_eq!(graveyard.take_spare(), Some("000099.spare".into()));
     }
 
     #[test]

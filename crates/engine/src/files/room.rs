@@ -27,7 +27,7 @@ impl Room {
 
     /// Removes what is kept; whether there was anything.
     fn make(&self) -> bool {
-        self.0.get().and_then(Weak::upgrade).is_some_and(|graveyard| graveyard.clear())
+        self.0.get().and_then(Weak::upgrade).is_some_and(|graveyard| graveyard.make_room())
     }
 }
 
@@ -74,5 +74,64 @@ impl WriteFile for RoomyFile {
 
     fn bytes(&self) -> u64 {
         self.file.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
+
+    use super::*;
+
+    /// A disk on which a file waits to be removed, where room is made for it, and a file to write to.
+    fn full() -> (SimDisk, Arc<Graveyard>, RoomyFile) {
+        let disk = SimDisk::new();
+        let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1));
+        graveyard.set_spare_limit(1 << 20);
+        let mut old = disk.create(Path::new("000001.log")).unwrap();
+        old.append(&[7; 1_000]).unwrap();
+        graveyard.add_spare("000001.log".into(), 1, 1_000);
+        graveyard.sweep();
+        assert_eq!(graveyard.spare_bytes(), 1_000);
+        let room = Arc::new(Room::default());
+        room.is_in(&graveyard);
+        let file = disk.create(Path::new("new")).unwrap();
+        (disk, graveyard, RoomyFile { file, room })
+    }
+
+    #[test]
+    fn what_found_no_room_is_written_once_there_is_some() {
+        let (disk, graveyard, mut file) = full();
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
+        file.append(b"whole").unwrap();
+        assert_eq!((graveyard.spare_bytes(), disk.faults_fired()), (0, 1));
+        assert_eq!(disk.read(Path::new("new"), 100).unwrap(), b"whole");
+        // Until the store rests nothing more is kept.
+        let keep = |number: u64| {
+            let path = format!("{number:06}.sst");
+            disk.create(Path::new(&path)).unwrap().append(b"old").unwrap();
+            graveyard.add_spare(path.into(), number, 3);
+            graveyard.sweep();
+            graveyard.spare_bytes()
+        };
+        assert_eq!(keep(2), 0);
+        graveyard.clear();
+        assert_eq!(keep(3), 3);
+        // And there is none to be made where nothing is kept.
+        graveyard.clear();
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
+        file.append(b"!").unwrap_err();
+    }
+
+    /// A record that lies in two appends could be torn in the middle of a sector.
+    #[test]
+    fn what_was_written_in_part_is_not_carried_on() {
+        let (disk, graveyard, mut file) = full();
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).writing_part(2));
+        assert!(is_full(&file.append(b"whole").unwrap_err()));
+        assert_eq!((graveyard.spare_bytes(), file.bytes()), (0, 2));
+        assert_eq!(disk.calls(OpKind::Append), 2);
     }
 }

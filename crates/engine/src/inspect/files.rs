@@ -29,6 +29,8 @@ pub enum Role {
     Table,
     /// `n.flt`.
     FilterSidecar,
+    /// `n.spare`: a log or a table that nothing needs any more, kept for a new table to be written over.
+    Spare,
     /// `CURRENT.tmp`, left by a change of the manifest that was cut short.
     Temporary,
     /// Nothing of a store's. It is never read and never removed.
@@ -132,6 +134,7 @@ fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> 
                 Numbered::Log(n) => state.log_number != 0 && n >= state.log_number,
                 Numbered::Manifest(n) => n == manifest,
                 Numbered::FilterSidecar(n) => sidecar(n),
+                Numbered::Spare(_) => false,
             };
             (role_of_numbered(file), live)
         }
@@ -151,5 +154,6 @@ fn role_of_numbered(file: Numbered) -> Role {
         Numbered::Log(_) => Role::Log,
         Numbered::Table(_) => Role::Table,
         Numbered::FilterSidecar(_) => Role::FilterSidecar,
+        Numbered::Spare(_) => Role::Spare,
     }
 }

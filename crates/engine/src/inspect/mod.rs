@@ -155,6 +155,8 @@ fn named(path: &Path) -> Option<Role> {
         Numbered::Log(_) => Some(Role::Log),
         Numbered::Manifest(_) => Some(Role::Manifest),
         Numbered::FilterSidecar(_) => Some(Role::FilterSidecar),
+        // It is what its bytes say.
+        Numbered::Spare(_) => None,
     }
 }
 

@@ -205,9 +205,9 @@ impl LogWriter {
     #[cold]
     fn set_space_aside(&mut self) {
         let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
-        // Whoever appends will be told if there is no room.
-        let _ = self.file.set_space_aside(more);
-        self.space_end = self.end + more;
+        // Whoever appends will be told if there is no room; the next one asks again.
+        let is_there = self.file.set_space_aside(more).is_ok();
+        self.space_end = self.end + if is_there { more } else { 0 };
     }
 
     /// [`LogWriter::push`] and [`LogWriter::commit`].

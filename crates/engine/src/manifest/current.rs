@@ -79,7 +79,7 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
         };
     }
     let was_in_use = |entry: &DirEntry| match Numbered::parse(&entry.name) {
-        Some(Numbered::Table(_) | Numbered::FilterSidecar(_)) => true,
+        Some(Numbered::Table(_) | Numbered::FilterSidecar(_) | Numbered::Spare(_)) => true,
         Some(Numbered::Log(_)) => entry.bytes > FILE_HEADER_BYTES as u64,
         Some(Numbered::Manifest(_)) | None => false,
     };

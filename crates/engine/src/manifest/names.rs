@@ -1,5 +1,5 @@
 //! The names of files in a store's directory: `LOCK`, `CURRENT`, `MANIFEST-n`, `n.log`, `n.sst`,
-//! `n.flt`, with numbers of at least six digits.
+//! `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
 //! A name is one of ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
 //! `._000007.sst` are somebody else's, and nothing of somebody else's is ever read or deleted.
@@ -35,6 +35,11 @@ pub(crate) fn filter_sidecar(number: u64) -> String {
     format!("{number:06}.flt")
 }
 
+/// The name of what was the log or the table `number`, and is kept to be written over.
+pub(crate) fn spare(number: u64) -> String {
+    format!("{number:06}.spare")
+}
+
 /// A numbered file of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Numbered {
@@ -46,6 +51,8 @@ pub(crate) enum Numbered {
     Table(u64),
     /// `n.flt`
     FilterSidecar(u64),
+    /// `n.spare`
+    Spare(u64),
 }
 
 impl Numbered {
@@ -60,6 +67,7 @@ impl Numbered {
                 "log" => Self::Log(number(digits)?),
                 "sst" => Self::Table(number(digits)?),
                 "flt" => Self::FilterSidecar(number(digits)?),
+                "spare" => Self::Spare(number(digits)?),
                 _ => return None,
             }
         };
@@ -73,13 +81,18 @@ impl Numbered {
             Self::Log(number) => log(number),
             Self::Table(number) => table(number),
             Self::FilterSidecar(number) => filter_sidecar(number),
+            Self::Spare(number) => spare(number),
         }
     }
 
     /// Its number.
     pub(crate) fn number(self) -> u64 {
         match self {
-            Self::Manifest(n) | Self::Log(n) | Self::Table(n) | Self::FilterSidecar(n) => n,
+            Self::Manifest(n)
+            | Self::Log(n)
+            | Self::Table(n)
+            | Self::FilterSidecar(n)
+            | Self::Spare(n) => n,
         }
     }
 }
@@ -100,6 +113,7 @@ mod tests {
                 Numbered::Log(number),
                 Numbered::Table(number),
                 Numbered::FilterSidecar(number),
+                Numbered::Spare(number),
             ] {
                 assert_eq!(Numbered::parse(OsStr::new(&file.name())), Some(file));
             }

@@ -298,6 +298,8 @@ impl Engine {
         }
         drop(state);
         self.graveyard.sweep();
+        // Who looks after what is kept.
+        self.background.wake();
         waited?;
         rebuild.map_or_else(|| Err(Error::internal("a rebuild was lost")), Rebuild::outcome)
     }

@@ -247,7 +247,8 @@ fn list_others(
         let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
         let is_needed = match numbered {
             None => [LOCK, CURRENT, UNFINISHED].iter().any(|name| entry.name == *name),
-            // Without a manifest that is intact nobody knows.
+            Some(Numbered::Spare(_)) => false,
+            // Without a manifest that is intact nobody knows of others.
             Some(_) if chosen.number.is_none() || !is_certain => true,
             Some(Numbered::Manifest(number)) => chosen.number == Some(number),
             Some(Numbered::Log(number)) => state.log_number != 0 && number >= state.log_number,

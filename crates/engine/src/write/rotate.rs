@@ -1,5 +1,6 @@
 //! Freezing the memtable, and with it its log; and making logs durable.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::view::{LoggedMemtable, View};
 pub(crate) struct RotatedLogs {
     /// Each with its number, oldest first.
     logs: Mutex<Vec<(u64, LogWriter)>>,
+    /// The lengths of all that are still needed, in bytes, by number.
+    lengths: Mutex<BTreeMap<u64, u64>>,
     count: AtomicUsize,
 }
 
@@ -35,14 +38,15 @@ impl RotatedLogs {
     }
 
     fn add(&self, number: u64, log: LogWriter) {
+        lock(&self.lengths).insert(number, log.bytes());
         let mut logs = lock(&self.logs);
         logs.push((number, log));
         self.count.store(logs.len(), Ordering::Release);
     }
 
     /// Forgets the logs up to `last`: the manifest says durably that they are not needed. What of them
-    /// has not reached the device then need never do so.
-    pub(crate) fn forget(&self, last: u64) {
+    /// has not reached the device then need never do so. The length of `last`, in bytes.
+    pub(crate) fn forget(&self, last: u64) -> u64 {
         let mut logs = lock(&self.logs);
         let kept = logs.partition_point(|(number, _)| *number <= last);
         let unneeded: Vec<_> = logs.drain(..kept).collect();
@@ -50,6 +54,9 @@ impl RotatedLogs {
         drop(logs);
         // Files are closed without holding anyone up.
         drop(unneeded);
+        let mut lengths = lock(&self.lengths);
+        let later = lengths.split_off(&(last + 1));
+        std::mem::replace(&mut *lengths, later).remove(&last).unwrap_or(0)
     }
 
     /// Makes all of them durable, oldest first, and forgets them.

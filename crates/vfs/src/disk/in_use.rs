@@ -39,18 +39,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Of a reader of the file of which `found` was told; and whether it may map it.
-    pub(super) fn of_reader(found: &Metadata) -> (Self, bool) {
-        let id = id(found);
+    /// Of whoever reads `file`, or appends to it; and whether it may be mapped.
+    pub(super) fn shared(file: &File) -> io::Result<(Self, bool)> {
+        let id = id(&file.metadata()?);
         let mut open = open_files();
         let users = open.entry(id).or_default();
         users.count += 1;
-        (Self { id, is_alone: false }, !users.is_written_over)
-    }
-
-    /// Of whoever appends to `file`.
-    pub(super) fn shared(file: &File) -> io::Result<Self> {
-        Ok(Self::of_reader(&file.metadata()?).0)
+        Ok((Self { id, is_alone: false }, !users.is_written_over))
     }
 
     /// Of whoever writes over `file`; none where anybody else has it open.

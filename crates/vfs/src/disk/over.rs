@@ -6,8 +6,8 @@
 //!
 //! Nobody may see the old file's bytes change:
 //! 1. A file that is open in this process, or mapped, is not written over (module `in_use`).
-//! 2. Nor is one with a second name, which is somebody's copy. What is looked at is the file under its new
-//!    name, so that nobody can give it another one in between.
+//! 2. Nor is one with a second name, which is somebody's copy. Its names are counted when it has lost the old
+//!    one, so that nobody can give it another one by that in between.
 //! 3. Other processes of this program are kept out by the store's lock.
 //!
 //! What was written is cut off behind its end before it is synced first, or when its writer is dropped.
@@ -23,7 +23,7 @@ use super::open_regular;
 use super::write::Writer;
 
 /// A writer for `path` in the place of `old`; none where that cannot be written over. `old` is gone then all
-/// the same, unless it could not even be removed.
+/// the same, if it could be removed.
 pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
     let taken = try_take(old, path).ok().flatten();
     if taken.is_none() {
@@ -36,12 +36,13 @@ fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
     let file = open_regular(old, OFlags::WRONLY, "open")?;
     let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
     rename_to_nothing(old, path)?;
-    let found = file.metadata()?;
-    if found.nlink() != 1 {
-        rustix::fs::unlink(path)?;
-        return Ok(None);
+    match file.metadata() {
+        Ok(found) if found.nlink() == 1 => Ok(Some(Writer::over(file, path, found.len(), claim))),
+        _ => {
+            rustix::fs::unlink(path)?;
+            Ok(None)
+        }
     }
-    Ok(Some(Writer::over(file, path, found.len(), claim)))
 }
 
 /// Renames `old` to `path`, where there must be nothing.

@@ -5,7 +5,7 @@
 //! are the same.
 
 use std::cell::RefCell;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
@@ -35,15 +35,11 @@ const ASKED_BYTES: usize = 32 << 10;
 /// Longest single `O_DIRECT` read, in bytes; longer ranges take several.
 const DIRECT_BYTES: usize = 1 << 20;
 
-/// A reader for `file`, of which `found` was told.
-pub(super) fn reader(
-    file: File,
-    path: &Path,
-    found: &Metadata,
-    access: Access,
-) -> Arc<dyn ReadFile> {
-    let (path, bytes) = (path.to_path_buf(), found.len());
-    let (claim, may_be_mapped) = Claim::of_reader(found);
+/// A reader for `file`.
+pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+    // First the claim: from then on nobody makes the file shorter.
+    let (claim, may_be_mapped) = Claim::shared(&file)?;
+    let (path, bytes) = (path.to_path_buf(), file.metadata()?.len());
     match access {
         Access::Buffered => {}
         Access::Mapped => {
@@ -51,18 +47,18 @@ pub(super) fn reader(
             let length = usize::try_from(bytes).ok().filter(|&length| length > 0 && may_be_mapped);
             if let Some(Ok(map)) = length.map(|length| map(&file, length)) {
                 let map = Arc::new(Mapped { map, _claim: claim });
-                return Arc::new(MappedFile { map, shared: OnceLock::new(), path });
+                return Ok(Arc::new(MappedFile { map, shared: OnceLock::new(), path }));
             }
         }
         Access::Direct => {
             if set_direct(&file, true).is_ok() {
-                return Arc::new(DirectFile {
+                return Ok(Arc::new(DirectFile {
                     file: BufferedFile { file, path, bytes, _claim: claim },
-                });
+                }));
             }
         }
     }
-    Arc::new(BufferedFile { file, path, bytes, _claim: claim })
+    Ok(Arc::new(BufferedFile { file, path, bytes, _claim: claim }))
 }
 
 #[derive(Debug)]
@@ -302,7 +298,7 @@ mod tests {
             return;
         }
         let (path, bytes_in_it) = (PathBuf::from("unnamed"), bytes.len() as u64);
-        let claim = Claim::shared(&file).expect("an open file");
+        let (claim, _) = Claim::shared(&file).expect("an open file");
         let file = BufferedFile { file, path, bytes: bytes_in_it, _claim: claim };
         let file = DirectFile { file };
         for (start, end) in

@@ -29,7 +29,7 @@ pub(super) struct Writer {
 impl Writer {
     /// A writer of a new file.
     pub(super) fn new(file: File, path: &Path) -> io::Result<Self> {
-        let claim = Claim::shared(&file)?;
+        let (claim, _) = Claim::shared(&file)?;
         Ok(Self::over(file, path, 0, claim))
     }
 

@@ -81,7 +81,9 @@ impl FileState {
     /// What is appended from now on is written over what is there.
     pub(super) fn start_over(&mut self) {
         let old = std::mem::take(self);
-        self.beneath = Some(old.content);
+        // All that readers saw, and what lay beneath that.
+        let all = old.image(old.content.bytes(), |sector| sector.versions() - 1);
+        self.beneath = Some(all);
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {

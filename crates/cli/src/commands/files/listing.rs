@@ -51,6 +51,7 @@ fn row(file: &LiveFile) -> Vec<Value> {
         Role::Log => "log",
         Role::Table => "table",
         Role::FilterSidecar => "filter sidecar",
+        Role::Spare => "spare",
         Role::Temporary => "temporary",
         _ => "foreign",
     };

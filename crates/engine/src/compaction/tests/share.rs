@@ -30,6 +30,7 @@ pub(super) fn options(vfs: Arc<dyn Vfs>) -> Options {
         .block_bytes(256)
         .table_bytes(4 << 10)
         .base_level_bytes(16 << 10)
+        .spare_file_bytes(0)
         .l0_trigger(4)
 }
 

@@ -99,6 +99,7 @@ pub(crate) fn file_kind(path: &Path) -> &'static str {
         name if name.ends_with(".log") => "log",
         name if name.ends_with(".sst") => "table",
         name if name.ends_with(".flt") => "sidecar",
+        name if name.ends_with(".spare") => "spare",
         _ => "directory",
     }
 }

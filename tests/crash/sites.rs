@@ -68,6 +68,7 @@ fn part_of_name(file: &str) -> &'static str {
         "log" => ".log",
         "table" => ".sst",
         "sidecar" => ".flt",
+        "spare" => ".spare",
         _ => "",
     }
 }

@@ -171,19 +171,21 @@ impl Error {
     /// Whether something was short that may be there again later: room on the disk, file handles.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
-            Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-                    || self.is_out_of_handles()
-            }
+            Self::Io { source, .. } => is_full(source) || self.is_out_of_handles(),
             _ => false,
         }
     }
 }
 
+/// Whether the file system had no room left, or none for this user.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// What to do about an error of the file system, where that is plain.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        _ if is_full(error) => {
             " (free some space; if writes are refused afterwards, open the store again. A read-only \
              open needs no space)"
         }

@@ -239,19 +239,23 @@ mod tests {
             .spare_file_bytes(SPARE)
     }
 
+    fn key(number: u32) -> [u8; 4] {
+        number.wrapping_mul(2_654_435_761).to_le_bytes()
+    }
+
     fn value(round: u32, number: u32) -> Vec<u8> {
         (0..60).map(|at| (round * 7 + number * 31 + at) as u8).collect()
     }
 
     fn fill(db: &Db, round: u32) {
         for number in 0..1_000_u32 {
-            db.put(number.wrapping_mul(2_654_435_761).to_le_bytes(), value(round, number)).unwrap();
+            db.put(key(number), value(round, number)).unwrap();
         }
     }
 
     fn check(db: &Db, round: u32) {
         for number in 0..1_000_u32 {
-            let found = db.get(number.wrapping_mul(2_654_435_761).to_le_bytes()).unwrap().unwrap();
+            let found = db.get(key(number)).unwrap().unwrap();
             assert_eq!(found[..], value(round, number));
         }
         db.verify().unwrap();
@@ -374,9 +378,8 @@ mod tests {
             check(&db, 5);
             assert_eq!(first, held[0]);
             assert!(walk.map(|entry| entry.unwrap()).eq(held[1..].iter().cloned()), "{mode}");
-            let held_still = held.iter().filter(|(key, found)| {
-                let number = (0..1_000_u32)
-                    .find(|number| number.wrapping_mul(2_654_435_761).to_le_bytes() == key[..]);
+            let held_still = held.iter().filter(|(found_key, found)| {
+                let number = (0..1_000_u32).find(|number| key(*number) == found_key[..]);
                 found[..] == value(0, number.unwrap())
             });
             assert_eq!(held_still.count(), 1_000, "{mode}");

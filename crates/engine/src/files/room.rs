@@ -1,11 +1,12 @@
 //! Room on a full disk: what is kept for files to come is removed before anybody is told that there is none.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
 use trommel_vfs::WriteFile;
 
 use super::graveyard::Graveyard;
+use crate::error::is_full;
 
 /// Where room can be made, once the store is open.
 #[derive(Debug, Default)]
@@ -29,10 +30,6 @@ impl Room {
     fn make(&self) -> bool {
         self.0.get().and_then(Weak::upgrade).is_some_and(|graveyard| graveyard.make_room())
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// A file that has room made for it.

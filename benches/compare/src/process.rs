@@ -58,6 +58,19 @@ pub(crate) fn dirty_pages() -> Option<String> {
     Some(format!("at most {most}% of memory, written back from {background}% on"))
 }
 
+/// What of its free memory a virtual machine gives back to its host. None where it gives nothing back.
+pub(crate) fn free_pages() -> Option<String> {
+    let limit = |name: &str| {
+        let text = fs::read_to_string(format!("/sys/module/page_reporting/parameters/{name}"));
+        text.ok()?.trim().parse::<u32>().ok()
+    };
+    let kib = 4_u64.checked_shl(limit("page_reporting_order")?)?;
+    // Not all kernels have it.
+    let after = limit("min_free_ms").filter(|after| *after > 0);
+    let after = after.map_or(String::new(), |after| format!(", free for {after} ms"));
+    Some(format!("pieces of {kib} KiB and more{after}"))
+}
+
 /// All files below `dir`, and the bytes that they take on the device.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
@@ -156,6 +169,7 @@ mod tests {
             return;
         }
         assert!(dirty_pages().unwrap().contains("% of memory"));
+        assert!(free_pages().is_none_or(|limits| limits.starts_with("pieces of ")));
         let before = written_bytes().unwrap();
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         fs::write(scratch.path().join("a"), vec![1; 1 << 20]).unwrap();

@@ -29,7 +29,7 @@ mod trommel;
 pub(crate) type Facts = BTreeMap<&'static str, String>;
 
 /// The settings in the order in which they are shown.
-pub(crate) const FACTS: [&str; 20] = [
+pub(crate) const FACTS: [&str; 21] = [
     "version",
     "writes",
     "log",
@@ -50,10 +50,14 @@ pub(crate) const FACTS: [&str; 20] = [
     "background threads",
     "tuned besides",
     DIRTY_PAGES,
+    FREE_PAGES,
 ];
 
 /// How much of what was written may wait in the page cache: a setting of the system's.
 const DIRTY_PAGES: &str = "dirty pages";
+
+/// What of its free memory a virtual machine gives back to its host, and has to wait for when it is used again.
+const FREE_PAGES: &str = "free memory given back";
 
 /// The log of a store whose writes survive the process.
 const LOG_OS: &str = "on, with the system at each write, not synced";
@@ -292,6 +296,7 @@ impl Contender {
             Build::Redb(variant) => redb::facts(settings, variant),
         };
         facts.extend(process::dirty_pages().map(|limits| (DIRTY_PAGES, limits)));
+        facts.extend(process::free_pages().map(|limits| (FREE_PAGES, limits)));
         facts
     }
 }

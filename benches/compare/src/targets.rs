@@ -107,10 +107,9 @@ const STEP: &str = "of some 42 to 45 ns an entry of three or four runs, out of a
     comes first is found without a branch and lends it without a step through the levels of cursors; what is left \
     are that choice, and keys of several versions";
 /// What memory of a writer's store is.
-const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out (as \
-    much is kept when it is dropped as the next still lacks, and a quarter more, which makes fills faster), and \
-    some 20 MiB of filters, indexes and what two background threads merge and build; a writer that is slower has \
-    less of the second";
+const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out, and some \
+    20 MiB of filters, indexes and what two background threads merge and build; a writer that is slower has less \
+    of the second; of a memtable that was written out no more is kept than the next still lacks";
 
 /// By figure, what bounds it and what was tried.
 const BOUNDS: [(&str, &str); 11] = [

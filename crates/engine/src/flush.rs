@@ -199,9 +199,9 @@ mod tests {
         assert_eq!(said(), ["sync log"]);
     }
 
-    /// Of a memtable that was written out all is kept, though the next one is filled in part by then.
+    /// Of a memtable that was written out as much is kept as the one that is being filled still lacks.
     #[test]
-    fn what_is_filled_during_a_flush_is_kept_besides_a_memtable() {
+    fn what_is_kept_and_what_is_filled_are_one_memtable() {
         let db = filled(Arc::new(MemoryVfs::default()));
         let put = |n: u32| db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();
         (3 << 10..7 << 10).for_each(put);
@@ -210,7 +210,7 @@ mod tests {
         (0..3 << 9).for_each(put);
         engine.work_inline().unwrap();
         let kept = db.stats().memory.idle_arenas;
-        assert!(kept > 7 << 20, "{kept} bytes kept of a memtable of 7 MiB");
+        assert!((5 << 20..7 << 20).contains(&kept), "{kept} bytes kept, with 1.5 MiB of 8 filled");
     }
 
     #[test]

@@ -496,11 +496,9 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
-    /// Bytes up to which the memory of memtables is kept for the next ones, what is in use included: one
-    /// memtable, and a quarter of one more, which is filled while the one before is written out.
+    /// Bytes up to which the memory of memtables is kept for the next ones, what is in use included: one memtable.
     pub(crate) fn arena_limit(&self) -> usize {
-        let memtable = self.memtable_limit() as usize;
-        memtable.saturating_add(memtable / 4)
+        self.memtable_limit() as usize
     }
 
     /// The filters of a table built for `level`: see [`FilterPolicy::for_level`]; those `by_budget`

@@ -191,9 +191,8 @@ impl ArenaPool {
     /// A pool that keeps idle memory while all of it, what memtables hold included, is at most `limit`
     /// bytes; 0 keeps none.
     ///
-    /// The size of one full memtable, and of what is filled while one is written out, is a good limit: what
-    /// is kept of one is then what the next, which is being filled meanwhile, still needs, and when that is
-    /// full something is left for the one behind it.
+    /// The size of one full memtable is a good limit: what is kept of one is then what the next, which is being
+    /// filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
         let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
         Arc::new(Self { free: Mutex::new(free) })

@@ -51,8 +51,7 @@ pub(crate) const UNEQUAL: [&str; 18] = [
      part of its time until idle.",
     "RocksDB sizes its levels from the deepest one up (its default), so its base level moves. Its \
      two background jobs are one that flushes and one that compacts; the two threads of Trommel and \
-     fjall do either. One of Trommel's gives way to writers and readers (its default); RocksDB's thread that \
-     compacts, made as nice from outside, changed nothing: ten million keys took 4.82 us without and 4.80 with it.",
+     fjall do either.",
     "lmdb-best, redb-best and rocksdb-mmap read the files that lmdb, redb and rocksdb-best wrote; \
      their fills would be the same. lmdb-writemap is LMDB's best way to write.",
     "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \

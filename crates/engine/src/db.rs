@@ -10,7 +10,6 @@ use crate::advice::{AdviceOptions, FilterAdvice};
 use crate::batch::{Batch, WriteBatch};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
-use crate::env;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
@@ -80,15 +79,9 @@ impl Db {
         let wanted = if options.read_only { 0 } else { options.background_threads };
         for number in 0..wanted {
             let engine = Arc::clone(&handle.engine);
-            // The first gives way to nobody: what writers need done is done, however many threads they have.
-            let niceness = if number == 0 { 0 } else { options.background_niceness };
-            let work = move || {
-                env::give_way(niceness);
-                engine.work();
-            };
             let thread = Builder::new()
                 .name(format!("trommel-{number}"))
-                .spawn(work)
+                .spawn(move || engine.work())
                 .map_err(|source| Error::io(dir, "starting a thread for", source))?;
             lock(&handle.threads).push(thread);
         }
@@ -447,7 +440,6 @@ impl Db {
     /// Changes options of the live store. What cannot change while it is open stays as it is,
     /// whatever `change` says of it: [`vfs`](Options::vfs), [`read_mode`](Options::read_mode),
     /// [`log`](Options::log), [`background_threads`](Options::background_threads),
-    /// [`background_niceness`](Options::background_niceness),
     /// [`max_open_files`](Options::max_open_files), and how the store was opened
     /// ([`create_if_missing`](Options::create_if_missing),
     /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),

@@ -1,12 +1,11 @@
-//! The only place that reads a clock, draws a random number, asks how many cores there are or lets others have them
-//! first.
+//! The only place that reads a clock, draws a random number or asks how many cores there are.
 
 use std::time::{Duration, Instant};
 
 #[cfg(shuttle)]
-pub(crate) use replayed::{cores, give_way, now, random_u64, sleep};
+pub(crate) use replayed::{cores, now, random_u64, sleep};
 #[cfg(not(shuttle))]
-pub(crate) use system::{cores, give_way, now, random_u64, sleep};
+pub(crate) use system::{cores, now, random_u64, sleep};
 
 /// Puts the calling thread to sleep until `moment`.
 pub(crate) fn sleep_until(moment: Instant) {
@@ -28,23 +27,6 @@ mod system {
         static CORES: OnceLock<usize> = OnceLock::new();
         *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
     }
-
-    /// Makes the calling thread nicer by so much than it was. It cannot go back on that without a privilege.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn give_way(niceness: u8) {
-        use rustix::process::{getpriority_process, setpriority_process};
-        // On Linux each thread has its own, and none named is the calling one.
-        if niceness > 0
-            && let Ok(old) = getpriority_process(None)
-        {
-            // Where it is refused the thread does its work as others do.
-            let _ = setpriority_process(None, old + i32::from(niceness));
-        }
-    }
-
-    /// Elsewhere niceness is the whole process's.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn give_way(_niceness: u8) {}
 
     /// The current moment of a clock that never goes back.
     pub(crate) fn now() -> Instant {
@@ -82,9 +64,6 @@ mod replayed {
     pub(crate) fn cores() -> usize {
         2
     }
-
-    /// Who comes next is the schedule's to say.
-    pub(crate) fn give_way(_niceness: u8) {}
 
     fn advance(duration: Duration) -> Instant {
         let later = NOW.get() + duration;

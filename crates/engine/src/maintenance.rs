@@ -195,7 +195,6 @@ impl Engine {
             read_mode: old.read_mode,
             max_open_files: old.max_open_files,
             background_threads: old.background_threads,
-            background_niceness: old.background_niceness,
             user_filters: old.user_filters.clone(),
             ..wanted
         };

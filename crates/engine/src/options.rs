@@ -185,7 +185,6 @@ pub struct Options {
     pub(crate) l0_stop: usize,
     pub(crate) debt_stop_bytes: u64,
     pub(crate) background_threads: usize,
-    pub(crate) background_niceness: u8,
     pub(crate) background_bytes_per_second: Option<u64>,
     pub(crate) auto_compaction: bool,
 }
@@ -228,7 +227,6 @@ impl Default for Options {
             l0_stop: 24,
             debt_stop_bytes: 4 << 30,
             background_threads: 2,
-            background_niceness: 10,
             background_bytes_per_second: None,
             auto_compaction: true,
         }
@@ -341,10 +339,6 @@ impl Options {
         /// Threads that write out memtables and compact. With 0, the call that makes such work
         /// necessary does it itself. Default: 2.
         background_threads: usize;
-        /// By how much all background threads but the first are nicer than the thread that opens the store, 0 to
-        /// 19: where cores are few, who writes and reads gets them first, and the first thread its share beside
-        /// them, so that the background never rests. Only Linux has niceness of threads. Default: 10.
-        background_niceness: u8;
         /// Whether compactions start by themselves. Default: true.
         auto_compaction: bool;
     }
@@ -465,7 +459,6 @@ impl Options {
             ("l0_stop", self.l0_stop.to_string()),
             ("debt_stop_bytes", self.debt_stop_bytes.to_string()),
             ("background_threads", self.background_threads.to_string()),
-            ("background_niceness", self.background_niceness.to_string()),
             ("background_bytes_per_second", or_none(self.background_bytes_per_second)),
             ("auto_compaction", self.auto_compaction.to_string()),
         ]
@@ -558,7 +551,6 @@ impl Options {
         within("l0_stop", self.l0_stop as u64, self.l0_slowdown as u64, u64::MAX)?;
         within("debt_stop_bytes", self.debt_stop_bytes, 1 << 10, u64::MAX)?;
         within("background_threads", self.background_threads as u64, 0, 256)?;
-        within("background_niceness", u64::from(self.background_niceness), 0, 19)?;
         within("memory_limit", self.memory_limit.unwrap_or(u64::MAX), 64 << 10, u64::MAX)?;
         let rate = self.background_bytes_per_second.unwrap_or(u64::MAX);
         within("background_bytes_per_second", rate, 4 << 10, u64::MAX)?;

@@ -153,8 +153,7 @@ pub(super) fn options(rng: &mut Rng, sizes: Sizes, limit: u64) -> Options {
     let options = options
         .read_mode(*pick(rng, &ReadMode::ALL))
         .max_open_files(size(rng, 16, sizes.open_files) as usize)
-        .background_threads(threads)
-        .background_niceness(*pick(rng, &[0, 10, 19]));
+        .background_threads(threads);
     // A store without a limit must do as well; what it takes stays bounded by the cache.
     if rng.u8(..4) > 0 { options.memory_limit(limit) } else { options }
 }

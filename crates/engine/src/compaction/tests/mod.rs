@@ -1,8 +1,6 @@
 //! The planner by transcripts, and the whole of compaction by random simulation.
 
 mod between;
-#[cfg(target_os = "linux")]
-mod niceness;
 mod share;
 mod simulator;
 mod transcripts;

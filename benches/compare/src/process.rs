@@ -58,16 +58,21 @@ pub(crate) fn dirty_pages() -> Option<String> {
     Some(format!("at most {most}% of memory, written back from {background}% on"))
 }
 
-/// What of its free memory a virtual machine gives back to its host. None where it gives nothing back.
+/// What of its free memory the system gives back to the host, if it is a virtual machine whose host takes it and says
+/// how much at a time.
 pub(crate) fn free_pages() -> Option<String> {
     let limit = |name: &str| {
-        let text = fs::read_to_string(format!("/sys/module/page_reporting/parameters/{name}"));
-        text.ok()?.trim().parse::<u32>().ok()
+        let path = format!("/sys/module/page_reporting/parameters/{name}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
     };
-    let kib = 4_u64.checked_shl(limit("page_reporting_order")?)?;
-    // Not all kernels have it.
-    let after = limit("min_free_ms").filter(|after| *after > 0);
-    let after = after.map_or(String::new(), |after| format!(", free for {after} ms"));
+    // Not all kernels have the latter.
+    given_back(limit("page_reporting_order")?, limit("min_free_ms").unwrap_or(0))
+}
+
+/// Pieces of `2^order` pages, when they were free for so many milliseconds.
+fn given_back(order: u32, after: u32) -> Option<String> {
+    let kib = (rustix::param::page_size() as u64 / 1024).checked_mul(1_u64.checked_shl(order)?)?;
+    let after = if after > 0 { format!(", free for {after} ms") } else { String::new() };
     Some(format!("pieces of {kib} KiB and more{after}"))
 }
 
@@ -164,12 +169,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_back_is_told_in_pieces() {
+        let page = rustix::param::page_size() / 1024;
+        let pieces = |of: usize| format!("pieces of {} KiB and more", of * page);
+        assert_eq!(given_back(9, 0), Some(pieces(512)));
+        assert_eq!(given_back(10, 60_000), Some(pieces(1024) + ", free for 60000 ms"));
+        assert_eq!(given_back(64, 0), None);
+    }
+
+    #[test]
     fn linux_says_what_is_asked() {
         if !cfg!(target_os = "linux") {
             return;
         }
         assert!(dirty_pages().unwrap().contains("% of memory"));
-        assert!(free_pages().is_none_or(|limits| limits.starts_with("pieces of ")));
         let before = written_bytes().unwrap();
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         fs::write(scratch.path().join("a"), vec![1; 1 << 20]).unwrap();

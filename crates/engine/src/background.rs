@@ -7,7 +7,7 @@
 //! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long: where all
 //!    workers are at one and a memtable is frozen, one of them writes it out in between, so that no more
 //!    memtables wait than are filled in the time of a flush. Where cores are few, merges rest while one is
-//!    written out.
+//!    written out, and leave a core to who writes ([`beside`]).
 //! 3. A job that fails because the disk is full, or because there are no file handles left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
 //!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
@@ -19,6 +19,7 @@
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
+mod beside;
 mod trouble;
 
 use std::ops::Range;
@@ -42,6 +43,7 @@ use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
+use beside::Beside;
 use trouble::{LONGEST_RETRY, Trouble};
 
 /// What is running, and what is asked for.
@@ -70,6 +72,10 @@ pub(crate) struct State {
     flushes: Trouble,
     compactions: Trouble,
     fits: Trouble,
+    /// When a memtable was last taken to be written out.
+    last_flush: Option<Instant>,
+    /// Until when merges are put off that would take a writer's core.
+    put_off_until: Option<Instant>,
     shutting_down: bool,
 }
 
@@ -112,6 +118,7 @@ impl State {
     fn next_flush(&mut self, view: &View, now: Instant) -> Option<Job> {
         let oldest = view.frozen.last().filter(|_| !self.flushing && self.flushes.is_due(now))?;
         self.flushing = true;
+        self.last_flush = Some(now);
         self.running += 1;
         Some(Job::Flush(Arc::clone(oldest)))
     }
@@ -265,6 +272,7 @@ impl Engine {
                 .filter(|_| self.poison.get().is_none())
                 .into_iter()
                 .chain(kept_until)
+                .chain(state.put_off_until)
                 .min()
             {
                 Some(at) => wait_until(&self.background.changed, state, at),
@@ -356,10 +364,32 @@ impl Engine {
         if state.pauses > 0 || !state.compactions.is_due(now) {
             return None;
         }
+        state.put_off_until = self.put_off_until(state, view, now);
+        if state.put_off_until.is_some() {
+            return None;
+        }
         let plan = self.next_plan(state, view)?;
         // Planner and registry look at the same state under the same lock.
         let id = state.busy.start(&plan)?;
         Some(Job::Compact(plan, id))
+    }
+
+    /// Until when one merge more is put off, if it is.
+    fn put_off_until(&self, state: &State, view: &View, now: Instant) -> Option<Instant> {
+        let options = self.options.load();
+        if options.background_threads == 0 || state.is_waited_for() {
+            return None;
+        }
+        let beside = Beside {
+            threads: options.background_threads,
+            cores: env::cores(),
+            merges: state.busy.merges(),
+            l0_runs: view.version.levels[0].len(),
+            debt: self.debt.load(Ordering::Relaxed),
+            options: &options.compaction(),
+            last_flush: state.last_flush,
+        };
+        beside.put_off_until(now)
     }
 
     fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {

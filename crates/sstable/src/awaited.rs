@@ -70,7 +70,7 @@ impl<'a, const N: usize> Awaited<'a, N> {
             prefetch_at(block.as_ptr_range().end.addr().wrapping_sub(1));
         }
         for (_, block) in blocks.iter().take(AHEAD) {
-            block.chunks(TURN_BYTES).take(TURNS).for_each(ask_for_lines);
+            block.chunks(TURN_BYTES).take(TURNS).for_each(ask_second_for);
         }
     }
 
@@ -87,9 +87,9 @@ impl<'a, const N: usize> Awaited<'a, N> {
     }
 }
 
-/// Asks the processor for the lines of `bytes`, but for that of the last byte where it is no whole one.
+/// Asks the processor's second cache for the lines of `bytes`, but for that of the last byte where it is no whole one.
 #[inline]
-pub(crate) fn ask_for_lines(bytes: &[u8]) {
+pub(crate) fn ask_second_for(bytes: &[u8]) {
     for line in (0..bytes.len()).step_by(LINE) {
         prefetch_into_second(bytes.as_ptr().addr() + line);
     }

@@ -19,7 +19,7 @@ use trommel_base::SeqNo;
 use trommel_vfs::{Piece, Pieces, read_at_once};
 
 use crate::Error;
-use crate::awaited::{Awaited, ask_for_lines};
+use crate::awaited::{Awaited, ask_second_for};
 use crate::block::SharedBlock;
 use crate::compression::zeroed;
 use crate::format::Handle;
@@ -88,9 +88,9 @@ pub fn get_many<'a>(
                 Some((of, held)) if place.is_at(of, held.handle) => held,
                 _ => {
                     let [first, second, third] = batch.awaited.turns(nth);
-                    ask_for_lines(first);
+                    ask_second_for(first);
                     let held = batch.hold(nth, place, stats)?;
-                    ask_for_lines(second);
+                    ask_second_for(second);
                     later = third;
                     &last.insert((place.table, held)).1
                 }
@@ -101,7 +101,7 @@ pub fn get_many<'a>(
             if found.is_none() {
                 found = table.get_behind(spot, key, hash, seqno, stats)?;
             }
-            ask_for_lines(later);
+            ask_second_for(later);
             answer(nth, found);
         }
     }

@@ -54,7 +54,7 @@ pub use error::TuningError;
 pub use held::{Held, to_drop};
 pub use price::{Offer, Price};
 pub use rules::{Rule, Rules};
-pub use shape::{MEMTABLE_OVERHEAD, Shape};
+pub use shape::{BASE_LEVEL_GROWTH, MEMTABLE_OVERHEAD, Shape};
 pub use solver::{Plan, Solver};
 pub use tree::{Run, Table, Tree};
 pub use workload::{Visits, Workload};

@@ -20,8 +20,9 @@ use crate::tree::{Run, Table, Tree};
 
 /// Bytes that an entry takes in a memtable beside key and value, about: its node, links and number.
 pub const MEMTABLE_OVERHEAD: u64 = 56;
-/// How many times `base_level_bytes` a level that is not the deepest may hold before one is opened above it.
-const GROWN: f64 = 2.0;
+/// How many times the base level's bytes a level that is not the deepest may have to hold before one is opened above
+/// it.
+pub const BASE_LEVEL_GROWTH: u64 = 2;
 /// Levels of a tree below level 0.
 const LEVELS: usize = 6;
 /// Bytes that one thing may have.
@@ -151,7 +152,7 @@ impl Shape {
         let mut most = base;
         while part > most && upper.len() + 1 < LEVELS {
             opened_at = most * ratio.powi(upper.len() as i32);
-            most = base * GROWN;
+            most = base * BASE_LEVEL_GROWTH as f64;
             part /= ratio;
             upper.push(part.max(base));
         }

@@ -99,8 +99,12 @@ enum Build {
     Redb(redb::Variant),
 }
 
-const TROMMEL: trommel::Variant =
-    trommel::Variant { reads: ReadMode::Cached, own_filters: false, log: true, in_batches: false };
+const TROMMEL: trommel::Variant = trommel::Variant {
+    reads: ReadMode::Cached,
+    filters: trommel::Filters::Equal,
+    log: true,
+    in_batches: false,
+};
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
 
@@ -121,7 +125,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. Those that
 /// read another's files come right behind it.
-pub(crate) static ALL: [Contender; 21] = [
+pub(crate) static ALL: [Contender; 22] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -226,7 +230,7 @@ pub(crate) static ALL: [Contender; 21] = [
     contender(
         "trommel-own",
         "Trommel, cached reads, the filters it has by default",
-        Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL }),
+        Build::Trommel(trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL }),
     ),
     Contender {
         usual: false,
@@ -235,9 +239,20 @@ pub(crate) static ALL: [Contender; 21] = [
     Contender {
         usual: false,
         ..contender(
+            "trommel-direct-divided",
+            "Trommel, direct reads, at most the others' bits in all, divided among its levels",
+            Build::Trommel(trommel::Variant {
+                filters: trommel::Filters::Divided,
+                ..TROMMEL_DIRECT
+            }),
+        )
+    },
+    Contender {
+        usual: false,
+        ..contender(
             "trommel-direct-own",
             "Trommel, direct reads, the filters it has by default",
-            Build::Trommel(trommel::Variant { own_filters: true, ..TROMMEL_DIRECT }),
+            Build::Trommel(trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL_DIRECT }),
         )
     },
     Contender {

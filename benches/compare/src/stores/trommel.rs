@@ -13,12 +13,22 @@ use crate::stores::{self, Facts};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) reads: ReadMode,
-    /// The filters it has if nobody says otherwise, instead of as many bits as the others get.
-    pub(crate) own_filters: bool,
+    pub(crate) filters: Filters,
     /// Whether writes go to its log.
     pub(crate) log: bool,
     /// Whether they come in batches.
     pub(crate) in_batches: bool,
+}
+
+/// Which filters its tables get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filters {
+    /// As many bits a key in every level as the others get.
+    Equal,
+    /// At most as many bits in all, by level as the solver divides them.
+    Divided,
+    /// Those it has if nobody says otherwise.
+    Own,
 }
 
 /// Opens the store in `dir`.
@@ -33,10 +43,12 @@ pub(crate) fn open(
 }
 
 fn filters(settings: &Settings, variant: Variant) -> Result<FilterPolicy, StoreError> {
-    if variant.own_filters {
-        return Ok(FilterPolicy::default());
+    let bits = settings.filter_bits;
+    match variant.filters {
+        Filters::Own => Ok(FilterPolicy::default()),
+        Filters::Equal => Ok(format!("paired:{bits}").parse()?),
+        Filters::Divided => Ok(format!("budget={bits}/key").parse()?),
     }
-    Ok(format!("paired:{}", settings.filter_bits).parse()?)
 }
 
 fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError> {

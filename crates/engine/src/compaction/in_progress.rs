@@ -69,7 +69,12 @@ impl InProgress {
 
     /// Whether no merge runs.
     pub(crate) fn is_empty(&self) -> bool {
-        self.outputs().next().is_none()
+        self.merges() == 0
+    }
+
+    /// How many merges run.
+    pub(crate) fn merges(&self) -> usize {
+        self.outputs().count()
     }
 
     /// Where merges write tables.

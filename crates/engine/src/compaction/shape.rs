@@ -17,6 +17,8 @@
 //!
 //! Called by the planner, and by the write path for its debt.
 
+use trommel_tuning::BASE_LEVEL_GROWTH;
+
 use crate::version::{LEVELS, Version};
 
 use super::in_progress::InProgress;
@@ -24,8 +26,6 @@ use super::key_range::total_bytes;
 use super::options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
-/// How many times `base_level_bytes` a level above the last may have to hold before another is opened above it.
-const GROWN: u64 = 2;
 
 /// What each level should hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +50,11 @@ impl Shape {
         let mut needed = LAST;
         while needed > 1 {
             let held_above = first_held < needed;
-            let most =
-                options.base_level_bytes.saturating_mul(if needed == LAST { 1 } else { GROWN });
+            let most = options.base_level_bytes.saturating_mul(if needed == LAST {
+                1
+            } else {
+                BASE_LEVEL_GROWTH
+            });
             if bytes <= most / if held_above { 2 } else { 1 } {
                 break;
             }

@@ -43,7 +43,7 @@ use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait, wait_at_most, wait_until};
 use crate::view::{LoggedMemtable, View};
-use beside::Beside;
+use beside::{Beside, Cores, Filling};
 use trouble::{LONGEST_RETRY, Trouble};
 
 /// What is running, and what is asked for.
@@ -72,9 +72,9 @@ pub(crate) struct State {
     flushes: Trouble,
     compactions: Trouble,
     fits: Trouble,
-    /// When a memtable was last taken to be written out.
-    last_flush: Option<Instant>,
-    /// Until when merges are put off that would take a writer's core.
+    filling: Filling,
+    cores: Cores,
+    /// Until when a merge is put off that would take a writer's core, if who looked last found one.
     put_off_until: Option<Instant>,
     shutting_down: bool,
 }
@@ -118,7 +118,6 @@ impl State {
     fn next_flush(&mut self, view: &View, now: Instant) -> Option<Job> {
         let oldest = view.frozen.last().filter(|_| !self.flushing && self.flushes.is_due(now))?;
         self.flushing = true;
-        self.last_flush = Some(now);
         self.running += 1;
         Some(Job::Flush(Arc::clone(oldest)))
     }
@@ -220,6 +219,11 @@ impl Job {
 }
 
 impl Background {
+    /// Notes that a memtable has become full.
+    pub(crate) fn note_full(&self) {
+        lock(&self.state).filling.note(env::now());
+    }
+
     /// Has everyone look again: workers for work, waiters for progress.
     pub(crate) fn wake(&self) {
         let _state = lock(&self.state);
@@ -302,6 +306,7 @@ impl Engine {
 
     /// Takes the most urgent piece of work, if there is one.
     fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
+        state.put_off_until = None;
         if state.shutting_down || self.poison.get().is_some() || self.options.load().read_only {
             return None;
         }
@@ -350,6 +355,8 @@ impl Engine {
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
         let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
+        // What nobody asked for does not take the core that a merge leaves to writers.
+        let is_paused = is_paused || state.put_off_until.is_some();
         if job.is_none() && !is_paused && state.fits.is_due(now) {
             job = state.fit_budget.next(&mut state.busy, &view.version);
         }
@@ -364,11 +371,13 @@ impl Engine {
         if state.pauses > 0 || !state.compactions.is_due(now) {
             return None;
         }
-        state.put_off_until = self.put_off_until(state, view, now);
+        let plan = self.next_plan(state, view)?;
+        if !plan.trivial_move {
+            state.put_off_until = self.put_off_until(state, view, now);
+        }
         if state.put_off_until.is_some() {
             return None;
         }
-        let plan = self.next_plan(state, view)?;
         // Planner and registry look at the same state under the same lock.
         let id = state.busy.start(&plan)?;
         Some(Job::Compact(plan, id))
@@ -382,14 +391,13 @@ impl Engine {
         }
         let beside = Beside {
             threads: options.background_threads,
-            cores: env::cores(),
-            merges: state.busy.merges(),
+            cores: state.cores.0,
+            running: state.busy.working(),
             l0_runs: view.version.levels[0].len(),
             debt: self.debt.load(Ordering::Relaxed),
             options: &options.compaction(),
-            last_flush: state.last_flush,
         };
-        beside.put_off_until(now)
+        state.filling.until(now).filter(|_| beside.takes_a_core() && !beside.is_behind())
     }
 
     fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {

@@ -1,9 +1,10 @@
 //! How many merges run at once beside writers.
 //!
-//! 1. Where the store has as many threads as there are cores, a merge more takes the core of whoever writes. While
-//!    level 0 can wait that gains nothing: what is merged later is more at once, and written fewer times.
-//! 2. So while memtables become full, merges leave a core to who fills them, unless level 0, or what is due elsewhere,
-//!    comes near to where writers are slowed.
+//! 1. Where the store has at least as many threads as there are cores, a merge more takes the core of whoever writes.
+//!    While level 0 can wait that gains nothing: what is merged later is more at once, and written fewer times.
+//! 2. So while memtables become full one after the other, no merge begins that would leave no core to who fills them,
+//!    unless level 0, or the bytes of all merges that are due, come near to where writers are slowed. Nor do filters
+//!    get smaller meanwhile for the budget. A table that is only moved costs nothing, and is not put off.
 //! 3. When none became full for a while, or somebody waits for merges, all threads take part.
 //!
 //! What it gains: docs/performance.md, *A core for who writes*. Called by workers that look for a merge.
@@ -11,46 +12,74 @@
 use std::time::{Duration, Instant};
 
 use crate::compaction::options::CompactionOptions;
+use crate::env;
 
-/// For so long after a memtable was taken to be written out the next one is taken to be filled.
-const WRITTEN_FOR: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 2 });
+/// A memtable that took longer than this to become full is filled by nobody who needs a core.
+const SLOWEST: Duration = Duration::from_secs(5);
+/// For so long at least the next one is taken to be filled; for twice the time that the last one took, if that is more.
+const LEAST: Duration = Duration::from_secs(2);
 
-/// What decides whether one merge more begins.
+/// How many threads run at once.
+#[derive(Debug)]
+pub(super) struct Cores(pub(super) usize);
+
+impl Default for Cores {
+    fn default() -> Self {
+        Self(env::cores())
+    }
+}
+
+/// How fast memtables become full.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// When the last one did.
+    last: Option<Instant>,
+    /// How long after the one before it.
+    took: Option<Duration>,
+}
+
+impl Filling {
+    /// One became full now.
+    pub(super) fn note(&mut self, now: Instant) {
+        self.took = self.last.map(|last| now.saturating_duration_since(last));
+        self.last = Some(now);
+    }
+
+    /// Until when another is taken to be filled, if it is now.
+    pub(super) fn until(&self, now: Instant) -> Option<Instant> {
+        let took = self.took.filter(|took| *took <= SLOWEST)?;
+        Some(self.last? + LEAST.max(took * 2)).filter(|end| *end > now)
+    }
+}
+
+/// What decides whether one merge more may begin while much is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beside<'a> {
     /// Threads of the store.
     pub(super) threads: usize,
     /// Cores of the machine.
     pub(super) cores: usize,
-    /// Merges that run.
-    pub(super) merges: usize,
+    /// Merges and rebuilds of filters that run.
+    pub(super) running: usize,
     /// Runs of level 0.
     pub(super) l0_runs: usize,
     /// Bytes of merges that are due.
     pub(super) debt: u64,
     pub(super) options: &'a CompactionOptions,
-    /// When a memtable was last taken to be written out.
-    pub(super) last_flush: Option<Instant>,
 }
 
 impl Beside<'_> {
-    /// Until when one merge more is put off, if it is.
-    pub(super) fn put_off_until(&self, now: Instant) -> Option<Instant> {
-        if self.leaves_a_core() || self.is_behind() {
-            return None;
-        }
-        self.last_flush.map(|last| last + WRITTEN_FOR).filter(|end| *end > now)
+    /// Whether it would leave no core to writers. The first one never counts.
+    pub(super) fn takes_a_core(&self) -> bool {
+        self.threads >= self.cores && self.running >= self.cores.saturating_sub(1).max(1)
     }
 
-    fn leaves_a_core(&self) -> bool {
-        self.threads < self.cores || self.merges < self.cores.saturating_sub(1).max(1)
-    }
-
-    /// Three quarters of the way from where merges begin to where writers are slowed.
-    fn is_behind(&self) -> bool {
+    /// Three quarters of the way from where merges begin to where writers are slowed, or more.
+    pub(super) fn is_behind(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
-        let far = slow_runs.saturating_sub(l0_trigger) / 4 * 3;
-        self.l0_runs >= l0_trigger.saturating_add(far) || self.debt >= slow_debt_bytes / 4 * 3
+        let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
+        self.l0_runs >= l0_trigger.saturating_add(far)
+            || self.debt >= slow_debt_bytes - slow_debt_bytes / 4
     }
 }
 
@@ -61,49 +90,63 @@ mod tests {
     use trommel_vfs::MemoryVfs;
 
     use super::*;
-    use crate::sync::lock;
-    use crate::{Compression, Db, Options, env};
+    use crate::sync::{MutexGuard, lock};
+    use crate::{Compression, Db, Options};
 
     #[test]
-    fn one_merge_more_is_put_off_while_much_is_written_and_nothing_is_late() {
+    fn a_merge_more_takes_a_core_where_threads_are_as_many() {
         let options = CompactionOptions::default();
-        let now = env::now();
-        let at_rest = Beside {
-            threads: 2,
-            cores: 2,
-            merges: 1,
+        let beside = |threads, cores, running| Beside {
+            threads,
+            cores,
+            running,
             l0_runs: 4,
             debt: 0,
             options: &options,
-            last_flush: None,
         };
-        let written = Beside { last_flush: Some(now), ..at_rest };
-        let end = Some(now + WRITTEN_FOR);
-        let cases = [
-            (at_rest, None),
-            (written, end),
-            // The first one never is, whatever there is of cores.
-            (Beside { merges: 0, ..written }, None),
-            (Beside { merges: 0, cores: 1, ..written }, None),
-            (Beside { cores: 1, ..written }, end),
-            (Beside { cores: 3, ..written }, None),
-            (Beside { cores: 3, threads: 3, ..written }, None),
-            (Beside { cores: 3, threads: 3, merges: 2, ..written }, end),
-            (Beside { l0_runs: 9, ..written }, end),
-            (Beside { l0_runs: 10, ..written }, None),
-            (Beside { debt: options.slow_debt_bytes / 4 * 3, ..written }, None),
-        ];
-        for (beside, expected) in cases {
-            assert_eq!(beside.put_off_until(now), expected, "{beside:?}");
-            assert_eq!(beside.put_off_until(now + WRITTEN_FOR), None, "{beside:?}");
+        let takes = |threads, cores, running| beside(threads, cores, running).takes_a_core();
+        assert!(!takes(2, 2, 0) && takes(2, 2, 1));
+        assert!(!takes(1, 1, 0) && !takes(4, 1, 0) && takes(4, 1, 1));
+        assert!(!takes(2, 3, 1) && !takes(3, 3, 1) && takes(3, 3, 2) && !takes(8, 64, 7));
+    }
+
+    #[test]
+    fn nothing_is_put_off_that_is_nearly_late() {
+        for (trigger, slow, late) in [(4, 12, 10), (4, 4, 4), (4, 7, 6), (1, 2, 1), (10, 4, 10)] {
+            let options = CompactionOptions {
+                l0_trigger: trigger,
+                slow_runs: slow,
+                slow_debt_bytes: 100,
+                ..CompactionOptions::default()
+            };
+            let is_behind = |l0_runs, debt| {
+                let (threads, cores, running) = (2, 2, 1);
+                Beside { threads, cores, running, l0_runs, debt, options: &options }.is_behind()
+            };
+            assert!(is_behind(late, 0) && !is_behind(late - 1, 74), "{trigger} and {slow}");
+            assert!(is_behind(0, 75));
         }
     }
 
-    /// Of a store that is filled while merges of deep levels and of level 0 are due at once.
     #[test]
-    fn a_store_that_is_filled_leaves_a_core_to_who_writes() {
-        let threads = env::cores().max(2);
-        let most = (env::cores() - 1).max(1);
+    fn memtables_are_taken_to_be_filled_while_they_become_full_one_after_the_other() {
+        let start = env::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut filling = Filling::default();
+        assert_eq!(filling.until(start), None);
+        filling.note(start);
+        assert_eq!(filling.until(start), None, "one by itself");
+        filling.note(after(1));
+        assert_eq!(filling.until(after(1)), Some(after(3)));
+        assert_eq!(filling.until(after(3)), None);
+        filling.note(after(5));
+        assert_eq!(filling.until(after(5)), Some(after(13)));
+        filling.note(after(11));
+        assert_eq!(filling.until(after(11)), None, "slowly");
+    }
+
+    /// A store of small tables, on two cores, with two threads.
+    fn open() -> Db {
         let options = Options::default()
             .vfs(Arc::new(MemoryVfs::default()))
             .compression(Compression::None)
@@ -115,17 +158,87 @@ mod tests {
             .l0_slowdown(10_000)
             .l0_stop(10_000)
             .debt_stop_bytes(1 << 40)
-            .background_threads(threads);
+            .background_threads(2);
         let db = Db::open("db", options).unwrap();
-        let merges = || lock(&db.engine().background.state).busy.merges();
-        let mut seen = 0;
-        for number in 0..60_000_u32 {
-            let key = number.wrapping_mul(2_654_435_761).to_le_bytes();
-            db.put(key, [7; 100]).unwrap();
-            seen = seen.max(merges());
+        state(&db).cores = Cores(2);
+        db
+    }
+
+    fn state(db: &Db) -> MutexGuard<'_, crate::background::State> {
+        lock(&db.engine().background.state)
+    }
+
+    fn put(db: &Db, number: u32) {
+        db.put(number.wrapping_mul(2_654_435_761).to_le_bytes(), [7; 100]).unwrap();
+    }
+
+    #[test]
+    fn a_store_that_is_filled_leaves_a_core_to_who_writes() {
+        let db = open();
+        let mut most = 0;
+        for number in 0..60_000 {
+            put(&db, number);
+            most = most.max(state(&db).busy.working());
         }
-        assert!((1..=most).contains(&seen), "{seen} merges at once on {} cores", env::cores());
+        assert!(most <= 1, "{most} merges at once");
         db.wait_idle().unwrap();
         assert!(db.stats().compactions > 3);
+    }
+
+    /// Fills level 0 while another job seems to run, and says that the last memtable became full so long ago.
+    fn put_off(db: &Db, ago: Duration) {
+        db.pause_compaction().unwrap();
+        state(db).busy.start_rebuild(u64::MAX).unwrap();
+        (0..6_000).for_each(|number| put(db, number));
+        db.flush().unwrap();
+        let last = env::now().checked_sub(ago).unwrap();
+        state(db).filling = Filling { last: Some(last), took: Some(Duration::from_millis(1)) };
+        db.resume_compaction();
+    }
+
+    fn is_merged(db: &Db) -> bool {
+        db.stats().compactions > 0
+    }
+
+    #[test]
+    fn what_was_put_off_begins_by_itself_when_nobody_writes_any_more() {
+        let db = open();
+        put_off(&db, LEAST - Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!is_merged(&db), "not put off");
+        // Nobody is told of anything.
+        let end = env::now() + Duration::from_secs(20);
+        while !is_merged(&db) && env::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(is_merged(&db), "put off for ever");
+    }
+
+    #[test]
+    fn what_was_put_off_begins_at_once_for_who_waits() {
+        let db = open();
+        put_off(&db, Duration::ZERO);
+        state(&db).filling.last = Some(env::now() + Duration::from_secs(1_000));
+        db.compact_all().unwrap();
+        assert!(is_merged(&db));
+    }
+
+    /// A worker that sleeps until a moment that has passed does not sleep.
+    #[test]
+    fn nothing_is_put_off_in_a_pause() {
+        let db = open();
+        put_off(&db, Duration::ZERO);
+        let end = env::now() + Duration::from_secs(20);
+        while state(&db).put_off_until.is_none() && env::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(state(&db).put_off_until.is_some());
+        db.pause_compaction().unwrap();
+        db.engine().background.wake();
+        let end = env::now() + Duration::from_secs(1);
+        while state(&db).put_off_until.is_some() && env::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(state(&db).put_off_until, None);
     }
 }

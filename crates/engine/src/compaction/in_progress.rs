@@ -30,6 +30,8 @@ struct Job {
     inputs: Vec<u64>,
     /// Where a merge writes tables.
     output: Option<(usize, KeyRange)>,
+    /// Whether it only moves a table.
+    is_move: bool,
 }
 
 impl InProgress {
@@ -41,19 +43,20 @@ impl InProgress {
             return None;
         }
         let inputs = plan.tables().map(|table| table.number).collect();
-        Some(self.add(inputs, Some((plan.output_level, plan.range.clone()))))
+        let output = Some((plan.output_level, plan.range.clone()));
+        Some(self.add(inputs, output, plan.trivial_move))
     }
 
     /// Marks the table with this file number as one whose filters are rebuilt; `None` if a job has it.
     pub(crate) fn start_rebuild(&mut self, number: u64) -> Option<JobId> {
-        (!self.is_busy(number)).then(|| self.add(vec![number], None))
+        (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
     }
 
-    fn add(&mut self, inputs: Vec<u64>, output: Option<(usize, KeyRange)>) -> JobId {
+    fn add(&mut self, inputs: Vec<u64>, output: Option<(usize, KeyRange)>, is_move: bool) -> JobId {
         let id = JobId(self.next_id);
         self.next_id += 1;
         self.busy.extend(&inputs);
-        self.jobs.push(Job { id, inputs, output });
+        self.jobs.push(Job { id, inputs, output, is_move });
         id
     }
 
@@ -69,12 +72,12 @@ impl InProgress {
 
     /// Whether no merge runs.
     pub(crate) fn is_empty(&self) -> bool {
-        self.merges() == 0
+        self.outputs().next().is_none()
     }
 
-    /// How many merges run.
-    pub(crate) fn merges(&self) -> usize {
-        self.outputs().count()
+    /// How many merges and rebuilds of filters run.
+    pub(crate) fn working(&self) -> usize {
+        self.jobs.iter().filter(|job| !job.is_move).count()
     }
 
     /// Where merges write tables.

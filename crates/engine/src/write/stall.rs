@@ -94,6 +94,7 @@ impl Engine {
             if !full {
                 return Ok(());
             }
+            self.background.note_full();
             self.rotate(leader)?;
             self.work_inline()?;
         }

@@ -332,7 +332,7 @@ impl Engine {
             return false;
         }
         let mut state = lock(&self.background.state);
-        if state.flushing && threads >= env::cores() {
+        if state.flushing && threads >= state.cores.0 {
             while state.flushing {
                 state = wait(&self.background.changed, state);
             }
@@ -355,7 +355,7 @@ impl Engine {
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
         let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
-        // What nobody asked for does not take the core that a merge leaves to writers.
+        // What nobody asked for does not take the core that a merge which is put off leaves to writers.
         let is_paused = is_paused || state.put_off_until.is_some();
         if job.is_none() && !is_paused && state.fits.is_due(now) {
             job = state.fit_budget.next(&mut state.busy, &view.version);

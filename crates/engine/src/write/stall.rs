@@ -94,8 +94,8 @@ impl Engine {
             if !full {
                 return Ok(());
             }
-            self.background.note_full();
             self.rotate(leader)?;
+            self.background.note_full();
             self.work_inline()?;
         }
     }

@@ -51,7 +51,8 @@ pub(crate) const UNEQUAL: [&str; 18] = [
      part of its time until idle.",
     "RocksDB sizes its levels from the deepest one up (its default), so its base level moves. Its \
      two background jobs are one that flushes and one that compacts; the two threads of Trommel and \
-     fjall do either.",
+     fjall do either. While memtables become full Trommel's merge one thing at a time on two cores, as RocksDB's \
+     do, until level 0 is three quarters of the way to where writers are slowed.",
     "lmdb-best, redb-best and rocksdb-mmap read the files that lmdb, redb and rocksdb-best wrote; \
      their fills would be the same. lmdb-writemap is LMDB's best way to write.",
     "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \

@@ -54,6 +54,6 @@ pub use measure::{Load, Records, measure};
 pub use measured::{Kind, Measured, Tally};
 pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;
-pub use store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
+pub use store::{Direction, Level, Lookups, Mark, Opener, Operation, Store, StoreError, Visit};
 pub use values::Values;
 pub use workload::{UnknownWorkload, Workload};

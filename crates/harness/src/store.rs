@@ -58,6 +58,9 @@ pub struct Lookups {
 /// Calls `visit` with a key and its value; the scan goes on while it returns true.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
+/// Makes a value, in its place, that of a key; called with the key and the value.
+pub type Mark = fn(&[u8], &mut [u8]);
+
 /// An ordered key-value store that can be driven.
 ///
 /// Values are handed to a closure rather than returned, so that a store which can lend its bytes
@@ -66,11 +69,11 @@ pub trait Store: Send + Sync {
     /// Sets `key` to `value`.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// Makes in `marked`, which is empty, what this store would have instead of `value` at `key`; `false` if
-    /// that is `value` itself. Where one thread puts key after key, it is asked before the put ahead is done: what
-    /// was just written takes longer to be read, which is nothing of the store that is measured.
-    fn mark(&self, _key: &[u8], _value: &[u8], _marked: &mut Vec<u8>) -> bool {
-        false
+    /// How the value of a key is made the one that this store would have there, if not any is. Where one thread
+    /// puts key after key, that is done before the put ahead: what was just written takes longer to be read, which
+    /// is nothing of the store that is measured.
+    fn mark(&self) -> Option<Mark> {
+        None
     }
 
     /// Does all `operations`, in order, or none.

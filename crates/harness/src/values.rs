@@ -1,8 +1,10 @@
 //! Values that are ready before the clock starts.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 
-/// Bytes that values are cut from, if no value is longer.
+/// Bytes that values are cut from, if two of them are no longer.
 const POOL_BYTES: usize = 1 << 20;
 /// The run of bytes that is repeated within itself to make it compressible.
 const PIECE_BYTES: usize = 100;
@@ -10,7 +12,8 @@ const PIECE_BYTES: usize = 100;
 /// Values of one size, cut from a pool that compresses to about a given fraction.
 ///
 /// The pool is a sequence of pieces of 100 bytes; in each the first `ratio` x 100 bytes are random
-/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer.
+/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer. Two
+/// that follow one another have no byte in common.
 #[derive(Debug, Clone)]
 pub struct Values {
     pool: Vec<u8>,
@@ -22,7 +25,7 @@ impl Values {
     pub fn new(value_bytes: usize, ratio: f64, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let random_bytes = (PIECE_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;
-        let pool_bytes = (value_bytes + PIECE_BYTES).max(POOL_BYTES);
+        let pool_bytes = (2 * value_bytes + PIECE_BYTES).max(POOL_BYTES);
         let mut pool = Vec::with_capacity(pool_bytes + PIECE_BYTES);
         let mut piece = vec![0; random_bytes];
         while pool.len() < pool_bytes {
@@ -40,13 +43,27 @@ impl Values {
     /// The value at `position` of the pool; moves the position on to the next one.
     #[inline]
     pub fn next(&self, position: &mut usize) -> &[u8] {
-        let end = *position + self.value_bytes;
-        if let Some(value) = self.pool.get(*position..end) {
-            *position = end;
-            return value;
-        }
-        *position = self.value_bytes;
-        &self.pool[..self.value_bytes]
+        self.at(self.next_place(position))
+    }
+
+    /// As [`Values::next`], where the value lies.
+    #[inline]
+    pub(crate) fn next_place(&self, position: &mut usize) -> Range<usize> {
+        let start = if *position + self.value_bytes > self.pool.len() { 0 } else { *position };
+        *position = start + self.value_bytes;
+        start..*position
+    }
+
+    /// The value that lies there.
+    #[inline]
+    pub(crate) fn at(&self, place: Range<usize>) -> &[u8] {
+        &self.pool[place]
+    }
+
+    /// As [`Values::at`], to be changed.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, place: Range<usize>) -> &mut [u8] {
+        &mut self.pool[place]
     }
 }
 
@@ -60,7 +77,10 @@ mod tests {
             let values = Values::new(bytes, 0.5, 1);
             let mut position = 0;
             for _ in 0..100 {
-                assert_eq!(values.next(&mut position).len(), bytes);
+                let place = values.next_place(&mut position);
+                assert_eq!(values.at(place.clone()).len(), bytes);
+                let next = values.next_place(&mut position.clone());
+                assert!(next.start >= place.end || next.end <= place.start, "{place:?} {next:?}");
             }
         }
     }

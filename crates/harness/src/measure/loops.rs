@@ -1,5 +1,7 @@
 //! The loops that do one thing over and over: fills, reads, scans, deletes.
 
+use std::ops::Range;
+
 use super::worker::Worker;
 use crate::distribution::Permutation;
 use crate::keys::TAIL_BYTES_MAX;
@@ -36,22 +38,13 @@ impl Change {
 
 /// A put that was prepared.
 #[derive(Debug, Default)]
-struct Prepared<'a> {
+struct Prepared {
     key: Vec<u8>,
-    value: &'a [u8],
-    /// The value as the store would have it, if that is another.
-    marked: Vec<u8>,
-    is_marked: bool,
+    /// Where its value lies.
+    value: Range<usize>,
 }
 
-impl Prepared<'_> {
-    #[inline]
-    fn value(&self) -> &[u8] {
-        if self.is_marked { &self.marked } else { self.value }
-    }
-}
-
-impl<'a> Worker<'a> {
+impl Worker<'_> {
     pub(super) fn run(&mut self, workload: Workload) -> Result<(), StoreError> {
         match workload {
             Workload::FillSeq | Workload::FillBatch => self.change(Change::puts(Order::Sequential)),
@@ -123,7 +116,8 @@ impl<'a> Worker<'a> {
         let mut is_there = self.prepare(order, self.done, &mut this);
         while is_there && self.next() {
             is_there = self.prepare(order, self.done + 1, &mut next);
-            let (key, value) = (&this.key, this.value());
+            let values = self.marked.as_ref().map_or(self.load.values, |(_, values)| values);
+            let (key, value) = (&this.key, values.at(this.value.clone()));
             self.bytes += (key.len() + value.len()) as u64;
             self.store.put(key, value)?;
             self.count(Kind::Write, 1);
@@ -134,13 +128,14 @@ impl<'a> Worker<'a> {
 
     /// Makes `put` the thread's put number `nth`; whether there is one.
     #[inline]
-    fn prepare(&mut self, order: Order, nth: u64, put: &mut Prepared<'a>) -> bool {
+    fn prepare(&mut self, order: Order, nth: u64, put: &mut Prepared) -> bool {
         let Some(index) = self.index(order, nth) else { return false };
-        put.value = self.value();
+        put.value = self.load.values.next_place(&mut self.value_position);
         put.key.clear();
         put.key.extend_from_slice(self.keys.key(index));
-        put.marked.clear();
-        put.is_marked = self.store.mark(&put.key, put.value, &mut put.marked);
+        if let Some((mark, values)) = &mut self.marked {
+            mark(&put.key, values.at_mut(put.value.clone()));
+        }
         true
     }
 

@@ -278,10 +278,8 @@ impl Store for HeldUp {
         self.moved.store(true, Relaxed);
         Ok(())
     }
-    fn mark(&self, key: &[u8], value: &[u8], marked: &mut Vec<u8>) -> bool {
-        marked.extend_from_slice(key);
-        marked.extend_from_slice(&value[key.len()..]);
-        self.marks
+    fn mark(&self) -> Option<crate::Mark> {
+        self.marks.then_some(|key, value| value[..key.len()].copy_from_slice(key))
     }
     fn write(&self, operations: &[crate::Operation<'_>]) -> Result<(), StoreError> {
         self.inner.write(operations)

@@ -11,7 +11,8 @@ use crate::histogram::Latencies;
 use crate::keys::KeyMaker;
 use crate::measured::{Kind, Measured, Tally};
 use crate::rate::Pace;
-use crate::store::Store;
+use crate::store::{Mark, Store};
+use crate::values::Values;
 
 /// Longest sleep of a thread that waits for its turn: then it looks whether it is to stop.
 const NAP: Duration = Duration::from_millis(20);
@@ -31,6 +32,8 @@ pub(super) struct Worker<'a> {
     pub(super) rng: Rng,
     pub(super) keys: KeyMaker<'a>,
     pub(super) value_position: usize,
+    /// How the store has its values marked, if it does, and those that are.
+    pub(super) marked: Option<(Mark, Values)>,
     pace: Option<Pace>,
     start: Instant,
     /// End of the last operation when latencies are kept, or when the next one was to begin.
@@ -65,6 +68,7 @@ impl<'a> Worker<'a> {
             rng: Rng::with_seed(stream_seed(load.seed, load.stream, thread as u64)),
             keys: load.keys.maker(),
             value_position: 0,
+            marked: team.store.mark().map(|mark| (mark, load.values.clone())),
             pace,
             start: now,
             last: now,

@@ -148,6 +148,7 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
         .l0_trigger(rng.usize(1..5))
         .l0_slowdown(1000)
         .l0_stop(1001)
+        .block_align(rng.bool())
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
         .filters(FILTERS[rng.usize(..FILTERS.len())].parse().expect("a filter policy"))
         .filter_shape(

@@ -163,6 +163,7 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let prefix_filters = rng.once_in(2).then(|| policy(rng));
     let whole_keys = !has_extractor || rng.once_in(2);
     let (budget, filters) = (budget(rng), policy(rng));
+    let block_bytes = rng.within(64, 512);
     options
         .prefix_extractor(extractor)
         .prefix_filters(prefix_filters)
@@ -181,7 +182,8 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         // With 4 KiB, each write fills a memtable.
         .write_buffer_bytes(*rng.pick(&[4, 6, 8, 8, 10, 12, 16, 24]) << 10)
         .max_frozen_memtables(rng.within(1, 4))
-        .block_bytes(rng.within(64, 512))
+        .block_bytes(block_bytes)
+        .block_align(block_bytes.is_multiple_of(2))
         .table_bytes(rng.within(4, 16) as u64 * 1024)
         .base_level_bytes(rng.within(16, 64) as u64 * 1024)
         .level_ratio(rng.within(2, 10) as u32)

@@ -172,6 +172,7 @@ pub struct Options {
     pub(crate) write_buffer_bytes: usize,
     pub(crate) max_frozen_memtables: usize,
     pub(crate) block_bytes: usize,
+    pub(crate) block_align: bool,
     pub(crate) compression: Compression,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) memory_limit: Option<u64>,
@@ -214,6 +215,7 @@ impl Default for Options {
             write_buffer_bytes: 64 << 20,
             max_frozen_memtables: 4,
             block_bytes: 4 << 10,
+            block_align: false,
             compression: Compression::Lz4,
             cache_bytes: None,
             memory_limit: None,
@@ -304,6 +306,13 @@ impl Options {
         max_frozen_memtables: usize;
         /// Bytes of a table block before compression, 64 B to 1 MiB. Default: 4 KiB.
         block_bytes: usize;
+        /// Whether table blocks that are stored as they are (by [`compression`](Self::compression) or because it saves
+        /// nothing) are padded to the end of a page of 4 KiB. Blocks of 4 KiB, or a multiple, then lie in as few
+        /// pages as they fill, else in one more: which is what a read of one that is not in memory takes from the
+        /// device, and leaves in the page cache. Padding takes about half an entry of each block, 3% of the data with
+        /// values of 256 B, and at most an eighth: where entries are large some blocks go without. For data
+        /// larger than memory. Default: false.
+        block_align: bool;
         /// Compression of table blocks. Default: LZ4.
         compression: Compression;
         /// Open table files at most, 16 or more; never more than half of what the process may
@@ -446,6 +455,7 @@ impl Options {
             ("write_buffer_bytes", self.write_buffer_bytes.to_string()),
             ("max_frozen_memtables", self.max_frozen_memtables.to_string()),
             ("block_bytes", self.block_bytes.to_string()),
+            ("block_align", self.block_align.to_string()),
             ("compression", lower(&self.compression)),
             ("cache_bytes", self.wanted_cache_bytes().to_string()),
             ("memory_limit", or_none(self.memory_limit)),

@@ -323,6 +323,7 @@ fn begin_table(
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
     let table = TableOptions {
         block_bytes: options.block_bytes,
+        block_align: options.block_align,
         compression: options.compression,
         filters,
         ..TableOptions::new(table_id)

@@ -34,6 +34,10 @@ use crate::{
 /// for each byte; writes that begin and end where the largest pages do cost more again in a virtual machine, which
 /// gives those back to its host (docs/performance.md, Merges).
 const WRITE_BYTES: usize = 512 << 10;
+/// Bytes of a page, in which the system keeps and reads files.
+const PAGE_BYTES: u64 = 4 << 10;
+/// Padding is at most one part in so many of the data blocks.
+const PADDED_PART: u64 = 8;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
@@ -48,6 +52,10 @@ pub struct TableOptions {
     /// Most bytes of a data block before compression, frame included (64 B to 16 MiB; default
     /// 4 KiB). Only a single entry that is larger makes a larger block.
     pub block_bytes: usize,
+    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB, as far as padding
+    /// takes no more than an eighth of all (default no). So blocks of 4 KiB lie in one page each, unless entries are
+    /// large.
+    pub block_align: bool,
     /// How data blocks are compressed (default LZ4).
     pub compression: Compression,
     /// The filters (default none).
@@ -63,6 +71,7 @@ impl TableOptions {
         Self {
             table_id,
             block_bytes: 4096,
+            block_align: false,
             compression: Compression::default(),
             filters: FilterPlan::default(),
             index_leaf_bytes: 32 << 10,
@@ -117,6 +126,8 @@ pub struct TableBuilder {
     last_seqno: SeqNo,
     last_hash: u64,
     properties: Properties,
+    /// Padding of all data blocks.
+    padding_bytes: u64,
     /// About what the index of the blocks that are full will take in the file.
     index_bytes: u64,
     /// Why there is no filter of the user's, where there was to be one.
@@ -152,6 +163,7 @@ impl TableBuilder {
             last_seqno: 0,
             last_hash: 0,
             properties,
+            padding_bytes: 0,
             index_bytes: 0,
             filter_failure: None,
             features: 0,
@@ -253,6 +265,8 @@ impl TableBuilder {
             self.sink.out.extend_from_slice(&self.packed);
             compression = number;
             self.features |= feature;
+        } else if self.options.block_align {
+            self.pad_block();
         }
         let offset = self.sink.written + start as u64;
         seal(
@@ -274,6 +288,17 @@ impl TableBuilder {
         }
         self.block.begin(self.sink.out.len());
         Ok(())
+    }
+
+    /// Pads the block that was finished to the end of a page, if that does not take too much.
+    fn pad_block(&mut self) {
+        let end = self.sink.offset() + FRAME_BYTES as u64;
+        let page_end = end.next_multiple_of(PAGE_BYTES);
+        let padding = page_end - end;
+        if padding > 0 && PADDED_PART * (self.padding_bytes + padding) <= page_end {
+            let is_padded = self.block.pad(&mut self.sink.out, padding as usize);
+            self.padding_bytes += if is_padded { padding } else { 0 };
+        }
     }
 
     /// Entries added so far.

@@ -142,7 +142,7 @@ pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) 
     // Slow enough to be felt, not so slow that nothing gets done.
     let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
     let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
-    options.background_bytes_per_second(rate)
+    options.background_bytes_per_second(rate).block_align(rng.bool())
 }
 
 /// How the store is opened next.

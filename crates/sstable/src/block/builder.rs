@@ -6,7 +6,9 @@ use std::ops::Range;
 use trommel_base::codec::{put_u16, put_u64, put_varint};
 
 use super::common_prefix;
-use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, GROUP_ENTRIES, MAX_BLOCK_ENTRIES};
+use crate::format::{
+    BLOCK_TAIL_BYTES, FLAG_PADDED, FLAG_WIDE_OFFSETS, GROUP_ENTRIES, MAX_BLOCK_ENTRIES,
+};
 
 /// Values and keys of a block with narrow offsets take at most this many bytes.
 const NARROW: usize = u16::MAX as usize;
@@ -22,6 +24,8 @@ pub(crate) struct BlockBuilder {
     entries: Vec<Entry>,
     smallest: u64,
     largest: u64,
+    /// Where its values end, once it is finished.
+    values_end: usize,
 }
 
 /// What the columns say of an entry.
@@ -44,6 +48,7 @@ impl Default for BlockBuilder {
             entries: Vec::new(),
             smallest: u64::MAX,
             largest: 0,
+            values_end: 0,
         }
     }
 }
@@ -108,10 +113,38 @@ impl BlockBuilder {
 
     /// Appends all that lies behind the values; the payload is then `out[self.start()..]`.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        self.values_end = out.len() - self.start;
+        self.put_rest(out, 0);
+    }
+
+    /// Makes the payload that was just finished so many bytes longer. Whether that can be done: it takes an
+    /// offset, and no other may become a wide one.
+    pub(crate) fn pad(&self, out: &mut Vec<u8>, padding: usize) -> bool {
+        let keys_end = self.values_end + self.keys.len();
+        let wide = keys_end > NARROW;
+        if padding < offset_bytes(wide) || (keys_end + padding > NARROW) != wide {
+            return false;
+        }
+        out.truncate(self.start + self.values_end);
+        self.put_rest(out, padding);
+        true
+    }
+
+    /// Appends what lies behind the values, and makes that longer by `padding` bytes: none, or those of an offset at
+    /// least.
+    fn put_rest(&self, out: &mut Vec<u8>, padding: usize) {
+        let (flags, wide) = match self.values_end + self.keys.len() + padding > NARROW {
+            true => (FLAG_WIDE_OFFSETS, true),
+            false => (0, false),
+        };
+        let zeros = padding.saturating_sub(offset_bytes(wide));
+        out.resize(out.len() + zeros, 0);
         let keys_start = out.len() - self.start;
         out.extend_from_slice(&self.keys);
-        let wide = out.len() - self.start > NARROW;
         put_offsets(out, self.entries.iter().map(|entry| entry.value), wide);
+        if padding > 0 {
+            put_offsets(out, [self.values_end as u32].into_iter(), wide);
+        }
         put_offsets(out, self.entries.iter().map(|entry| keys_start as u32 + entry.key), wide);
         let width = trailer_width(self.smallest, self.largest);
         for Entry { trailer, .. } in &self.entries {
@@ -122,8 +155,13 @@ impl BlockBuilder {
         put_u64(out, self.smallest);
         put_u16(out, self.entries.len() as u16);
         out.push(width as u8);
-        out.push(if wide { FLAG_WIDE_OFFSETS } else { 0 });
+        out.push(flags | if padding > 0 { FLAG_PADDED } else { 0 });
     }
+}
+
+/// How many bytes an offset takes.
+fn offset_bytes(wide: bool) -> usize {
+    if wide { 4 } else { 2 }
 }
 
 #[inline]

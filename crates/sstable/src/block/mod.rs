@@ -1,7 +1,7 @@
 //! A data block: the entries of a small range of keys, in internal order.
 //!
 //! ```text
-//! values | keys | value offsets | key offsets | trailers | tags | fixed part
+//! values | padding | keys | value offsets | key offsets | trailers | tags | fixed part
 //! ```
 //!
 //! All that a search looks at lies together behind the values: some 250 bytes of a 4 KiB block
@@ -38,7 +38,7 @@ use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, SeqNo, key_behind, same_by
 
 use trommel_filter::prefetch_at;
 
-use crate::format::{BLOCK_TAIL_BYTES, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
+use crate::format::{BLOCK_TAIL_BYTES, FLAG_PADDED, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
 
 /// Cache lines that hold what is searched of a block of 4 KiB with values of 256 bytes.
 const COLUMN_LINES: usize = 5;
@@ -82,7 +82,7 @@ impl Layout {
         let (columns, tail) = payload.split_last_chunk::<BLOCK_TAIL_BYTES>().ok_or(SHORT)?;
         let [base @ .., c, d, trailer_width, flags] = *tail;
         let (base, count) = (u64::from_le_bytes(base), u16::from_le_bytes([c, d]));
-        if flags & !FLAG_WIDE_OFFSETS != 0 {
+        if flags & !(FLAG_WIDE_OFFSETS | FLAG_PADDED) != 0 {
             return Err(Fault::Unsupported(
                 "a data block has a flag that this build does not know",
             ));
@@ -92,12 +92,16 @@ impl Layout {
         }
         let wide = flags & FLAG_WIDE_OFFSETS != 0;
         let n = u32::from(count);
-        let offset_column = n << if wide { 2 } else { 1 };
+        let offset_shift = if wide { 2 } else { 1 };
+        // Where there is padding between values and keys, one offset says where the last value ends.
+        let value_column = (n + u32::from(flags & FLAG_PADDED != 0)) << offset_shift;
+        let key_column = n << offset_shift;
         let trailer_column = n * u32::from(trailer_width);
         let end = u32::try_from(columns.len()).map_err(|_| SHORT)?;
-        let value_offsets = end.checked_sub(n + trailer_column + 2 * offset_column).ok_or(SHORT)?;
-        let key_offsets = value_offsets + offset_column;
-        let trailers = key_offsets + offset_column;
+        let all = n + trailer_column + key_column + value_column;
+        let value_offsets = end.checked_sub(all).ok_or(SHORT)?;
+        let key_offsets = value_offsets + value_column;
+        let trailers = key_offsets + key_column;
         let tags = trailers + trailer_column;
         Ok(Self { base, value_offsets, key_offsets, trailers, tags, count, trailer_width, wide })
     }
@@ -234,7 +238,7 @@ impl<'a> Block<'a> {
     /// Where the value of entry `i` begins and ends in the payload.
     #[inline]
     fn value_place(&self, i: usize) -> Result<(u32, u32), Fault> {
-        // The last value ends where the keys begin: behind its offset stands that of the first key.
+        // The last value ends where the keys begin, whose first offset stands behind its own, or where padding does.
         self.checked(i, self.offsets(self.layout.value_offsets, i).ok_or(OUTSIDE)?)
     }
 

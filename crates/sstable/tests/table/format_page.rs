@@ -16,6 +16,7 @@ fn the_page_states_the_constants() {
         format!("fixed part, {BLOCK_TAIL_BYTES} bytes"),
         format!("at most {MAX_BLOCK_ENTRIES} entries"),
         format!("bit {} of the flags", FLAG_WIDE_OFFSETS.trailing_zeros()),
+        format!("bit {} of the flags", FLAG_PADDED.trailing_zeros()),
         format!("header, {INDEX_HEADER_BYTES} bytes"),
         format!("{INDEX_SLOT_BYTES} bytes a separator"),
         format!("at most {MAX_COMPRESSED_RAW_BYTES} bytes before compression"),

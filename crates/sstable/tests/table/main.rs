@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
+mod aligning;
 #[path = "../../../filter/tests/bounds/allocator.rs"]
 mod allocator;
 mod building;

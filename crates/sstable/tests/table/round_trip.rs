@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use trommel_base::{Aim, Cursor, MAX_SEQNO, Stage};
 use trommel_sstable::{
-    BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table, get_many,
+    BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table, TableOptions,
+    get_many,
 };
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
@@ -160,6 +161,7 @@ fn random_tables_come_back_whole() {
         let compression = if round % 2 == 0 { Compression::None } else { Compression::Lz4 };
         let mut options = options(block, compression, filters[round % 4]);
         options.index_leaf_bytes = [64, 300, 4096, 1 << 20][random.below(4)];
+        options.block_align = round % 3 == 0;
         let table = InMemory::new(options, &entries);
         let opened = table.open().unwrap();
         assert_eq!(table.summary.entries, entries.len() as u64);
@@ -180,10 +182,12 @@ fn all_access_modes_read_the_same_file_alike() {
     let mut random = Random(2);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("7.sst");
-    for compression in [Compression::None, Compression::Lz4] {
+    let none = Compression::None;
+    for (compression, block_align) in [(none, false), (none, true), (Compression::Lz4, false)] {
         let entries = random_entries(&mut random, 1500, 200);
         let vfs = DiskVfs;
-        build(&vfs, &path, options(4096, compression, "paired:20"), &entries);
+        let options = options(4096, compression, "paired:20");
+        build(&vfs, &path, TableOptions { block_align, ..options }, &entries);
         for access in [Access::Buffered, Access::Mapped, Access::Direct] {
             for cache in [0, 20_000, 1 << 22] {
                 let table = open(&vfs, &path, access, &BlockCache::new(cache)).unwrap();

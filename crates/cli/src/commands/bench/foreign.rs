@@ -39,7 +39,7 @@ const SWITCHES: &[Group] = &[
         "the format of tables is the store's own",
     ),
     group(
-        &["partition-index", "index-with-first-key", "block-align"],
+        &["partition-index", "index-with-first-key"],
         Only(&["false"]),
         "the format of tables is the store's own and has no such variant",
     ),

@@ -96,6 +96,8 @@ switches! {
         use_existing_db,
         /// Build no filters for the deepest level
         optimize_filters_for_hits,
+        /// Pad blocks that are not compressed to the end of a page of 4 KiB
+        block_align,
         /// Read through maps of the files, as --read-mode=mapped
         mmap_read,
         /// Read past the page cache, as --read-mode=direct
@@ -171,6 +173,7 @@ pub(crate) fn set_up(
         .level_ratio(args.max_bytes_for_level_multiplier)
         .table_bytes(args.table_size)
         .block_bytes(args.block_size)
+        .block_align(switches.block_align)
         .compression(compression)
         .l0_trigger(args.level0_file_num_compaction_trigger)
         .l0_slowdown(args.level0_slowdown_writes_trigger)
@@ -250,13 +253,14 @@ fn lines(
         (
             "Tree",
             format!(
-                "{} write buffers of {}, base level {}, ratio {}, tables {}, blocks {}",
+                "{} write buffers of {}, base level {}, ratio {}, tables {}, blocks {}{}",
                 args.max_write_buffer_number,
                 bytes(args.write_buffer_size as u64),
                 bytes(args.base_level_size),
                 args.max_bytes_for_level_multiplier,
                 bytes(args.table_size),
-                bytes(args.block_size as u64)
+                bytes(args.block_size as u64),
+                if switches.block_align { " in pages of their own" } else { "" }
             ),
         ),
         (
@@ -306,6 +310,7 @@ fn settings(
         ("max_bytes_for_level_multiplier", json!(args.max_bytes_for_level_multiplier)),
         ("table_size", json!(args.table_size)),
         ("block_size", json!(args.block_size)),
+        ("block_align", json!(switches.block_align)),
         ("compression", json!(args.compression.name())),
         ("level0_file_num_compaction_trigger", json!(args.level0_file_num_compaction_trigger)),
         ("level0_slowdown_writes_trigger", json!(args.level0_slowdown_writes_trigger)),

@@ -1,0 +1,125 @@
+//! Blocks that are padded to the end of a page.
+
+use trommel_base::Cursor;
+use trommel_sstable::format::BlockKind;
+use trommel_sstable::{BlockInfo, Compression, ScanOptions, TableOptions, layout};
+use trommel_vfs::{Access, Vfs};
+
+use crate::common::*;
+
+const PAGE: u64 = 4096;
+
+/// The data blocks of a table of these values, which are read back.
+fn built(options: TableOptions, values: &[Vec<u8>]) -> Vec<BlockInfo> {
+    let entries: Vec<Entry> =
+        (0..).zip(values).map(|(i, v)| put(format!("{i:016}"), i, v)).collect();
+    let table = InMemory::new(options, &entries);
+    let opened = table.open().unwrap();
+    opened.verify().unwrap();
+    let mut cursor = opened.cursor(ScanOptions::default());
+    cursor.seek_to_first().unwrap();
+    for entry in &entries {
+        assert_eq!(standing(&cursor).as_ref(), Some(entry));
+        cursor.next().unwrap();
+    }
+    let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
+    let mut blocks = layout(&file, &table.path).unwrap();
+    blocks.retain(|block| block.kind == BlockKind::Data);
+    blocks
+}
+
+fn aligned(block_bytes: usize, compression: Compression) -> TableOptions {
+    TableOptions { block_align: true, ..options(block_bytes, compression, "none") }
+}
+
+fn data_bytes(blocks: &[BlockInfo]) -> u64 {
+    blocks.iter().map(|block| block.bytes).sum()
+}
+
+/// In how many pages it lies.
+fn pages(block: &BlockInfo) -> u64 {
+    (block.offset + block.bytes).div_ceil(PAGE) - block.offset / PAGE
+}
+
+#[test]
+fn blocks_lie_in_as_few_pages_as_they_fill() {
+    let mut random = Random(5);
+    for block_bytes in [4096, 8192, 16 << 10] {
+        for bytes in [20, 100, 256, 480] {
+            let values: Vec<_> = (0..(200 << 10) / bytes).map(|_| random.bytes(bytes)).collect();
+            let blocks = built(aligned(block_bytes, Compression::None), &values);
+            let (_, full) = blocks.split_last().unwrap();
+            assert!(full.len() > 10);
+            for block in full {
+                let place = (block.offset % PAGE, block.bytes);
+                assert_eq!(place, (0, block_bytes as u64), "values of {bytes} bytes");
+            }
+        }
+    }
+}
+
+/// Of a block of one value and one key, behind a large one that ends where a page does.
+#[test]
+fn padding_may_have_any_length_below_a_page() {
+    let plain = options(4096, Compression::None, "none");
+    let overhead = built(plain, &[Vec::new()])[0].bytes;
+    let before = vec![b'v'; (10 * PAGE - overhead) as usize];
+    for left in 0..PAGE - overhead {
+        let value = vec![b'v'; (PAGE - overhead - left) as usize];
+        let values = [before.clone(), value, vec![b'v'; 5000]];
+        let blocks = built(aligned(4096, Compression::None), &values);
+        assert_eq!(blocks[1].offset, 10 * PAGE);
+        // One byte is no room for an offset.
+        assert_eq!(blocks[1].bytes, PAGE - u64::from(left == 1), "{left} bytes left");
+    }
+}
+
+#[test]
+fn padding_takes_an_eighth_at_most() {
+    let mut random = Random(6);
+    for most in [600, 1000, 1500, 3000, 5000] {
+        let sizes: Vec<_> = (0..600).map(|_| most / 2 + random.below(most)).collect();
+        let values: Vec<_> = sizes.into_iter().map(|bytes| random.bytes(bytes)).collect();
+        let plain = built(options(4096, Compression::None, "none"), &values);
+        let padded = built(aligned(4096, Compression::None), &values);
+        assert_eq!(plain.len(), padded.len(), "the same entries in each block");
+        let padding = data_bytes(&padded) - data_bytes(&plain);
+        assert!(8 * padding <= data_bytes(&padded), "values of {most}: {padding} bytes");
+        let [plain, padded] = [plain, padded].map(|blocks| {
+            blocks.iter().filter(|block| pages(block) > block.bytes.div_ceil(PAGE)).count()
+        });
+        assert!(padded < plain && plain > 50, "values of {most}: {padded} of {plain}");
+        assert!(most > 1000 || padded < plain / 4, "values of {most}: {padded} of {plain}");
+    }
+}
+
+/// A block that is packed ends where it ends; one that is not, since that saves nothing, is padded.
+#[test]
+fn only_blocks_that_are_stored_as_they_are_are_padded() {
+    let mut random = Random(7);
+    let values: Vec<_> = (0..400).map(|_| random.bytes(256)).collect();
+    let blocks = built(aligned(4096, Compression::Lz4), &values);
+    assert!(blocks.split_last().unwrap().1.iter().all(|block| block.bytes == PAGE));
+    let values = vec![vec![b'v'; 256]; 400];
+    let blocks = built(aligned(4096, Compression::Lz4), &values);
+    assert!(blocks.iter().all(|block| block.bytes < PAGE / 2));
+    let plain = built(options(4096, Compression::Lz4, "none"), &values);
+    assert_eq!(data_bytes(&blocks), data_bytes(&plain));
+}
+
+#[test]
+fn damage_of_padding_is_found() {
+    let entries: Vec<Entry> = (0..40).map(|i| put(format!("key{i:02}"), 1, [b'x'; 256])).collect();
+    let bytes = InMemory::new(aligned(4096, Compression::None), &entries).bytes();
+    let is_padding = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let padding = bytes.windows(50).position(is_padding).unwrap();
+    let end = padding + bytes[padding..].iter().take_while(|byte| **byte == 0).count();
+    assert!(padding % 256 == 0 && end < 4096, "{padding} to {end}");
+    for at in padding..end {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let table = InMemory::of_bytes(&changed).open().unwrap();
+        let error = table.verify().expect_err("one bit is wrong");
+        assert!(error.to_string().contains("checksum"), "{error}");
+    }
+}

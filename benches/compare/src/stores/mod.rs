@@ -70,6 +70,11 @@ const DIRECT: &str = "pread, O_DIRECT";
 /// How writes reach a store that is made for single ones.
 const SINGLE: &str = "one at a time";
 
+/// Set-ups of Trommel whose blocks lie in as few pages as they fill, of the studies that read from the device.
+pub(crate) const ALIGNED: &str = "trommel-aligned";
+pub(crate) const MAPPED_ALIGNED: &str = "trommel-mapped-aligned";
+pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
+
 /// A store in one set-up.
 #[derive(Debug)]
 pub(crate) struct Contender {
@@ -104,6 +109,7 @@ const TROMMEL: trommel::Variant = trommel::Variant {
     filters: trommel::Filters::Equal,
     log: true,
     in_batches: false,
+    aligned: false,
 };
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
@@ -125,7 +131,7 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
 
 /// Every contender, what matters most first: with little time the last are left out. Those that
 /// read another's files come right behind it.
-pub(crate) static ALL: [Contender; 22] = [
+pub(crate) static ALL: [Contender; 25] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
         "rocksdb-best",
@@ -235,6 +241,30 @@ pub(crate) static ALL: [Contender; 22] = [
     Contender {
         usual: false,
         ..contender("trommel-direct", "Trommel, direct reads", Build::Trommel(TROMMEL_DIRECT))
+    },
+    Contender {
+        usual: false,
+        ..contender(
+            ALIGNED,
+            "Trommel, cached reads, blocks in pages of their own",
+            Build::Trommel(trommel::Variant { aligned: true, ..TROMMEL }),
+        )
+    },
+    Contender {
+        usual: false,
+        ..contender(
+            MAPPED_ALIGNED,
+            "Trommel, mapped reads, blocks in pages of their own",
+            Build::Trommel(trommel::Variant { reads: ReadMode::Mapped, aligned: true, ..TROMMEL }),
+        )
+    },
+    Contender {
+        usual: false,
+        ..contender(
+            DIRECT_ALIGNED,
+            "Trommel, direct reads, blocks in pages of their own",
+            Build::Trommel(trommel::Variant { aligned: true, ..TROMMEL_DIRECT }),
+        )
     },
     Contender {
         usual: false,

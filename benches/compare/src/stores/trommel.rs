@@ -18,6 +18,8 @@ pub(crate) struct Variant {
     pub(crate) log: bool,
     /// Whether they come in batches.
     pub(crate) in_batches: bool,
+    /// Whether each block lies in as few pages as it fills.
+    pub(crate) aligned: bool,
 }
 
 /// Which filters its tables get.
@@ -59,6 +61,7 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
         .compression(Compression::None)
         .cache_bytes(settings.cache_bytes)
         .block_bytes(settings.block_bytes as usize)
+        .block_align(variant.aligned)
         .write_buffer_bytes(settings.write_buffer_bytes as usize)
         .max_frozen_memtables(settings.frozen_memtables)
         .l0_trigger(settings.l0_trigger)
@@ -101,7 +104,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("cache", cache),
         ("tables are read by", reads.into()),
         ("checksum of a block", checksum.into()),
-        ("tuned besides", "nothing".into()),
+        ("tuned besides", if variant.aligned { "block_align" } else { "nothing" }.into()),
     ]);
     facts
 }

@@ -14,6 +14,7 @@ use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::process::drop_page_cache;
 use crate::settings::Settings;
+use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, write};
 use crate::verdict::{Verdict, beside};
 
@@ -52,8 +53,11 @@ pub(super) static SHEET: Sheet = Sheet {
         "trommel-direct",
         DIVIDED,
         OWN_FILTERS,
+        DIRECT_ALIGNED,
         "trommel",
+        ALIGNED,
         "trommel-mapped",
+        MAPPED_ALIGNED,
         "rocksdb-direct",
         "rocksdb-best",
         "rocksdb-mmap",
@@ -148,7 +152,7 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
 
 fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for name in ["trommel-direct", DIVIDED, OWN_FILTERS] {
+    for name in ["trommel-direct", DIVIDED, OWN_FILTERS, DIRECT_ALIGNED] {
         let median = |figure: &Figure| results.figure(num, name, figure).map(|is| is.median);
         if let Some(is) = median(&BLOCKS[4]) {
             let what = format!("missing keys, {name}, distance from the expected wasted reads");
@@ -162,9 +166,10 @@ fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     }
     for figure in &TIMES {
         let what = format!("direct reads, {} keys, us", figure.title);
-        // Filters of the same bits a key in every level.
-        let direct =
-            |name: &str| name.contains("direct") && ![DIVIDED, OWN_FILTERS].contains(&name);
+        // Filters of the same bits a key in every level, and blocks that lie anywhere.
+        let direct = |name: &str| {
+            name.contains("direct") && ![DIVIDED, OWN_FILTERS, DIRECT_ALIGNED].contains(&name)
+        };
         verdicts.extend(beside(&results.only(direct), num, &what, figure, &["rocksdb"], 1.0));
     }
     verdicts

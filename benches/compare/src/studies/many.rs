@@ -14,6 +14,7 @@ use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::process::{drop_page_cache, warm_page_cache};
 use crate::settings::Settings;
+use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, write};
 use crate::verdict::Verdict;
 
@@ -58,6 +59,9 @@ pub(super) static SHEET: Sheet = Sheet {
         "trommel",
         "trommel-mapped",
         "trommel-direct",
+        ALIGNED,
+        MAPPED_ALIGNED,
+        DIRECT_ALIGNED,
         "rocksdb-best",
         "rocksdb-mmap",
         "rocksdb-direct",

@@ -227,7 +227,7 @@ impl Default for Options {
             l0_trigger: 4,
             l0_slowdown: 12,
             l0_stop: 24,
-            debt_stop_bytes: 4 << 30,
+            debt_stop_bytes: 64 << 30,
             background_threads: 2,
             background_bytes_per_second: None,
             auto_compaction: true,
@@ -306,12 +306,12 @@ impl Options {
         max_frozen_memtables: usize;
         /// Bytes of a table block before compression, 64 B to 1 MiB. Default: 4 KiB.
         block_bytes: usize;
-        /// Whether table blocks that are stored as they are (by [`compression`](Self::compression) or because it saves
-        /// nothing) are padded to the end of a page of 4 KiB. Blocks of 4 KiB, or a multiple, then lie in as few
-        /// pages as they fill, else in one more: which is what a read of one that is not in memory takes from the
-        /// device, and leaves in the page cache. Padding takes about half an entry of each block, 3% of the data with
-        /// values of 256 B, and at most an eighth: where entries are large some blocks go without. For data
-        /// larger than memory. Default: false.
+        /// Whether table blocks are padded to the end of a page of 4 KiB: for stores without
+        /// [`compression`](Self::compression), as a block that was compressed is not padded. Blocks of 4 KiB, or a
+        /// multiple, then lie in as few pages as they fill, else in one more: which is what a read of one that is
+        /// not in memory takes from the device, and leaves in the page cache. Padding takes about half an entry of each
+        /// block, 3% of the data with values of 256 B, and at most an eighth of what is then written: where entries
+        /// are large some blocks go without. For data larger than memory. Default: false.
         block_align: bool;
         /// Compression of table blocks. Default: LZ4.
         compression: Compression;
@@ -343,7 +343,9 @@ impl Options {
         l0_slowdown: usize;
         /// Runs in level 0 at which writers wait. Default: 24.
         l0_stop: usize;
-        /// Bytes of pending compaction at which writers wait. Default: 4 GiB.
+        /// Bytes of pending compaction at which writers wait; from half of it on they are slowed. It is what keeps
+        /// deep levels within bounds where the level-0 triggers do not, and costs a fill much where it is what slows
+        /// it. Default: 64 GiB.
         debt_stop_bytes: u64;
         /// Threads that write out memtables and compact. With 0, the call that makes such work
         /// necessary does it itself. Default: 2.

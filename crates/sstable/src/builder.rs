@@ -22,14 +22,16 @@ use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
 use crate::filters::{self, FiltersBuilder, UserBuild};
-use crate::format::{BlockKind, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal};
+use crate::format::{
+    BlockKind, FEATURE_PADDED, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal,
+};
 use crate::index::{IndexBuilder, separator};
 use crate::sink::Sink;
 use crate::{
     Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
 };
 
-/// The write buffer is appended to the file when it has grown to this many bytes, which lie in a
+/// The write buffer is appended to the file when it has grown beyond this many bytes, which lie in a
 /// processor's second cache still. The system keeps a file in larger pages for larger writes, and has less to do
 /// for each byte; writes that begin and end where the largest pages do cost more again in a virtual machine, which
 /// gives those back to its host (docs/performance.md, Merges).
@@ -38,6 +40,8 @@ const WRITE_BYTES: usize = 512 << 10;
 const PAGE_BYTES: u64 = 4 << 10;
 /// Padding is at most one part in so many of the data blocks.
 const PADDED_PART: u64 = 8;
+/// A block is not padded by so much or more.
+const MUCH_PADDING: u64 = PAGE_BYTES / 2;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
@@ -49,12 +53,12 @@ pub struct TableOptions {
     /// A random id, unlike that of any other table. Every checksum is bound to it, and the
     /// manifest records it.
     pub table_id: u64,
-    /// Most bytes of a data block before compression, frame included (64 B to 16 MiB; default
+    /// Most bytes of a data block before compression, frame included and padding not (64 B to 16 MiB; default
     /// 4 KiB). Only a single entry that is larger makes a larger block.
     pub block_bytes: usize,
-    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB, as far as padding
-    /// takes no more than an eighth of all (default no). So blocks of 4 KiB lie in one page each, unless entries are
-    /// large.
+    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB, where less than
+    /// another block and half a page is left of that, and as long as padding is no more than an eighth of all
+    /// (default no). So blocks of 4 KiB lie in one page each, unless entries are large or some are compressed.
     pub block_align: bool,
     /// How data blocks are compressed (default LZ4).
     pub compression: Compression,
@@ -265,7 +269,7 @@ impl TableBuilder {
             self.sink.out.extend_from_slice(&self.packed);
             compression = number;
             self.features |= feature;
-        } else if self.options.block_align {
+        } else if self.options.block_align && next.is_some() {
             self.pad_block();
         }
         let offset = self.sink.written + start as u64;
@@ -283,7 +287,7 @@ impl TableBuilder {
         self.filters.end_block(offset, self.sink.offset(), &self.separator);
         self.properties.blocks += 1;
         self.index_bytes = self.index.estimated_bytes() as u64;
-        if self.sink.out.len() >= WRITE_BYTES {
+        if self.sink.out.len() > WRITE_BYTES {
             self.sink.flush()?;
         }
         self.block.begin(self.sink.out.len());
@@ -295,9 +299,11 @@ impl TableBuilder {
         let end = self.sink.offset() + FRAME_BYTES as u64;
         let page_end = end.next_multiple_of(PAGE_BYTES);
         let padding = page_end - end;
-        if padding > 0 && PADDED_PART * (self.padding_bytes + padding) <= page_end {
-            let is_padded = self.block.pad(&mut self.sink.out, padding as usize);
-            self.padding_bytes += if is_padded { padding } else { 0 };
+        let is_little = padding < MUCH_PADDING.min(self.options.block_bytes as u64)
+            && PADDED_PART * (self.padding_bytes + padding) <= page_end;
+        if is_little && self.block.pad(&mut self.sink.out, padding as usize) {
+            self.padding_bytes += padding;
+            self.features |= FEATURE_PADDED;
         }
     }
 

@@ -68,9 +68,14 @@ pub const FEATURE_MERGES: u64 = 1 << 4;
 /// Feature bit, reserved: the filter region holds several filters, one per key range.
 pub const FEATURE_PARTITIONED_FILTER: u64 = 1 << 5;
 
+/// Feature bit: some data block is padded.
+pub const FEATURE_PADDED: u64 = 1 << 6;
+
 /// The bits that this build can read.
-const KNOWN_FEATURES: u64 =
-    FEATURE_TWO_LEVEL_INDEX | FEATURE_LZ4 | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 };
+const KNOWN_FEATURES: u64 = FEATURE_TWO_LEVEL_INDEX
+    | FEATURE_LZ4
+    | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 }
+    | FEATURE_PADDED;
 
 /// What a block holds. The number is bound into its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -198,6 +198,9 @@ impl<'a> Walk<'a> {
         if block.value(0)?.start != 0 {
             return Err(Fault::Damaged("the first value does not start its block"));
         }
+        if block.padding()?.iter().any(|byte| *byte != 0) {
+            return Err(Fault::Damaged("a block's padding is not zeros"));
+        }
         // A separator is smaller than the next block's first key, unless that key's versions
         // straddle the two blocks.
         let (prefix, suffix) = block.key(0)?;

@@ -29,6 +29,7 @@ fn options(a: u8, b: u8) -> TableOptions {
     };
     TableOptions {
         block_bytes: [64, 100, 512, 4096][usize::from(a >> 6)],
+        block_align: b & 0x20 != 0,
         compression: if b & 0x80 == 0 { Compression::None } else { Compression::Lz4 },
         index_leaf_bytes: if b & 0x40 == 0 { 64 } else { 32 << 10 },
         filters,

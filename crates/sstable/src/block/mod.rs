@@ -242,6 +242,13 @@ impl<'a> Block<'a> {
         self.checked(i, self.offsets(self.layout.value_offsets, i).ok_or(OUTSIDE)?)
     }
 
+    /// What lies between the values and the keys.
+    pub(crate) fn padding(&self) -> Result<&'a [u8], Fault> {
+        let (_, start) = self.value_place(self.count() - 1)?;
+        let (end, _) = self.key_place(0)?;
+        self.payload.get(start as usize..end).ok_or(OUTSIDE)
+    }
+
     /// As `value_place`, of what is stored of the key.
     #[inline]
     fn key_place(&self, i: usize) -> Result<(usize, usize), Fault> {

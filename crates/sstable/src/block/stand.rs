@@ -340,7 +340,7 @@ fn decode_values(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Opt
         place.value = (start, end);
         start = end;
     }
-    // Behind each value begins the next one, or the keys.
+    // Behind each value begins the next one, the padding or the keys.
     (start <= block.layout.value_offsets).then_some(())
 }
 

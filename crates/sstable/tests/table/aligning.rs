@@ -60,7 +60,7 @@ fn blocks_lie_in_as_few_pages_as_they_fill() {
 
 /// Of a block of one value and one key, behind a large one that ends where a page does.
 #[test]
-fn padding_may_have_any_length_below_a_page() {
+fn padding_may_have_any_length_below_half_a_page() {
     let plain = options(4096, Compression::None, "none");
     let overhead = built(plain, &[Vec::new()])[0].bytes;
     let before = vec![b'v'; (10 * PAGE - overhead) as usize];
@@ -70,8 +70,60 @@ fn padding_may_have_any_length_below_a_page() {
         let blocks = built(aligned(4096, Compression::None), &values);
         assert_eq!(blocks[1].offset, 10 * PAGE);
         // One byte is no room for an offset.
-        assert_eq!(blocks[1].bytes, PAGE - u64::from(left == 1), "{left} bytes left");
+        let is_padded = left != 1 && left < PAGE / 2;
+        let bytes = if is_padded { PAGE } else { PAGE - left };
+        assert_eq!(blocks[1].bytes, bytes, "{left} bytes left");
     }
+}
+
+/// Of several blocks to a page only the last one is padded.
+#[test]
+fn small_blocks_are_padded_where_no_other_fits() {
+    let mut random = Random(8);
+    for (block_bytes, most) in [(512, 0.10), (1000, 0.08), (1024, 0.03), (2048, 0.03)] {
+        let values: Vec<_> = (0..2000).map(|_| random.bytes(20)).collect();
+        let plain = data_bytes(&built(options(block_bytes, Compression::None, "none"), &values));
+        let blocks = built(aligned(block_bytes, Compression::None), &values);
+        let added = data_bytes(&blocks) as f64 / plain as f64 - 1.0;
+        assert!(added > 0.0 && added < most, "{added} with blocks of {block_bytes}");
+        assert!(blocks.iter().all(|block| pages(block) == 1), "blocks of {block_bytes}");
+    }
+}
+
+/// Where padding would make an offset a wide one, the block would become longer once more.
+#[test]
+fn no_offset_becomes_a_wide_one_by_padding() {
+    let alone = |bytes| {
+        let plain = options(4096, Compression::None, "none");
+        built(plain, &[vec![b'v'; bytes as usize]])[0].bytes
+    };
+    let overhead = alone(0);
+    // Narrow and padded, narrow and not, wide and padded.
+    let mut seen = [0; 3];
+    for start in [200, 3000] {
+        for value in (65_000..65_700).step_by(7) {
+            let bytes = alone(value);
+            let wide = bytes > value + overhead;
+            let left = (start + bytes).next_multiple_of(PAGE) - start - bytes;
+            let is_refused = !wide && value + 17 + left > 65_535;
+            let values = [start - overhead, value, 1].map(|bytes| vec![b'v'; bytes as usize]);
+            let blocks = built(aligned(4096, Compression::None), &values);
+            assert_eq!(blocks[1].offset, start);
+            let padding = if is_refused || left < if wide { 4 } else { 2 } || left >= PAGE / 2 {
+                0
+            } else {
+                left
+            };
+            assert_eq!(blocks[1].bytes, bytes + padding, "a value of {value} at {start}");
+            match (wide, padding > 0) {
+                (false, true) => seen[0] += 1,
+                (false, false) if is_refused && left < PAGE / 2 => seen[1] += 1,
+                (true, true) => seen[2] += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(seen.into_iter().all(|blocks| blocks > 10), "{seen:?}");
 }
 
 #[test]

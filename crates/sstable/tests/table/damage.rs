@@ -457,32 +457,43 @@ fn what_a_later_version_may_write_is_unsupported() {
 /// Where the last value ends before padding is said by an offset, which must lie where values do.
 #[test]
 fn an_end_of_values_that_lies_elsewhere_is_damage() {
-    let entries: Vec<Entry> = (0..14).map(|i| put(format!("key{i:02}"), 1, [b'x'; 256])).collect();
+    let entries: Vec<Entry> = (0..20).map(|i| put(format!("key{i:02}"), 1, [b'x'; 256])).collect();
     let mut options = options(4096, Compression::None, "none");
     options.block_align = true;
     let bytes = InMemory::new(options, &entries).bytes();
     let blocks = blocks_of(&bytes);
     assert_eq!(blocks[0].1, 4096);
     // Before the offsets of the keys, the tags and the fixed part: all entries have one trailer.
-    let at = 4096 - 5 - 12 - 14 * 3 - 2;
+    let at = 4096 - 5 - 12 - 15 * 3 - 2;
     let read = |end: u16| {
         let mut changed = bytes.clone();
-        assert_eq!(changed[at..at + 2], (14_u16 * 256).to_le_bytes());
+        assert_eq!(changed[at..at + 2], (15_u16 * 256).to_le_bytes());
         changed[at..at + 2].copy_from_slice(&end.to_le_bytes());
         reseal(&mut changed, &blocks);
         let table = InMemory::of_bytes(&changed).open().unwrap();
         let mut stats = ReadStats::default();
-        let got = table.get(b"key13", trommel_filter::hash(b"key13"), MAX_SEQNO, &mut stats);
+        let got = table.get(b"key14", trommel_filter::hash(b"key14"), MAX_SEQNO, &mut stats);
         let mut cursor = table.cursor(ScanOptions::default());
-        let walked = cursor.seek_to_last();
+        let walked = cursor.seek(b"key14", MAX_SEQNO);
         assert_eq!(got.is_ok(), walked.is_ok(), "{got:?}, {walked:?}");
         got
     };
-    assert_eq!(read(14 * 256).unwrap().unwrap().value.len(), 256);
-    for end in [0, 13 * 256 - 1, 4096, u16::MAX] {
+    assert_eq!(read(15 * 256).unwrap().unwrap().value.len(), 256);
+    for end in [0, 14 * 256 - 1, 4096, u16::MAX] {
         let error = read(end).expect_err("no value ends there");
         names_file(&error);
     }
+    // Among the padding, which is told when all is read.
+    let (mut longer, end) = (bytes.clone(), 15_u16 * 256 + 1);
+    longer[at..at + 2].copy_from_slice(&end.to_le_bytes());
+    reseal(&mut longer, &blocks);
+    let error = InMemory::of_bytes(&longer).open().unwrap().verify().unwrap_err();
+    assert!(error.to_string().contains("not true of the entries"), "{error}");
+    let mut other = bytes.clone();
+    other[15 * 256] = 1;
+    reseal(&mut other, &blocks);
+    let error = InMemory::of_bytes(&other).open().unwrap().verify().unwrap_err();
+    assert!(error.to_string().contains("padding is not zeros"), "{error}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub(crate) fn shaped(plan: FilterPlan, leaf_bytes: usize) -> TableOptions {
     TableOptions {
         filters: plan,
         index_leaf_bytes: leaf_bytes,
+        block_align: leaf_bytes < 1000,
         ..options(256, Compression::None, "none")
     }
 }

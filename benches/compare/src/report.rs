@@ -61,8 +61,8 @@ pub(crate) const UNEQUAL: [&str; 18] = [
      those who read with calls does not.",
     "Every store runs with the allocator of the C library. Deployments of RocksDB often bring \
      another.",
-    "A fill's value is marked with its key one put ahead and in its place, for every store alike; those of \
-     batches and of YCSB in a copy, right before the write.",
+    "A fill's value is marked with its key in its place, one put ahead or with all of its batch; what YCSB's \
+     workloads write is copied and marked right before the write. All of it is for every store alike.",
     "The marks of a value per write and a comparison of 16 bytes per entry read are the harness's, \
      for every store alike; so are two calls through a table of functions.",
     "With two threads a figure is the time on the wall divided by the operations of both.",

@@ -2,6 +2,7 @@
 
 use crate::figures::{Figure, Results, SIZES, Spread, TIMES};
 use crate::report::{BATCHES, NO_LOG, OWN_FILTERS};
+use crate::stores::MAPPED_ALIGNED;
 use crate::verdict::{OURS, Verdict, beside, shortfalls_first};
 
 /// Set-ups of Trommel.
@@ -15,7 +16,7 @@ enum Ours {
 
 impl Ours {
     fn has(self, name: &str) -> bool {
-        let is_mapped = name.starts_with("trommel-mapped");
+        let is_mapped = name.starts_with("trommel-mapped") && name != MAPPED_ALIGNED;
         match self {
             Self::Cached => name == OURS,
             Self::Mapped => is_mapped,
@@ -222,6 +223,7 @@ mod tests {
     fn a_mapped_set_up_is_not_the_cached_one() {
         assert!(Ours::Cached.has("trommel") && !Ours::Cached.has("trommel-mapped"));
         assert!(Ours::Mapped.has("trommel-mapped-once") && !Ours::Mapped.has("trommel"));
+        assert!(!Ours::Mapped.has(MAPPED_ALIGNED) && !Ours::Either.has(MAPPED_ALIGNED));
         assert!(Ours::Either.has("trommel") && !Ours::Either.has("trommel-nolog"));
     }
 }

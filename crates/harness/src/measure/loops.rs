@@ -130,13 +130,20 @@ impl Worker<'_> {
     #[inline]
     fn prepare(&mut self, order: Order, nth: u64, put: &mut Prepared) -> bool {
         let Some(index) = self.index(order, nth) else { return false };
-        put.value = self.load.values.next_place(&mut self.value_position);
         put.key.clear();
         put.key.extend_from_slice(self.keys.key(index));
-        if let Some((mark, values)) = &mut self.marked {
-            mark(&put.key, values.at_mut(put.value.clone()));
-        }
+        put.value = self.place_value(&put.key);
         true
+    }
+
+    /// Where the next value lies, which is to be that of `key`.
+    #[inline]
+    fn place_value(&mut self, key: &[u8]) -> Range<usize> {
+        let place = self.load.values.next_place(&mut self.value_position);
+        if let Some((mark, values)) = &mut self.marked {
+            mark(key, values.at_mut(place.clone()));
+        }
+        place
     }
 
     /// Puts the next value, uncounted.
@@ -150,22 +157,25 @@ impl Worker<'_> {
 
     fn change_batches(&mut self, change: Change) -> Result<(), StoreError> {
         let kind = if change.puts { Kind::Write } else { Kind::Delete };
-        let mut batch = KeyBatch::default();
+        let (mut batch, mut places) = (KeyBatch::default(), Vec::new());
         while self.next() {
             self.fill_batch(&mut batch, change.order);
             if batch.is_empty() {
                 break;
             }
-            let mut operations = Vec::with_capacity(self.load.batch);
-            for key in batch.keys() {
-                operations.push(if change.puts {
-                    let value = self.value();
-                    self.bytes += (key.len() + value.len()) as u64;
-                    Operation::Put { key, value }
-                } else {
-                    Operation::Delete { key }
-                });
+            places.clear();
+            for key in batch.keys().filter(|_| change.puts) {
+                let place = self.place_value(key);
+                self.bytes += (key.len() + place.len()) as u64;
+                places.push(place);
             }
+            let values = self.marked.as_ref().map_or(self.load.values, |(_, values)| values);
+            let puts = batch.keys().zip(&places);
+            let puts = puts.map(|(key, place)| (key, values.at(place.clone())));
+            let operations: Vec<_> = match change.puts {
+                true => puts.map(|(key, value)| Operation::Put { key, value }).collect(),
+                false => batch.keys().map(|key| Operation::Delete { key }).collect(),
+            };
             if change.durable {
                 self.store.write_durably(&operations)?;
             } else {

@@ -282,6 +282,11 @@ impl Store for HeldUp {
         self.marks.then_some(|key, value| value[..key.len()].copy_from_slice(key))
     }
     fn write(&self, operations: &[crate::Operation<'_>]) -> Result<(), StoreError> {
+        for operation in operations {
+            if let crate::Operation::Put { key, value } = operation {
+                assert!(!self.marks || value.starts_with(key), "a value of another key");
+            }
+        }
         self.inner.write(operations)
     }
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
@@ -330,6 +335,7 @@ impl Store for HeldUp {
 fn values_that_are_marked_ahead_stay_with_their_keys() {
     let fills = [
         (Workload::FillRandom, 1),
+        (Workload::FillBatch, 1),
         (Workload::FillSeq, 2),
         (Workload::FillUniqueRandom, 2),
         (Workload::YcsbLoad, 1),

@@ -10,8 +10,8 @@
 //! are stamped in a copy.
 //!
 //! So no figure is that of a wrong answer, and every store touches the memory of the values it
-//! returns, also one that only points at them. The cost, two stamps or a copy of a value per write
-//! and some nanoseconds per read, is the same for all.
+//! returns, also one that only points at them. The cost, two stamps of a value per write (or a copy of
+//! it) and some nanoseconds per write and read, is the same for all.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;

@@ -52,7 +52,7 @@ pub(crate) const UNEQUAL: [&str; 18] = [
     "RocksDB sizes its levels from the deepest one up (its default), so its base level moves. Its \
      two background jobs are one that flushes and one that compacts; the two threads of Trommel and \
      fjall do either. While memtables become full Trommel's merge one thing at a time on two cores, as RocksDB's \
-     do, until level 0 is three quarters of the way to where writers are slowed.",
+     do, until level 0 is three quarters of the way to where writers are slowed, or 8 GiB are due.",
     "lmdb-best, redb-best and rocksdb-mmap read the files that lmdb, redb and rocksdb-best wrote; \
      their fills would be the same. lmdb-writemap is LMDB's best way to write.",
     "Where a store has no multi-get the column is empty. LMDB and redb would do single gets in one \
@@ -61,10 +61,12 @@ pub(crate) const UNEQUAL: [&str; 18] = [
      those who read with calls does not.",
     "Every store runs with the allocator of the C library. Deployments of RocksDB often bring \
      another.",
-    "A fill's value is marked with its key in its place, one put ahead or with all of its batch; what YCSB's \
-     workloads write is copied and marked right before the write. All of it is for every store alike.",
-    "The marks of a value per write and a comparison of 16 bytes per entry read are the harness's, \
+    "A fill's value is marked with its key in its place, one put ahead or with all of its batch; what YCSB A \
+     to F write is copied and marked right before the write. All of it is for every store alike.",
+    "The marks of a value per write, and a comparison of 16 bytes per entry written or read, are the harness's, \
      for every store alike; so are two calls through a table of functions.",
+    "Writers are slowed and stopped by pending compaction at each store's default: 32 and 64 GiB with Trommel, 64 and \
+     256 with RocksDB.",
     "With two threads a figure is the time on the wall divided by the operations of both.",
 ];
 

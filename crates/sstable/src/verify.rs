@@ -2,8 +2,8 @@
 //!
 //! Nothing is taken from memory or from the cache: footer, properties, index, filter and data
 //! blocks come from the file again. Beyond the checksums: blocks and leaves lie side by side,
-//! entries are in order, separators part the blocks, tags and properties are true, and the filter
-//! says "maybe" to every key.
+//! entries are in order, separators part the blocks, padding is zeros, tags and properties are true, and
+//! the filter says "maybe" to every key.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

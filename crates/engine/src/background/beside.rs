@@ -74,12 +74,12 @@ impl Beside<'_> {
         self.threads >= self.cores && self.running >= self.cores.saturating_sub(1).max(1)
     }
 
-    /// Three quarters of the way from where merges begin to where writers are slowed, or more.
+    /// Three quarters of the way from where merges begin to where writers are slowed by level 0, or more; or a quarter
+    /// of the way to where they are by debt, which a merge takes longer to bring down.
     pub(super) fn is_behind(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
         let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
-        self.l0_runs >= l0_trigger.saturating_add(far)
-            || self.debt >= slow_debt_bytes - slow_debt_bytes / 4
+        self.l0_runs >= l0_trigger.saturating_add(far) || self.debt >= slow_debt_bytes / 4
     }
 }
 
@@ -123,8 +123,8 @@ mod tests {
                 let (threads, cores, running) = (2, 2, 1);
                 Beside { threads, cores, running, l0_runs, debt, options: &options }.is_behind()
             };
-            assert!(is_behind(late, 0) && !is_behind(late - 1, 74), "{trigger} and {slow}");
-            assert!(is_behind(0, 75));
+            assert!(is_behind(late, 0) && !is_behind(late - 1, 24), "{trigger} and {slow}");
+            assert!(is_behind(0, 25));
         }
     }
 

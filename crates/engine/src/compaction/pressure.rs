@@ -135,9 +135,9 @@ mod tests {
         assert_eq!(at(24), Pressure::Stop(Cause::Level0));
         assert_eq!(at(1000), Pressure::Stop(Cause::Level0));
         let debt = |debt| pressure(&Backlog { debt, ..IDLE }, &options);
-        assert_eq!(debt(2 << 30), Pressure::None);
-        assert!(matches!(debt(3 << 30), Pressure::Delay { cause: Cause::Debt, .. }));
-        assert_eq!(debt(4 << 30), Pressure::Stop(Cause::Debt));
+        assert_eq!(debt(32 << 30), Pressure::None);
+        assert!(matches!(debt(33 << 30), Pressure::Delay { cause: Cause::Debt, .. }));
+        assert_eq!(debt(64 << 30), Pressure::Stop(Cause::Debt));
         assert_eq!(debt(u64::MAX), Pressure::Stop(Cause::Debt));
         let memtables = |frozen_memtables, active_fill| {
             pressure(&Backlog { frozen_memtables, active_fill, ..IDLE }, &options)

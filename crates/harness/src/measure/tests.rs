@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 use crate::control::{Silent, Stop};
 use crate::map_store::MapStore;
@@ -252,6 +254,7 @@ struct HeldUp {
     moved: AtomicBool,
     /// Values are to begin with their keys.
     marks: bool,
+    batches: AtomicU64,
 }
 
 impl HeldUp {
@@ -282,6 +285,7 @@ impl Store for HeldUp {
         self.marks.then_some(|key, value| value[..key.len()].copy_from_slice(key))
     }
     fn write(&self, operations: &[crate::Operation<'_>]) -> Result<(), StoreError> {
+        self.batches.fetch_add(1, Relaxed);
         for operation in operations {
             if let crate::Operation::Put { key, value } = operation {
                 assert!(!self.marks || value.starts_with(key), "a value of another key");
@@ -334,11 +338,12 @@ impl Store for HeldUp {
 #[test]
 fn values_that_are_marked_ahead_stay_with_their_keys() {
     let fills = [
-        (Workload::FillRandom, 1),
-        (Workload::FillBatch, 1),
-        (Workload::FillSeq, 2),
-        (Workload::FillUniqueRandom, 2),
-        (Workload::YcsbLoad, 1),
+        (Workload::FillRandom, 1, 1),
+        (Workload::FillRandom, 1, 13),
+        (Workload::FillBatch, 1, 64),
+        (Workload::FillSeq, 2, 1),
+        (Workload::FillUniqueRandom, 2, 1),
+        (Workload::YcsbLoad, 1, 1),
     ];
     let keys = |store: &HeldUp| {
         let mut keys = Vec::new();
@@ -349,13 +354,15 @@ fn values_that_are_marked_ahead_stay_with_their_keys() {
         store.inner.scan(None, crate::Direction::Forward, &mut keep).unwrap();
         keys
     };
-    for (workload, threads) in fills {
+    for (workload, threads, batch) in fills {
         let store = HeldUp { marks: true, ..HeldUp::default() };
-        let measured = run(&store, workload, |load| load.threads = threads);
+        let measured = run(&store, workload, |load| (load.threads, load.batch) = (threads, batch));
         let puts = measured.tally.of(Kind::Write);
         assert!(puts > 0 && puts == measured.operations, "{workload}: {measured:?}");
+        let batches = if batch > 1 { measured.operations.div_ceil(batch as u64) } else { 0 };
+        assert_eq!(store.batches.load(Relaxed), batches, "{workload}");
         let fill = HeldUp::default();
-        run(&fill, workload, |load| load.threads = threads);
+        run(&fill, workload, |load| (load.threads, load.batch) = (threads, batch));
         assert_eq!(keys(&store), keys(&fill), "{workload}");
     }
 }

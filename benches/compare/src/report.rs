@@ -24,7 +24,7 @@ pub(crate) const BATCHES: &str = "trommel-batches";
 pub(crate) const OWN_FILTERS: &str = "trommel-own";
 
 /// What could not be made equal, for readers of the figures.
-pub(crate) const UNEQUAL: [&str; 18] = [
+pub(crate) const UNEQUAL: [&str; 19] = [
     "LMDB and redb write 1000 entries in a transaction, the trees one at a time, but for trommel-batches. A \
      process that dies loses the transaction it is in; a tree that writes single entries loses nothing.",
     "LMDB without syncs may be damaged when the machine loses power, a tree loses its last writes; \

@@ -95,7 +95,8 @@ const REVERSE_TO_SCAN_MAX: f64 = 1.3;
 /// What bounds a fill.
 const WRITER: &str = "the writer takes a core by itself: for the most part in write(2), whose floor is printed \
     beside the figures, and for the memtable's cache lines, which are asked for before the log is written; the \
-    background takes the other core, and with 20 million keys a part of the writer's; \
+    background takes the other core; LMDB has a thousand entries in a transaction, and Trommel beside it one in \
+    a write (as many in a batch are a target of their own); \
     space set aside for the log makes write(2) 2 to 3% cheaper, pages made ahead would by a tenth to a fifth, \
     but zeros would then be the end of a log, and a map of the log is ruled out by the contract";
 /// What decides how many runs are left, and so what they take.

@@ -310,7 +310,7 @@ impl Options {
         /// [`compression`](Self::compression), as a block that was compressed is not padded. Blocks of 4 KiB, or a
         /// multiple, then lie in as few pages as they fill, else in one more: which is what a read of one that is
         /// not in memory takes from the device, and leaves in the page cache. Padding takes about half an entry of each
-        /// block, 3% of the data with values of 256 B, and at most an eighth of what is then written: where entries
+        /// block, 3 to 5% of the data with values of 256 B, and at most an eighth of what is then written: where entries
         /// are large some blocks go without. For data larger than memory. Default: false.
         block_align: bool;
         /// Compression of table blocks. Default: LZ4.

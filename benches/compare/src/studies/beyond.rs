@@ -48,7 +48,8 @@ pub(super) static SHEET: Sheet = Sheet {
             comes from the device. The other modes keep what they read in the page cache, which is \
             not limited here: they show what memory beyond the cache is worth, not a machine \
             without it. A block counts as read wherever it was found. trommel-direct-divided spends \
-            at most the others' bits in all, more of them in small levels.",
+            at most the others' bits in all, more of them in small levels. \"aligned\": blocks lie in \
+            pages of their own (block_align).",
     stores: &[
         "trommel-direct",
         DIVIDED,

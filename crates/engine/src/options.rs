@@ -589,6 +589,13 @@ impl Options {
 mod tests {
     use super::*;
 
+    /// Those of the planner stand in its own defaults once more, for its tests.
+    #[test]
+    fn the_planner_s_defaults_are_those_of_a_store() {
+        let (of_store, own) = (Options::default().compaction(), CompactionOptions::default());
+        assert_eq!(format!("{of_store:?}"), format!("{own:?}"));
+    }
+
     #[test]
     fn settings_leave_nothing_out() {
         let options = Options::default();

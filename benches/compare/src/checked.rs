@@ -57,6 +57,15 @@ impl Checked {
             Operation::Delete { .. } => true,
         })
     }
+
+    /// Calls `write` with `operations` whose values are stamped: those themselves, if they are.
+    fn write_stamped(
+        &self,
+        operations: &[Operation<'_>],
+        write: impl FnOnce(&[Operation<'_>]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if self.are_right(operations) { write(operations) } else { with_stamped(operations, write) }
+    }
 }
 
 /// How a key compares with the one before it in a walk in this direction.
@@ -141,17 +150,11 @@ impl Store for Checked {
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        if self.are_right(operations) {
-            return self.store.write(operations);
-        }
-        with_stamped(operations, |stamped| self.store.write(stamped))
+        self.write_stamped(operations, |stamped| self.store.write(stamped))
     }
 
     fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        if self.are_right(operations) {
-            return self.store.write_durably(operations);
-        }
-        with_stamped(operations, |stamped| self.store.write_durably(stamped))
+        self.write_stamped(operations, |stamped| self.store.write_durably(stamped))
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {

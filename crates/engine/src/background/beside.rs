@@ -3,8 +3,8 @@
 //! 1. Where the store has at least as many threads as there are cores, a merge more takes the core of whoever writes.
 //!    While level 0 can wait that gains nothing: what is merged later is more at once, and written fewer times.
 //! 2. So while memtables become full one after the other, no merge begins that would leave no core to who fills them,
-//!    unless level 0, or the bytes of all merges that are due, come near to where writers are slowed. Nor, while a
-//!    merge is put off, do filters get smaller for the budget. To move a table, if that comes first, costs nothing.
+//!    unless level 0 comes near to where writers are slowed, or the bytes of all merges that are due a quarter of the
+//!    way to it. Nor, while a merge is put off, do filters get smaller for the budget. To move a table, if that comes first, costs nothing.
 //! 3. When none became full for a while, or somebody waits for merges, all threads take part.
 //!
 //! What it gains: docs/performance.md, *A core for who writes*. Called by workers that look for a merge.

@@ -116,10 +116,8 @@ impl Worker<'_> {
         let mut is_there = self.prepare(order, self.done, &mut this);
         while is_there && self.next() {
             is_there = self.prepare(order, self.done + 1, &mut next);
-            let values = self.marked.as_ref().map_or(self.load.values, |(_, values)| values);
-            let (key, value) = (&this.key, values.at(this.value.clone()));
-            self.bytes += (key.len() + value.len()) as u64;
-            self.store.put(key, value)?;
+            self.bytes += (this.key.len() + this.value.len()) as u64;
+            self.store.put(&this.key, self.values().at(this.value.clone()))?;
             self.count(Kind::Write, 1);
             std::mem::swap(&mut this, &mut next);
         }
@@ -169,19 +167,22 @@ impl Worker<'_> {
                 self.bytes += (key.len() + place.len()) as u64;
                 places.push(place);
             }
-            let values = self.marked.as_ref().map_or(self.load.values, |(_, values)| values);
+            let values = self.values();
+            let value_of = |place: &Range<usize>| values.at(place.clone());
             let puts = batch.keys().zip(&places);
-            let puts = puts.map(|(key, place)| (key, values.at(place.clone())));
             let operations: Vec<_> = match change.puts {
-                true => puts.map(|(key, value)| Operation::Put { key, value }).collect(),
+                true => puts
+                    .map(|(key, place)| Operation::Put { key, value: value_of(place) })
+                    .collect(),
                 false => batch.keys().map(|key| Operation::Delete { key }).collect(),
             };
+            let count = operations.len() as u64;
             if change.durable {
                 self.store.write_durably(&operations)?;
             } else {
                 self.store.write(&operations)?;
             }
-            self.count(kind, operations.len() as u64);
+            self.count(kind, count);
         }
         Ok(())
     }

@@ -181,6 +181,12 @@ impl<'a> Worker<'a> {
         self.load.values.next(&mut self.value_position)
     }
 
+    /// Those that fills write: marked, where the store wants them so.
+    #[inline]
+    pub(super) fn values(&self) -> &Values {
+        self.marked.as_ref().map_or(self.load.values, |(_, values)| values)
+    }
+
     pub(super) fn finish(self) -> (Measured, Instant, Instant) {
         let end = Instant::now();
         let is_partial = self.stopped() && self.done < self.load.operations;

@@ -1,6 +1,7 @@
 //! Nobody waits for ever, and no promise about memory, handles or waiting is broken. Each test was
 //! red before the engine kept its promise.
 
+use std::cell::RefCell;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trommel::vfs::{Failure, Fault, SimDisk};
-use trommel::{Db, Error, ErrorKind, Options};
+use trommel::{Compression, Db, DbCursor, Error, ErrorKind, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
@@ -226,9 +227,78 @@ fn an_empty_checkpoint_directory_will_do() {
     let copy = dir.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     db.checkpoint(&copy).unwrap();
-    assert!(db.checkpoint(&copy).is_err(), "it is not empty any more");
+    let refused = db.checkpoint(&copy).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Usage);
+    assert!(refused.to_string().ends_with("copy is not empty: name a new directory"), "{refused}");
+    for refused in [
+        db.checkpoint(dir.path().join("not/there")).unwrap_err(),
+        db.trace_lookups(dir.path().join("not/there"), Default::default()).unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::Usage, "nothing of the store is missing");
+        assert!(refused.to_string().contains("not/there cannot be made"), "{refused}");
+    }
+    // Whoever reads it first keeps writers out, who would remove its tables.
+    let reader = Db::open_read_only(&copy, Options::default()).unwrap();
+    assert!(matches!(Db::open(&copy, Options::default()), Err(Error::Locked { .. })));
+    reader.close().unwrap();
     let copy = Db::open(&copy, Options::default()).unwrap();
     assert_eq!(copy.get("k").unwrap().unwrap(), b"v"[..]);
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<DbCursor>> = const { RefCell::new(None) };
+}
+
+/// What a thread keeps may be dropped after all that the store keeps for the thread: the process would be
+/// aborted.
+#[test]
+fn a_cursor_may_end_with_its_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    let reads = || db.stats().scan_block_reads + db.stats().scan_cache_hits;
+    let before = reads();
+    let of_thread = db.clone();
+    let thread = thread::spawn(move || {
+        // Its place is older than that of what is counted, and so is dropped later.
+        KEPT.with_borrow_mut(|kept| *kept = None);
+        of_thread.get("k").unwrap();
+        let mut cursor = of_thread.cursor().unwrap();
+        cursor.seek(b"k").unwrap();
+        KEPT.with_borrow_mut(|kept| *kept = Some(cursor));
+    });
+    thread.join().unwrap();
+    assert_eq!(reads(), before + 1);
+}
+
+/// Whoever goes by the kind of error would else open the store again, and meet the same damage.
+#[test]
+fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options::default().compression(Compression::None);
+    let db = Db::open(dir.path(), options()).unwrap();
+    for value in [[1; 900], [2; 900]] {
+        (0..40).for_each(|key: u8| db.put([key], value).unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let tables = || std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let table = tables().find(|path| path.extension().is_some_and(|is| is == "sst")).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+
+    for _opened_again in 0..2 {
+        let db = Db::open(dir.path(), options()).unwrap();
+        assert!(db.compact_all().is_err());
+        let refused = db.put("k", "v").unwrap_err();
+        assert!(matches!(refused, Error::Poisoned { .. }), "{refused:?}");
+        assert_eq!(refused.kind(), ErrorKind::RestoreData);
+        let told = refused.to_string();
+        assert!(told.starts_with("a flush or compaction could not go on"), "{told}");
+        assert!(told.contains(&*table.to_string_lossy()), "{told}");
+    }
 }
 
 /// Set for the process that is short of file handles.
@@ -371,6 +441,46 @@ fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     ends(|| {
         let told = fills_up(200 << 10, without_a_log().auto_compaction(false));
         assert!(told > 0, "a flush failed again and again, and no writer heard of it");
+    });
+}
+
+/// A store that is to be closed does not wait for a disk that stays full, with the writer that waits for it.
+#[test]
+fn closing_ends_the_wait_of_a_stopped_writer() {
+    ends(|| {
+        let disk = SimDisk::new();
+        let options = without_a_log().l0_trigger(4).l0_slowdown(5).l0_stop(6);
+        let db = Db::open("/db", options.vfs(Arc::new(disk.clone()))).unwrap();
+        db.pause_compaction().unwrap();
+        for i in 0..6 {
+            // Of which none can be moved as it is.
+            db.put("first", noise(i)).unwrap();
+            db.put("last", noise(i)).unwrap();
+            db.flush().unwrap();
+        }
+        // No memtable waits: it is merges alone that fail from now on.
+        disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
+        db.resume_compaction();
+        let written = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                (0..).find_map(|i| {
+                    let outcome = db.put(scattered(i), noise(i));
+                    written.fetch_add(1, Ordering::Relaxed);
+                    outcome.err()
+                })
+            });
+            comes("a merge that fails", || disk.faults_fired() > 0);
+            let mut before = u64::MAX;
+            while before != written.load(Ordering::Relaxed) {
+                before = written.load(Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(700));
+            }
+            assert!(!writer.is_finished(), "it does not wait for a merge");
+            let closed = db.clone().close();
+            assert!(matches!(writer.join().unwrap(), Some(Error::Closed)));
+            assert!(closed.is_err(), "without a log, what is in memory could not be written out");
+        });
     });
 }
 

@@ -78,7 +78,9 @@ impl Repository {
     }
 
     fn make(&self, db: &Db, is_checking: bool, progress: &dyn Progress) -> Result<Created> {
-        refuse_nested(&*self.target, db.dir())?;
+        // By where it was opened, wherever the process has gone since.
+        let store = db.vfs().real_path(db.dir());
+        refuse_nested(&*self.target, store.as_deref().unwrap_or(db.dir()))?;
         let hold = self.lock(Purpose::Add)?;
         self.id_after(self.newest_id()?)?;
         let created = clock::now();

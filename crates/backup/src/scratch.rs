@@ -41,8 +41,11 @@ impl Checkpoint {
     pub(crate) fn take(db: &Db) -> Result<Self> {
         let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let vfs = Arc::clone(db.vfs());
-        remove_leftovers(&*vfs, db.dir());
-        let dir = db.dir().join(format!("{PREFIX}{:016x}", number()));
+        // The store knows where it was opened; a checkpoint's path goes by where the process is now.
+        let real = vfs.real_path(db.dir());
+        let store = real.map_err(|source| failed(db.dir(), "looking for", source))?;
+        remove_leftovers(&*vfs, &store);
+        let dir = store.join(format!("{PREFIX}{:016x}", number()));
         let mut checkpoint = Self { vfs, dir, table_ids: HashMap::new(), lock: None };
         db.checkpoint(&checkpoint.dir)?;
         checkpoint.table_ids = {

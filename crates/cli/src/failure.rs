@@ -118,7 +118,7 @@ fn store_code(error: &trommel::Error) -> u8 {
         trommel::Error::NotAStore { .. }
         | trommel::Error::WrongFile { .. }
         | trommel::Error::Unsupported { .. } => NOT_A_STORE,
-        trommel::Error::InvalidOption { .. } => USAGE,
+        _ if error.kind() == trommel::ErrorKind::Usage => USAGE,
         _ => FAILED,
     }
 }

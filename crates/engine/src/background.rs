@@ -75,6 +75,8 @@ pub(crate) struct State {
     /// Until when a merge is put off that would take a writer's core, if who looked last found one.
     put_off_until: Option<Instant>,
     shutting_down: bool,
+    /// Whether somebody is about to close the store, so that no writer is to wait for room.
+    turns_writers_away: bool,
 }
 
 /// Which failures a waiter wants to hear of.
@@ -96,6 +98,14 @@ impl State {
             Kind::Compaction => Some(&mut self.compactions),
             Kind::Other => None,
         }
+    }
+
+    /// A job has ended, however it did.
+    fn end(&mut self, kind: Kind) {
+        if kind == Kind::Flush {
+            self.flushing = false;
+        }
+        self.running -= 1;
     }
 
     /// Whether somebody waits for the store to rest, or for a range to be compacted.
@@ -222,6 +232,13 @@ impl Background {
         lock(&self.state).filling.note(env::now());
     }
 
+    /// From now on a writer that is stopped is told that the store is closed, rather than to wait for room
+    /// that may never come while whoever closes waits behind it.
+    pub(crate) fn begin_closing(&self) {
+        lock(&self.state).turns_writers_away = true;
+        self.changed.notify_all();
+    }
+
     /// Has everyone look again: workers for work, waiters for progress.
     pub(crate) fn wake(&self) {
         let _state = lock(&self.state);
@@ -249,6 +266,7 @@ impl Background {
 impl Engine {
     /// What a background thread does until the store is closed.
     pub(crate) fn work(&self) {
+        let unless_ended = PoisonOnPanic { engine: self, job: None };
         let mut state = lock(&self.background.state);
         while !state.shutting_down {
             let now = env::now();
@@ -281,6 +299,8 @@ impl Engine {
                 None => wait(&self.background.changed, state),
             };
         }
+        drop(state);
+        std::mem::forget(unless_ended);
     }
 
     /// Does all pending work in the calling thread, where the store has no threads of its own;
@@ -331,7 +351,8 @@ impl Engine {
         }
         let mut state = lock(&self.background.state);
         if state.flushing && threads >= state.cores.0 {
-            while state.flushing {
+            // A flush that panics does not say that it has ended but by this.
+            while state.flushing && self.poison.get().is_none() {
                 state = wait(&self.background.changed, state);
             }
             return true;
@@ -427,8 +448,8 @@ impl Engine {
     }
 
     fn run_job(&self, job: Job) -> Result<()> {
-        let unless_done = PoisonOnPanic(self);
         let kind = job.kind();
+        let unless_done = PoisonOnPanic { engine: self, job: Some(kind) };
         // What the job held is let go of before files are removed, which takes long where they are
         // large: a memtable's memory is that of the next one, and tables may be among the files.
         let outcome = self.do_job(job);
@@ -436,10 +457,7 @@ impl Engine {
         self.graveyard.sweep();
         std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
-        if kind == Kind::Flush {
-            state.flushing = false;
-        }
-        state.running -= 1;
+        state.end(kind);
         if let Err(error) = &outcome {
             self.judge(&mut state, kind, error);
         } else if let Some(trouble) = state.trouble(kind) {
@@ -495,13 +513,20 @@ impl Engine {
     }
 }
 
-/// A job that panics must not leave everyone waiting for its outcome: dropped, it says that one did.
-struct PoisonOnPanic<'a>(&'a Engine);
+/// A job that panics, or a thread between two of them, must not leave everyone waiting for its outcome:
+/// dropped, it says that one did.
+struct PoisonOnPanic<'a> {
+    engine: &'a Engine,
+    /// The job, if the thread was at one.
+    job: Option<Kind>,
+}
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.poison(Error::internal("a background job panicked"));
-        lock(&self.0.background.state).running -= 1;
-        self.0.background.wake();
+        self.engine.poison(Error::internal("a background job panicked"));
+        if let Some(kind) = self.job {
+            lock(&self.engine.background.state).end(kind);
+        }
+        self.engine.background.wake();
     }
 }

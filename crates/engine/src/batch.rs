@@ -5,6 +5,8 @@
 //! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put into
 //! that form only in the log's own buffer, or where its writer has to wait.
 
+use std::borrow::Cow;
+
 use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
@@ -75,16 +77,47 @@ impl WriteBatch {
             return self;
         }
         Operation { kind, key, value }.encode(&mut self.encoded);
-        self.count += 1;
+        self.set_count(self.count + 1);
         self.user_bytes += (key.len() + value.len()) as u64;
         self
     }
 
-    /// Forgets all operations, keeping the memory.
+    fn set_count(&mut self, count: u32) {
+        self.count = count;
+        self.encoded[..COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Adds all operations of `other` behind its own. What was wrong with one of `other` is then wrong
+    /// with this batch.
+    ///
+    /// ```
+    /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
+    /// first.put("a", "1");
+    /// second.put("b", "2").delete("c");
+    /// assert_eq!(first.append(&second).len(), 3);
+    /// ```
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        let added = other.encoded.get(COUNT_BYTES..).unwrap_or_default();
+        let bytes = self.encoded.len() + added.len();
+        let fault = match self.count.checked_add(other.count) {
+            Some(_) if other.fault.is_some() => other.fault.clone(),
+            Some(count) if bytes <= MAX_BATCH_BYTES => {
+                self.encoded.extend_from_slice(added);
+                self.set_count(count);
+                self.user_bytes += other.user_bytes;
+                return self;
+            }
+            _ => Some(Error::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES }),
+        };
+        self.fault = self.fault.take().or(fault);
+        self
+    }
+
+    /// Forgets all operations, keeping the memory for those to come.
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
-        (self.count, self.user_bytes) = (0, 0);
-        self.fault = None;
+        self.set_count(0);
+        (self.user_bytes, self.fault) = (0, None);
     }
 
     /// Operations in the batch.
@@ -103,13 +136,21 @@ impl WriteBatch {
     }
 
     /// The batch as the log stores it.
-    pub(crate) fn seal(mut self) -> Result<SealedBatch> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+    pub(crate) fn seal(&self) -> Result<SealedBatch<'_>> {
+        match &self.fault {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(SealedBatch {
+                encoded: Cow::Borrowed(&self.encoded),
+                count: self.count,
+                user_bytes: self.user_bytes,
+            }),
         }
-        self.encoded[..COUNT_BYTES].copy_from_slice(&self.count.to_le_bytes());
-        let Self { encoded, count, user_bytes, .. } = self;
-        Ok(SealedBatch { encoded, count, user_bytes })
+    }
+}
+
+impl AsRef<WriteBatch> for WriteBatch {
+    fn as_ref(&self) -> &WriteBatch {
+        self
     }
 }
 
@@ -132,7 +173,7 @@ pub(crate) enum Batch<'a> {
     /// A single operation, still where the caller has it.
     One(Operation<'a>),
     /// Any number of them, as the log stores them.
-    Sealed(SealedBatch),
+    Sealed(SealedBatch<'a>),
 }
 
 impl<'a> Batch<'a> {
@@ -147,7 +188,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn into_owned(self) -> Batch<'static> {
         Batch::Sealed(match self {
             Self::One(operation) => SealedBatch::single(operation),
-            Self::Sealed(batch) => batch,
+            Self::Sealed(batch) => batch.into_owned(),
         })
     }
 
@@ -219,19 +260,23 @@ impl<'a> Batch<'a> {
 
 /// A batch whose every size was checked, ready for the log.
 #[derive(Debug)]
-pub(crate) struct SealedBatch {
-    encoded: Vec<u8>,
+pub(crate) struct SealedBatch<'a> {
+    encoded: Cow<'a, [u8]>,
     count: u32,
     user_bytes: u64,
 }
 
-impl SealedBatch {
+impl SealedBatch<'_> {
     /// A batch of one operation.
-    fn single(operation: Operation<'_>) -> Self {
+    fn single(operation: Operation<'_>) -> SealedBatch<'static> {
         let mut encoded = Vec::with_capacity(operation.sealed_bytes());
         put_u32(&mut encoded, 1);
         operation.encode(&mut encoded);
-        Self { encoded, count: 1, user_bytes: operation.user_bytes() }
+        SealedBatch { encoded: encoded.into(), count: 1, user_bytes: operation.user_bytes() }
+    }
+
+    fn into_owned(self) -> SealedBatch<'static> {
+        SealedBatch { encoded: self.encoded.into_owned().into(), ..self }
     }
 
     fn operations(&self) -> Operations<'_> {
@@ -346,7 +391,7 @@ mod tests {
     fn a_batch_comes_back_from_its_encoding() {
         let mut batch = WriteBatch::new();
         batch.put(b"", b"").put(b"k", vec![7; 300]).delete(b"gone");
-        let sealed = batch.clone().seal().unwrap();
+        let sealed = batch.seal().unwrap();
         let expected = vec![
             (EntryKind::Put, vec![], vec![]),
             (EntryKind::Put, b"k".to_vec(), vec![7; 300]),
@@ -357,7 +402,7 @@ mod tests {
         for len in 0..sealed.encoded.len() {
             assert_eq!(decode(&sealed.encoded[..len]), None, "cut to {len}");
         }
-        let mut longer = sealed.encoded.clone();
+        let mut longer = sealed.encoded.to_vec();
         longer.push(0);
         assert_eq!(decode(&longer), None, "a byte too many");
         batch.clear();
@@ -386,13 +431,13 @@ mod tests {
                 batch.push(kind, key, value);
                 let sealed = batch.seal().unwrap().encoded;
                 let one = Batch::one(kind, key, value).unwrap();
-                assert_eq!(one.encoded(|pieces| pieces.concat()), sealed);
+                assert_eq!(one.encoded(|pieces| pieces.concat()), *sealed);
                 assert_eq!(one.bytes(), sealed.len());
                 let expected = [(kind, key.to_vec(), value.to_vec())];
                 assert_eq!(operations(&one), expected);
                 let one_bytes = one.user_bytes();
                 let owned = one.into_owned();
-                assert_eq!(owned.encoded(|pieces| pieces.concat()), sealed);
+                assert_eq!(owned.encoded(|pieces| pieces.concat()), *sealed);
                 assert_eq!((owned.count(), owned.bytes()), (1, sealed.len()));
                 assert_eq!(owned.user_bytes(), (key.len() + value.len()) as u64);
                 assert_eq!(one_bytes, owned.user_bytes());
@@ -416,6 +461,29 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put("a", vec![1; MAX_BATCH_BYTES - MAX_VALUE_BYTES]).put("b", &value[1..]);
         assert!(matches!(batch.seal(), Err(Error::BatchTooLarge { .. })));
+    }
+
+    #[test]
+    fn batches_are_joined_and_used_again() {
+        let mut joined = WriteBatch::new();
+        let mut part = WriteBatch::new();
+        part.put("a", "1").delete("b");
+        joined.append(&part).append(&part).append(&WriteBatch::new());
+        part.clear();
+        part.put("c", "23");
+        joined.append(&part);
+        let mut plain = WriteBatch::new();
+        plain.put("a", "1").delete("b").put("a", "1").delete("b").put("c", "23");
+        let (joined, plain) = (Batch::Sealed(joined.seal().unwrap()), plain.seal().unwrap());
+        assert_eq!((joined.count(), joined.user_bytes()), (5, plain.user_bytes));
+        assert_eq!(joined.encoded(|pieces| pieces.concat()), *plain.encoded);
+        let owned = joined.into_owned();
+        assert_eq!(owned.encoded(|pieces| pieces.concat()), *plain.encoded);
+        let mut wrong = WriteBatch::new();
+        wrong.put(vec![0; MAX_KEY_BYTES + 1], "");
+        assert!(matches!(part.append(&wrong).seal(), Err(Error::KeyTooLong { .. })));
+        part.clear();
+        assert_eq!(decode(&part.seal().unwrap().encoded), Some(vec![]));
     }
 
     #[test]

@@ -281,6 +281,16 @@ impl Counters {
         })
     }
 
+    /// As [`Counters::with`], for what may be dropped while the thread ends, when what it counts by is gone.
+    pub(crate) fn with_at_the_end(&self, count: impl FnOnce(&Shard)) {
+        if OWN.try_with(|_| ()).is_ok() {
+            return self.with(count);
+        }
+        let shard = self.claim();
+        count(&shard);
+        shard.hand_on();
+    }
+
     #[cold]
     fn adopt<'a>(&self, own: &'a mut OwnShards) -> &'a Shard {
         // Stores that were closed left shards that nobody else holds.

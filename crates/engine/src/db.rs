@@ -204,14 +204,30 @@ impl Db {
         self.engine().write(batch, options)
     }
 
-    /// Writes a batch: all of it or nothing, for readers as for crashes.
-    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+    /// Writes a batch: all of it or nothing, for readers as for crashes. One that is lent can be
+    /// cleared and filled again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let mut batch = trommel::WriteBatch::new();
+    /// for part in [["a", "b"], ["c", "d"]] {
+    ///     batch.clear();
+    ///     for key in part {
+    ///         batch.put(key, "1");
+    ///     }
+    ///     db.write(&batch)?;
+    /// }
+    /// assert_eq!(db.iter().count(), 4);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn write(&self, batch: impl AsRef<WriteBatch>) -> Result<()> {
         self.write_with(batch, WriteOptions::default())
     }
 
     /// As [`Db::write`], with options of its own.
-    pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<()> {
-        self.engine().write(Batch::Sealed(batch.seal()?), options)
+    pub fn write_with(&self, batch: impl AsRef<WriteBatch>, options: WriteOptions) -> Result<()> {
+        self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
     /// The value of `key`.
@@ -233,7 +249,17 @@ impl Db {
 
     /// Sets `key` to `value` unless it has a value; true if it was set. Atomic.
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.compare_and_set(key, None, Some(value.as_ref()))
+        self.insert_if_absent_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Db::insert_if_absent`], with options of its own.
+    pub fn insert_if_absent_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<bool> {
+        self.compare_and_set_with(key, None, Some(value.as_ref()), options)
     }
 
     /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has
@@ -244,12 +270,24 @@ impl Db {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
+        self.compare_and_set_with(key, expected, new, WriteOptions::default())
+    }
+
+    /// As [`Db::compare_and_set`], with options of its own: what it sets is as durable as they ask. Where
+    /// nothing is set, nothing is synced.
+    pub fn compare_and_set_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: WriteOptions,
+    ) -> Result<bool> {
         let key = key.as_ref();
         let batch = match new {
             Some(value) => Batch::one(EntryKind::Put, key, value)?,
             None => Batch::one(EntryKind::Delete, key, &[])?,
         };
-        self.engine().write_if(WriteOptions::default(), || {
+        self.engine().write_if(options, || {
             let current = self.engine().get(key, None)?;
             Ok((current.as_deref() == expected).then_some(batch))
         })
@@ -403,7 +441,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
-    /// holds no file of a store, or `to` is not empty; [`Error::InvalidOption`] where `to` lies in
+    /// holds no file of a store; [`Error::InvalidOption`] where `to` is not empty, or lies in
     /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of which
     /// nothing is lost; errors of the file system. A directory in which
     /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
@@ -426,7 +464,7 @@ impl Db {
         repair(from.as_ref(), to.as_ref(), options, how)
     }
 
-    /// Makes `dir`, which must not exist, a store of its own that holds what this one holds now.
+    /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what this one holds now.
     /// Its tables are hard links where both lie on one file system.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
@@ -587,7 +625,9 @@ impl Db {
     }
 
     /// Closes the store, for all clones of the handle, and returns what dropping it would have
-    /// to swallow. Everything written is then durable. Compactions that run are finished first.
+    /// to swallow. Everything written is then durable. A flush that runs is finished first;
+    /// compactions are given up, and done anew by whoever opens the store: call [`Db::wait_idle`] before to
+    /// have them done.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

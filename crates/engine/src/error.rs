@@ -71,9 +71,9 @@ pub enum Error {
         /// What speaks against it.
         found: &'static str,
     },
-    /// An option cannot be used.
+    /// An option, or a place that was named for something new, cannot be used.
     InvalidOption {
-        /// What is wrong with which option, and what would be right.
+        /// What is wrong with which one, and what would be right.
         what: String,
     },
     /// A key is longer than 65,535 bytes.
@@ -109,8 +109,9 @@ pub enum Error {
         /// What it is.
         what: String,
     },
-    /// An earlier write failed, so later ones are refused; reads go on. Opening the store again
-    /// clears it.
+    /// An earlier write failed, or a flush or compaction met a damaged file, so later writes are refused;
+    /// reads go on. Opening the store again clears it, unless a file has to be mended first:
+    /// [`Error::kind`] tells.
     Poisoned {
         /// The failure that came first.
         first: Arc<Error>,
@@ -128,7 +129,11 @@ impl Error {
                 io::ErrorKind::NotFound => ErrorKind::RestoreData,
                 _ => ErrorKind::Reopen,
             },
-            Self::Poisoned { .. } | Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
+            Self::Poisoned { first } => match first.kind() {
+                lasting @ (ErrorKind::RestoreData | ErrorKind::Upgrade) => lasting,
+                _ => ErrorKind::Reopen,
+            },
+            Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
             Self::Corruption(_) | Self::InDoubt { .. } => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
@@ -148,6 +153,14 @@ impl Error {
     /// For `map_err`, where the file layer's error says what was being done.
     pub(crate) fn on(file: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         |source| Self::io(file, "reading or writing", source)
+    }
+
+    /// Where `path` is to be made, there is no directory.
+    pub(crate) fn without_parent(path: &Path) -> Self {
+        Self::option(format!(
+            "{} cannot be made: the directory that it is to lie in is not there; make that first",
+            path.display()
+        ))
     }
 
     pub(crate) fn internal(what: impl Into<String>) -> Self {
@@ -242,7 +255,7 @@ impl fmt::Display for Error {
             }
             Self::Corruption(damage) => write!(f, "{damage} ({})", rescue(&damage.file)),
             Self::Unsupported { file, what } => {
-                write!(f, "{} needs a newer version of trommel: {what}", file.display())
+                write!(f, "{} cannot be read by this version of trommel: {what}", file.display())
             }
             Self::Locked { dir } => write!(
                 f,
@@ -272,19 +285,28 @@ impl fmt::Display for Error {
                  read its last intact state: Degraded::LastIntact, --degraded=last-intact)",
                 dir.display()
             ),
-            Self::ReadOnly => f.write_str("the store was opened read-only"),
-            Self::Closed => f.write_str("the store is closed"),
+            Self::ReadOnly => {
+                f.write_str("the store was opened read-only: open it for writing to do this")
+            }
+            Self::Closed => f.write_str("the store is closed: open it again"),
             Self::Internal { what } => {
                 write!(
                     f,
                     "an internal error: {what} (open the store again, and please report this)"
                 )
             }
-            Self::Poisoned { first } => write!(
-                f,
-                "an earlier write failed, so writes are refused until the store is opened again \
-                 (reads go on): {first}"
-            ),
+            Self::Poisoned { first } => match self.kind() {
+                ErrorKind::Reopen => write!(
+                    f,
+                    "an earlier write failed, so writes are refused until the store is opened again \
+                     (reads go on): {first}"
+                ),
+                _ => write!(
+                    f,
+                    "a flush or compaction could not go on, so writes are refused until that is mended \
+                     (reads go on): {first}"
+                ),
+            },
         }
     }
 }

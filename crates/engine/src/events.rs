@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::compaction::plan::Plan;
+use crate::compaction::pressure::Cause;
 use crate::error::Error;
 
 macro_rules! tell {
@@ -64,9 +65,21 @@ pub(crate) fn retrying(error: &Error, pause: Duration) {
     let _ = (error, pause);
 }
 
+/// Writers wait until flushes or compactions have caught up.
+pub(crate) fn stopped(cause: Cause) {
+    tell!(warn, ?cause, "writers wait");
+    let _ = cause;
+}
+
+/// They have, as far as one job goes.
+pub(crate) fn resumed(cause: Cause, took: Duration) {
+    tell!(info, ?cause, ?took, "writers waited");
+    let _ = (cause, took);
+}
+
 /// The store refuses writes from now on.
 pub(crate) fn poisoned(error: &Error) {
-    tell!(error, %error, "a write failed, the store refuses writes until it is opened again");
+    tell!(error, %error, "a write or a job failed, the store refuses writes until it is opened again");
     let _ = error;
 }
 

@@ -148,7 +148,10 @@ impl Engine {
             after.tables().map(|(_, table)| (table.number, table)).collect();
         for (_, table) in before.tables() {
             match kept.get(&table.number) {
-                None => table.retire(&self.dir, &self.graveyard),
+                None => {
+                    self.tables.forget_unusable(table.number);
+                    table.retire(&self.dir, &self.graveyard);
+                }
                 Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
                 Some(_) => table.give_way(&self.dir, &self.graveyard),
             }

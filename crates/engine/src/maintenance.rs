@@ -10,7 +10,7 @@ use trommel_base::planted::{Bug, planted};
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::{sidecar_path, table_path};
+use crate::files::{LOCK, sidecar_path, table_path};
 use crate::install::create_manifest;
 use crate::iter::range::Bounds;
 use crate::manifest::edit::VersionEdit;
@@ -45,8 +45,15 @@ impl Engine {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 match self.vfs.list(dir) {
                     Ok(entries) if entries.is_empty() => Ok(()),
-                    _ => Err(Error::io(dir, "creating", error)),
+                    Ok(_) => {
+                        let dir = dir.display();
+                        Err(Error::option(format!("{dir} is not empty: name a new directory")))
+                    }
+                    Err(_) => Err(Error::io(dir, "creating", error)),
                 }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::without_parent(dir))
             }
             outcome => outcome.map_err(|source| Error::io(dir, "creating", source)),
         }
@@ -60,6 +67,9 @@ impl Engine {
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
+        // Without it whoever only reads the checkpoint would keep nobody out.
+        let lock = dir.join(LOCK);
+        self.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
         self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
         let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state.clone() };
@@ -191,6 +201,7 @@ impl Engine {
             error_if_exists: old.error_if_exists,
             read_only: old.read_only,
             salvage: old.salvage,
+            degraded: old.degraded,
             log: old.log,
             read_mode: old.read_mode,
             max_open_files: old.max_open_files,
@@ -229,6 +240,7 @@ impl Engine {
             let _ = self.closed.set(Error::Closed);
             return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
         }
+        self.background.begin_closing();
         let ended = self.exclusively(|leader| {
             // Whoever led before may have failed.
             if let Some(first) = poison() {

@@ -5,6 +5,7 @@
 //! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One
 //! value of more than 256 KiB may, until its group is in the memtable; and where the ceiling is lowered
 //! to less than a 32nd of what the cache had, the places of its blocks may, until their tables are closed.
+//! Memtables that only cursors and ranges hold, since they were written out, are not counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

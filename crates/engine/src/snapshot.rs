@@ -23,6 +23,7 @@ use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 /// # Ok::<(), trommel::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "it keeps its moment only as long as it is held"]
 pub struct Snapshot {
     engine: Arc<Engine>,
     seqno: SeqNo,

@@ -156,7 +156,7 @@ impl Store for EngineStore {
     }
 
     fn make_iterator(&self) -> Result<(), StoreError> {
-        self.db.cursor()?;
+        drop(self.db.cursor()?);
         Ok(())
     }
 

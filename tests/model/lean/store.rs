@@ -170,7 +170,7 @@ impl Lean {
             }
             Kind::DropSnapshot => {
                 if !self.snapshots.is_empty() {
-                    self.snapshots.swap_remove(rng.below(self.snapshots.len()));
+                    drop(self.snapshots.swap_remove(rng.below(self.snapshots.len())));
                 }
                 Ok(())
             }

@@ -124,7 +124,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
         ("20001\n".into(), "20000\n".into())
     );
     let again = program.run_on(&format!("checkpoint {}", copy.display()));
-    assert_eq!(again.code, Some(1), "{again:?}");
+    assert_eq!(again.code, Some(2), "{again:?}");
     assert!(again.err.contains("copy"), "{}", again.err);
 }
 

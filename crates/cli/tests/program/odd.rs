@@ -25,7 +25,7 @@ fn empty_and_huge_keys_and_values_are_taken() {
     let ran = program.run_on("scan --format=jsonl --value-format=base64");
     assert_eq!(ran.out.lines().count(), 3);
     let ran = put(&"k".repeat(65_536), "");
-    assert_eq!((ran.code, ran.out), (Some(1), String::new()));
+    assert_eq!((ran.code, ran.out), (Some(2), String::new()));
     assert!(ran.err.contains("65536 bytes is too long"), "{}", ran.err);
 }
 

@@ -58,7 +58,7 @@ fn the_first_line_that_fails_ends_a_script() {
 fn a_shell_that_only_reads_writes_nothing() {
     let program = with_store(&[("a", "1")]);
     let ran = program.run_on_with("shell --read-only", b"get a\nput a 2\n");
-    assert_eq!((ran.code, &*ran.out), (Some(1), "1\n"));
+    assert_eq!((ran.code, &*ran.out), (Some(2), "1\n"));
     assert!(ran.err.contains("opened read-only"), "{}", ran.err);
     assert_eq!(program.run_on("get a").out, "1\n");
 }

@@ -27,13 +27,19 @@ impl Engine {
         let state = lock(&self.background.state);
         let failures = state.flushes.failures;
         // What ends the wait is done, or signalled, under this lock: it has come, or will.
-        self.check_background(&state, Concern::Flushes, failures)?;
+        self.check_stopped(&state, failures)?;
         if ran_some || !Arc::ptr_eq(&self.view.load(), seen) || !self.stops(seen) {
             return Ok(());
         }
         // One wake-up is enough: the writer judges the pressure anew.
         let state = wait_at_most(&self.background.changed, state, LONGEST_RETRY);
-        self.check_background(&state, Concern::Flushes, failures)
+        self.check_stopped(&state, failures)
+    }
+
+    /// An error if a stopped writer has nothing to wait for.
+    fn check_stopped(&self, state: &State, failures: u64) -> Result<()> {
+        self.check_background(state, Concern::Flushes, failures)?;
+        if state.turns_writers_away { Err(Error::Closed) } else { Ok(()) }
     }
 
     fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {

@@ -150,7 +150,10 @@ type End = Option<VisibleCursor>;
 /// The entries of a range at one moment, in key order, from both ends.
 ///
 /// It owns what it reads from, so it may outlive the handle it came from and move to another
-/// thread; it sees the moment at which it was made. After an error it yields nothing more.
+/// thread; it sees the moment at which it was made, and keeps the files and memtables that it reads for as long as it
+/// lives. After an error it yields nothing more; one that outlives the handle may end with
+/// [`Error::Closed`](crate::Error::Closed).
+#[must_use = "it reads nothing until it is asked"]
 pub struct Range {
     bounds: Bounds,
     make_cursor: MakeCursor,
@@ -266,6 +269,7 @@ impl std::fmt::Debug for Range {
 /// assert_eq!(cursor.key(), Some(&b"a"[..]));
 /// # Ok::<(), trommel::Error>(())
 /// ```
+#[must_use = "it reads nothing until it is asked"]
 pub struct DbCursor {
     cursor: VisibleCursor,
     bounds: Bounds,

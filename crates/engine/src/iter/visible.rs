@@ -50,7 +50,7 @@ impl Drop for VisibleCursor {
         for source in self.merge.sources() {
             read.add(&source.read_stats());
         }
-        self.engine.counters.with(|shard| {
+        self.engine.counters.with_at_the_end(|shard| {
             shard.scan_block_reads.add(read.block_reads);
             shard.scan_cache_hits.add(read.cache_hits);
         });

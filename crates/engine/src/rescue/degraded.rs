@@ -249,11 +249,13 @@ impl KeysLeft {
 impl Engine {
     pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
         self.check_open()?;
+        // Held from before the directory is listed: its tables are there until it is let go of.
+        let version = self.version();
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
         let options = self.options.load();
         let mut damage = Vec::new();
-        for (_, file) in self.version().tables() {
+        for (_, file) in version.tables() {
             if *file.largest < *bounds.from || bounds.ends_before(&file.smallest) {
                 continue;
             }

@@ -377,10 +377,7 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     }
     match vfs.list(to) {
         Ok(listing) if listing.is_empty() => Ok(()),
-        Ok(_) => {
-            let what = "it is not empty; name a new directory".to_owned();
-            Err(Error::NotAStore { dir: to.to_path_buf(), what })
-        }
+        Ok(_) => Err(Error::option(format!("{} is not empty: name a new directory", to.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io(to, "listing", error)),
     }

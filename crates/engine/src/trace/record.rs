@@ -133,7 +133,10 @@ impl Recorder {
         }
         let info = TraceInfo { store_id: engine.store_id, sample: options.sample };
         info.check()?;
-        let failed = |source| Error::io(path, "creating", source);
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => Error::without_parent(path),
+            _ => Error::io(path, "creating", source),
+        };
         let sink = Sink(vfs.create(path).map_err(failed)?);
         let writer = TraceWriter::new(sink, info).map_err(failed)?;
         Ok(Self {
@@ -183,6 +186,7 @@ impl TraceInfo {
 /// A trace that is being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropped, it
 /// is finished, and what went wrong is lost.
 #[derive(Debug)]
+#[must_use = "dropped, it records nothing more"]
 pub struct LookupTrace {
     recorder: Arc<Recorder>,
     /// Whose lookups are recorded.

@@ -78,7 +78,9 @@ impl Engine {
                 Pressure::Stop(cause) if full => {
                     // They may change while it waits.
                     drop(options);
-                    self.stall(cause, || self.wait_for_progress(&view))?;
+                    crate::events::stopped(cause);
+                    let waited = self.stall(cause, || self.wait_for_progress(&view))?;
+                    crate::events::resumed(cause, waited);
                     continue;
                 }
                 // As slow as it gets, rather than fast up to the moment at which all stands still.
@@ -127,19 +129,20 @@ impl Engine {
         cause: Cause,
     ) {
         let Some(delay) = leader.pace.charge(group_bytes(), rate, env::now()) else { return };
-        let slept: Result<()> = self.stall(cause, || {
+        let slept = self.stall(cause, || {
             env::sleep(delay);
             Ok(())
         });
         debug_assert!(slept.is_ok(), "sleeping does not fail");
     }
 
-    /// Runs `wait`, adding its time to the stall of this cause.
-    fn stall(&self, cause: Cause, wait: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Runs `wait`, adding its time to the stall of this cause; returns it.
+    fn stall(&self, cause: Cause, wait: impl FnOnce() -> Result<()>) -> Result<Duration> {
         let start = env::now();
         let outcome = wait();
-        self.stalls.add(cause, start.elapsed());
-        outcome
+        let took = start.elapsed();
+        self.stalls.add(cause, took);
+        outcome.map(|()| took)
     }
 }
 
@@ -149,7 +152,7 @@ mod tests {
 
     use trommel_vfs::MemoryVfs;
 
-    use crate::{Db, Durability, Options};
+    use crate::{Db, Degraded, Durability, Options, WriteOptions};
 
     /// Every kind of write is slowed while a memtable waits and the next is more than half full.
     #[test]
@@ -175,6 +178,36 @@ mod tests {
         assert_eq!(stalls_of(&|db| assert!(db.insert_if_absent("k", &value).unwrap())), (0, 1));
         let there = |db: &Db| assert!(!db.insert_if_absent("before", &value).unwrap());
         assert_eq!(stalls_of(&there), (0, 0));
+    }
+
+    /// What a condition lets through is as durable as it was asked to be.
+    #[test]
+    fn conditional_writes_choose_their_durability() {
+        let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+        let db = Db::open("db", options).unwrap();
+        let syncs = || db.stats().log_syncs;
+        let before = syncs();
+        assert!(db.insert_if_absent("a", "1").unwrap());
+        assert_eq!(syncs(), before);
+        assert!(db.insert_if_absent_with("b", "1", WriteOptions::sync()).unwrap());
+        assert_eq!(syncs(), before + 1);
+        let set = |old: &[u8], new: &[u8]| {
+            db.compare_and_set_with("b", Some(old), Some(new), WriteOptions::sync()).unwrap()
+        };
+        assert!(!set(b"2", b"3"));
+        assert_eq!(syncs(), before + 1, "nothing was set");
+        assert!(set(b"1", b"3"));
+        assert_eq!(syncs(), before + 2);
+    }
+
+    /// An open store was not opened in another way because somebody says so.
+    #[test]
+    fn how_a_store_was_opened_stays() {
+        let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+        let db = Db::open("db", options).unwrap();
+        let before = db.options().settings();
+        db.set_options(|options| options.degraded(Degraded::LastIntact).salvage(true)).unwrap();
+        assert_eq!(db.options().settings(), before);
     }
 
     /// Whoever leads keeps what it looks at of the options: the next write goes by those that were changed.

@@ -393,7 +393,7 @@ impl<'a> Customer<'a> {
             (self.db.snapshot(), Frame::closed(expected, keys))
         };
         if self.held.len() == HELD {
-            self.held.swap_remove(self.rng.usize(..HELD));
+            drop(self.held.swap_remove(self.rng.usize(..HELD)));
         }
         self.held.push(held);
         Ok(())

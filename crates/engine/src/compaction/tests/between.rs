@@ -26,17 +26,24 @@ struct Gated {
 struct Gate {
     open_for: u64,
     waiting: bool,
+    /// Whoever waits there panics.
+    broken: bool,
 }
 
 impl Gated {
     fn new(disk: &SimDisk) -> Self {
-        let gate = Gate { open_for: u64::MAX, waiting: false };
+        let gate = Gate { open_for: u64::MAX, waiting: false, broken: false };
         Self { disk: disk.clone(), gate: Arc::new((Mutex::new(gate), Condvar::new())) }
     }
 
     /// Lets so many pass.
     fn open_for(&self, tables: u64) {
         self.gate.0.lock().unwrap().open_for = tables;
+        self.gate.1.notify_all();
+    }
+
+    fn break_down(&self) {
+        self.gate.0.lock().unwrap().broken = true;
         self.gate.1.notify_all();
     }
 
@@ -54,7 +61,13 @@ impl Layer for Gated {
         if path.extension().is_some_and(|extension| extension == "sst") {
             let mut gate = self.gate.0.lock().unwrap();
             gate.waiting = gate.open_for == 0;
-            gate = self.gate.1.wait_while(gate, |gate| gate.open_for == 0).unwrap();
+            let is_shut = |gate: &mut Gate| gate.open_for == 0 && !gate.broken;
+            gate = self.gate.1.wait_while(gate, is_shut).unwrap();
+            if gate.broken {
+                drop(gate);
+                // As a panic, but for the message.
+                std::panic::resume_unwind(Box::new("planned"));
+            }
             gate.open_for -= 1;
             gate.waiting = false;
         }
@@ -171,6 +184,31 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     assert_eq!(busy.db.stats().compactions, 0);
     busy.assert_holds();
     busy.reopen();
+}
+
+/// The merge that waits for that flush would wait for ever, and whoever closes the store for the merge.
+#[test]
+fn a_merge_does_not_wait_for_a_flush_that_panicked() {
+    let disk = SimDisk::new();
+    let busy = Arc::new(Gated::new(&disk));
+    let threads = env::cores().max(2);
+    let options = options(Arc::clone(&busy) as Arc<dyn Vfs>).background_threads(threads);
+    let db = Db::open("db", options).unwrap();
+    db.put("key", "value").unwrap();
+    busy.open_for(0);
+    let engine = Arc::clone(db.engine());
+    engine.exclusively(|leader| engine.rotate(leader)).unwrap();
+    wait_until("a worker is at the flush", || busy.is_waited_at());
+    let merge = {
+        let engine = Arc::clone(db.engine());
+        thread::spawn(move || engine.flush_between())
+    };
+    thread::sleep(Duration::from_millis(20));
+    assert!(!merge.is_finished(), "it does not wait for the flush");
+    busy.break_down();
+    wait_until("the merge goes on", || merge.is_finished());
+    assert!(matches!(db.put("key", "later"), Err(Error::Poisoned { .. })));
+    wait_until("no job is left", || lock(&db.engine().background.state).running == 0);
 }
 
 /// What a merge does about a memtable that another worker writes out: it rests until that is done, unless

@@ -318,10 +318,10 @@ impl Options {
         /// Open table files at most, 16 or more; never more than half of what the process may
         /// have open (`ulimit -n`), less some for logs and new tables. Default: 1000.
         max_open_files: usize;
-        /// Bytes at which a compaction starts a new table. Default: 64 MiB.
+        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB. Default: 64 MiB.
         table_bytes: u64;
         /// Bytes from which on the deepest level has another above it; the topmost of several may have to hold twice
-        /// as many before one is opened above it. Default: 256 MiB.
+        /// as many before one is opened above it. 1 KiB to 1 PiB. Default: 256 MiB.
         base_level_bytes: u64;
         /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to be
         /// written over, which spares the system much of what a new file costs, and the removal of the old
@@ -332,22 +332,22 @@ impl Options {
         spare_file_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
-        /// Runs in level 0 that start a compaction; up to a quarter more where they hold less than
+        /// Runs in level 0 that start a compaction, 1 to 1000; up to a quarter more where they hold less than
         /// seven eighths of what the level they go to may hold (`base_level_bytes`, where it is the deepest)
         /// and no writer is slowed by it. While somebody waits
         /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, two at
         /// least) where they find at most five times their bytes in the base level, and no more than this
         /// elsewhere. Default: 4.
         l0_trigger: usize;
-        /// Runs in level 0 from which writers are slowed. Default: 12.
+        /// Runs in level 0 from which writers are slowed, [`l0_trigger`](Self::l0_trigger) or more. Default: 12.
         l0_slowdown: usize;
-        /// Runs in level 0 at which writers wait. Default: 24.
+        /// Runs in level 0 at which writers wait, [`l0_slowdown`](Self::l0_slowdown) or more. Default: 24.
         l0_stop: usize;
         /// Bytes of pending compaction at which writers wait; from half of it on they are slowed. It is what keeps
         /// deep levels within bounds where the level-0 triggers do not, and costs a fill much where it is what slows
-        /// it. Default: 64 GiB.
+        /// it. 1 KiB or more. Default: 64 GiB.
         debt_stop_bytes: u64;
-        /// Threads that write out memtables and compact. With 0, the call that makes such work
+        /// Threads that write out memtables and compact, 0 to 256. With 0, the call that makes such work
         /// necessary does it itself. Default: 2.
         background_threads: usize;
         /// Whether compactions start by themselves. Default: true.
@@ -396,14 +396,14 @@ impl Options {
     }
 
     /// One ceiling, in bytes, over memtables, block cache, index and filters: the cache gets what
-    /// the others leave. Default: none.
+    /// the others leave. 64 KiB or more. Default: none.
     #[must_use]
     pub fn memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);
         self
     }
 
-    /// Bytes per second that memtable flushes and compactions may write. Default: no limit.
+    /// Bytes per second that memtable flushes and compactions may write, 4 KiB or more. Default: no limit.
     #[must_use]
     pub fn background_bytes_per_second(mut self, limit: Option<u64>) -> Self {
         self.background_bytes_per_second = limit;
@@ -548,7 +548,21 @@ impl Options {
             if (low..=high).contains(&value) {
                 return Ok(());
             }
-            Err(Error::option(format!("{name} is {value}: it must be {low} to {high}")))
+            let bounds = match high {
+                u64::MAX => format!("at least {low}"),
+                _ => format!("{low} to {high}"),
+            };
+            Err(Error::option(format!("{name} is {value}: it must be {bounds}")))
+        }
+        /// Those that are ordered among each other: a default may be too small for what was set.
+        fn in_order(name: &str, value: usize, least_name: &str, least: usize) -> Result<()> {
+            if value >= least {
+                return Ok(());
+            }
+            Err(Error::option(format!(
+                "{name} is {value} and {least_name} is {least}: {name} must be at least {least_name}, \
+                 so set both"
+            )))
         }
         within("write_buffer_bytes", self.write_buffer_bytes as u64, 4 << 10, 4 << 30)?;
         within("max_frozen_memtables", self.max_frozen_memtables as u64, 1, 64)?;
@@ -559,8 +573,8 @@ impl Options {
         within("base_level_bytes", self.base_level_bytes, 1 << 10, 1 << 50)?;
         within("level_ratio", u64::from(self.level_ratio), 2, 100)?;
         within("l0_trigger", self.l0_trigger as u64, 1, 1000)?;
-        within("l0_slowdown", self.l0_slowdown as u64, self.l0_trigger as u64, u64::MAX)?;
-        within("l0_stop", self.l0_stop as u64, self.l0_slowdown as u64, u64::MAX)?;
+        in_order("l0_slowdown", self.l0_slowdown, "l0_trigger", self.l0_trigger)?;
+        in_order("l0_stop", self.l0_stop, "l0_slowdown", self.l0_slowdown)?;
         within("debt_stop_bytes", self.debt_stop_bytes, 1 << 10, u64::MAX)?;
         within("background_threads", self.background_threads as u64, 0, 256)?;
         within("memory_limit", self.memory_limit.unwrap_or(u64::MAX), 64 << 10, u64::MAX)?;
@@ -594,6 +608,28 @@ mod tests {
     fn the_planner_s_defaults_are_those_of_a_store() {
         let (of_store, own) = (Options::default().compaction(), CompactionOptions::default());
         assert_eq!(format!("{of_store:?}"), format!("{own:?}"));
+    }
+
+    /// The text names what was set, where another option's default is what does not fit it.
+    #[test]
+    fn bounds_are_told_as_they_are() {
+        let told = |options: Options| options.check().unwrap_err().to_string();
+        assert_eq!(
+            told(Options::default().l0_trigger(20)),
+            "l0_slowdown is 12 and l0_trigger is 20: l0_slowdown must be at least l0_trigger, so set both"
+        );
+        assert_eq!(
+            told(Options::default().l0_slowdown(30)),
+            "l0_stop is 24 and l0_slowdown is 30: l0_stop must be at least l0_slowdown, so set both"
+        );
+        assert_eq!(
+            told(Options::default().max_open_files(3)),
+            "max_open_files is 3: it must be at least 16"
+        );
+        assert_eq!(
+            told(Options::default().level_ratio(1)),
+            "level_ratio is 1: it must be 2 to 100"
+        );
     }
 
     #[test]

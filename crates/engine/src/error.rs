@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::Corruption;
+use trommel_vfs::Vfs;
 
 use crate::manifest::names;
 
@@ -155,12 +156,21 @@ impl Error {
         |source| Self::io(file, "reading or writing", source)
     }
 
-    /// Where `path` is to be made, there is no directory.
-    pub(crate) fn without_parent(path: &Path) -> Self {
-        Self::option(format!(
-            "{} cannot be made: the directory that it is to lie in is not there; make that first",
-            path.display()
-        ))
+    /// `path`, which a caller named for something new, could not be created: for want of the directory that it
+    /// is to lie in, or for another reason.
+    pub(crate) fn creating(vfs: &dyn Vfs, path: &Path, source: io::Error) -> Self {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let is_missing = |parent| {
+            let listed = vfs.list(parent);
+            listed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if source.kind() == io::ErrorKind::NotFound && parent.is_some_and(is_missing) {
+            return Self::option(format!(
+                "{} cannot be made: the directory that it is to lie in is not there; make that first",
+                path.display()
+            ));
+        }
+        Self::io(path, "creating", source)
     }
 
     pub(crate) fn internal(what: impl Into<String>) -> Self {

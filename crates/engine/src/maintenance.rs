@@ -52,10 +52,7 @@ impl Engine {
                     Err(_) => Err(Error::io(dir, "creating", error)),
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::without_parent(dir))
-            }
-            outcome => outcome.map_err(|source| Error::io(dir, "creating", source)),
+            outcome => outcome.map_err(|source| Error::creating(&*self.vfs, dir, source)),
         }
     }
 

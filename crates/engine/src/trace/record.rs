@@ -133,10 +133,7 @@ impl Recorder {
         }
         let info = TraceInfo { store_id: engine.store_id, sample: options.sample };
         info.check()?;
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => Error::without_parent(path),
-            _ => Error::io(path, "creating", source),
-        };
+        let failed = |source| Error::creating(&**vfs, path, source);
         let sink = Sink(vfs.create(path).map_err(failed)?);
         let writer = TraceWriter::new(sink, info).map_err(failed)?;
         Ok(Self {

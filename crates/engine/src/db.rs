@@ -230,7 +230,8 @@ impl Db {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// The value of `key`.
+    /// The value of `key`. A long one shares the memory of its block, which stays for as long as the value is
+    /// held: [`Slice::detached`] copies it out.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.engine().get(key.as_ref(), None)
     }

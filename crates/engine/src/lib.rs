@@ -23,6 +23,10 @@
 //! # Ok::<(), trommel::Error>(())
 //! ```
 //!
+//! # Features
+//! None is on by default. `zstd`: blocks compressed with zstd, which compiles C. `tracing`: what happens in the
+//! background, and writers that have to wait, as events of the crate `tracing`.
+//!
 //! # Map
 //! [`Db`] is the handle. A lookup goes `Db::get`, `Engine::get` (`read/get.rs`), `Lookup::probe`
 //! (`read/probe.rs`), `Filter::may_contain_hash` (crate `trommel-filter`). A write goes `Db::put`,

@@ -417,7 +417,8 @@ impl DbCursor {
         self.cursor.entry()
     }
 
-    /// The value of that key, which may be kept.
+    /// The value of that key, which may be kept. A long one keeps the buffer that it was read into, up to some
+    /// 128 KiB in a scan: [`Slice::detached`] copies it out.
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())
     }

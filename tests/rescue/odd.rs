@@ -163,7 +163,7 @@ fn the_new_place_is_looked_at_first() {
     for dry_run in [true, false] {
         let how = RepairOptions::default().dry_run(dry_run);
         let refused = Db::repair(DIR, "taken", small(&vfs), how);
-        assert!(matches!(refused, Err(Error::NotAStore { .. })), "{dry_run}: {refused:?}");
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{dry_run}: {refused:?}");
     }
 }
 

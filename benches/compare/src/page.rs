@@ -162,8 +162,11 @@ fn studied(studies: &[&(Study, Results)]) -> String {
     }
     for (study, results) in studies {
         for name in study.sheet().sizes {
-            let value = results.records().iter().find_map(|record| record.settings.get(*name));
-            words += &value.map_or_else(String::new, |value| format!(" --{name} {value}"));
+            let mut values =
+                results.records().iter().filter_map(|record| record.settings.get(*name));
+            // What was another in each round was not given.
+            let given = values.next().filter(|given| values.all(|value| value == *given));
+            words += &given.map_or_else(String::new, |given| format!(" --{name} {given}"));
         }
     }
     words

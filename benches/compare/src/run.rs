@@ -92,7 +92,7 @@ struct Session<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
     begun: Instant,
-    /// Writes a second that those are paced at who are, once that is known.
+    /// Writes a second that those are paced at who are, once that is known of the round.
     rate: Option<f64>,
     /// How long trials took, by contender, study and keys.
     took: Vec<(&'static str, Option<Study>, u64, Duration)>,
@@ -160,7 +160,9 @@ impl Session<'_> {
         let settings = study.settings(&sizes);
         let mut order = contenders.to_vec();
         order.rotate_left((round as usize - 1) % contenders.len().max(1));
-        if study == Study::Tails && sizes.tails_rate.or(self.rate).is_none() {
+        // A machine's peak differs from round to round: each begins with the store that it is taken of.
+        self.rate = None;
+        if study == Study::Tails && sizes.tails_rate.is_none() {
             order.sort_by_key(|contender| contender.name != tails::CALIBRATES);
         }
         let dir = scratch.path().join("store");

@@ -90,8 +90,8 @@ pub(crate) struct Sizes {
     #[arg(long, value_name = "N", default_value_t = 15.0)]
     pub(crate) tails_seconds: f64,
 
-    /// Writes a second of it; if not given, 80% of rocksdb-best's peak, or where that is not
-    /// measured, of each store's own
+    /// Writes a second of it; if not given, 80% of rocksdb-best's peak in the same round, or where
+    /// that is not measured, of each store's own
     #[arg(long, value_name = "N")]
     pub(crate) tails_rate: Option<f64>,
 

@@ -173,6 +173,11 @@ impl Error {
         Self::io(path, "creating", source)
     }
 
+    /// `dir`, which a caller named for something new, holds something.
+    pub(crate) fn not_empty(dir: &Path) -> Self {
+        Self::option(format!("{} is not empty: name a new directory", dir.display()))
+    }
+
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self::Internal { what: what.into() }
     }

@@ -45,10 +45,7 @@ impl Engine {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 match self.vfs.list(dir) {
                     Ok(entries) if entries.is_empty() => Ok(()),
-                    Ok(_) => {
-                        let dir = dir.display();
-                        Err(Error::option(format!("{dir} is not empty: name a new directory")))
-                    }
+                    Ok(_) => Err(Error::not_empty(dir)),
                     Err(_) => Err(Error::io(dir, "creating", error)),
                 }
             }

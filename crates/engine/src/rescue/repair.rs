@@ -377,7 +377,7 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     }
     match vfs.list(to) {
         Ok(listing) if listing.is_empty() => Ok(()),
-        Ok(_) => Err(Error::option(format!("{} is not empty: name a new directory", to.display()))),
+        Ok(_) => Err(Error::not_empty(to)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io(to, "listing", error)),
     }

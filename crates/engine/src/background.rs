@@ -276,8 +276,8 @@ impl Engine {
                 state = lock(&self.background.state);
                 continue;
             }
-            let kept_until = self.graveyard.kept_until();
-            if kept_until.is_some_and(|end| end <= now) {
+            let rests_at = self.graveyard.rests_at();
+            if rests_at.is_some_and(|at| at <= now) {
                 drop(state);
                 self.rest();
                 state = lock(&self.background.state);
@@ -291,7 +291,7 @@ impl Engine {
             state = match later
                 .filter(|_| self.poison.get().is_none())
                 .into_iter()
-                .chain(kept_until)
+                .chain(rests_at)
                 .chain(state.put_off_until)
                 .min()
             {

@@ -7,8 +7,9 @@
 //!    nobody knows who looks at them by another name.
 //! 3. What is kept gets a name of its own (`n.spare`), so that whoever has to do without a manifest takes it
 //!    neither for a log nor for a table.
-//! 4. It is removed when the store rests, is closed, or finds the disk full; then nothing more is kept until it
-//!    rests.
+//! 4. What is queued or kept is removed when the store rests: when somebody waits for that, or a background
+//!    thread finds that nothing was done for a while. Also when it is closed, or finds the disk full; then
+//!    nothing more is kept until it rests.
 //!
 //! After a crash these files lie there, perhaps under their old names, or under that of a table that was being
 //! written; the manifest names none of them, so they are removed when the store is opened.
@@ -16,16 +17,17 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use trommel_vfs::Vfs;
 
 use crate::env;
 use crate::manifest::names;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicUsize, Mutex, lock};
 
-/// How long files are kept of which none was added and none taken: a store that writes nothing any more needs
-/// none.
+/// How long after the last job, and after the last file that came or was taken, the store is taken to rest: one
+/// that writes nothing any more needs none of them.
 const KEPT_FOR: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 
@@ -38,6 +40,8 @@ pub(crate) struct Graveyard {
     vfs: Arc<dyn Vfs>,
     /// Files from this number on are this open store's own.
     own_from: u64,
+    /// Files that are to come here once nobody holds them.
+    held: AtomicUsize,
     files: Mutex<Files>,
 }
 
@@ -49,6 +53,8 @@ struct Files {
     spare_limit: u64,
     /// Whether the disk was found full since the store last rested.
     is_full: bool,
+    /// When anything was last done here, unless the store has rested since.
+    used: Option<Instant>,
     /// Numbers of files that were given a second name.
     linked: BTreeSet<u64>,
 }
@@ -67,22 +73,18 @@ struct Spare {
     /// Each with its length, the last that came last.
     files: VecDeque<(PathBuf, u64)>,
     bytes: u64,
-    /// When the last one was added or taken.
-    used: Option<Instant>,
 }
 
 impl Spare {
     fn push(&mut self, path: PathBuf, bytes: u64) {
         self.bytes += bytes;
         self.files.push_back((path, bytes));
-        self.used = Some(env::now());
     }
 
     /// The one that was kept last, whose bytes are most likely still in memory.
     fn take(&mut self) -> Option<PathBuf> {
         let (path, bytes) = self.files.pop_back()?;
         self.bytes -= bytes;
-        self.used = Some(env::now());
         Some(path)
     }
 
@@ -100,10 +102,17 @@ impl Spare {
     }
 }
 
+impl Files {
+    fn queue(&mut self, file: Unneeded) {
+        self.waiting.push(file);
+        self.used = Some(env::now());
+    }
+}
+
 impl Graveyard {
     /// For a store whose next file has the number `own_from`. It keeps nothing yet.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64) -> Self {
-        Self { vfs, own_from, files: Mutex::default() }
+        Self { vfs, own_from, held: AtomicUsize::new(0), files: Mutex::default() }
     }
 
     /// Changes how many bytes of files are kept to be written over, and removes those that are more.
@@ -116,9 +125,19 @@ impl Graveyard {
         self.remove(gone);
     }
 
+    /// Says that a file will be queued once nobody holds it.
+    pub(crate) fn expect(&self) {
+        self.held.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a file was queued that was expected.
+    pub(crate) fn has_come(&self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Queues a file. The manifest that no longer names it must be durable.
     pub(crate) fn add(&self, path: PathBuf) {
-        lock(&self.files).waiting.push(Unneeded { path, spare: None });
+        lock(&self.files).queue(Unneeded { path, spare: None });
     }
 
     /// Queues the table or log `number` of so many bytes, as [`Graveyard::add`].
@@ -126,7 +145,7 @@ impl Graveyard {
         let mut files = lock(&self.files);
         let is_linked = files.linked.remove(&number);
         let spare = (number >= self.own_from && !is_linked).then_some((number, bytes));
-        files.waiting.push(Unneeded { path, spare });
+        files.queue(Unneeded { path, spare });
     }
 
     /// Says that file `number` is about to get a second name.
@@ -140,20 +159,21 @@ impl Graveyard {
         if files.spare_limit == 0 {
             return None;
         }
+        files.used = Some(env::now());
         files.spare.take().or_else(|| {
             let at = files.waiting.iter().position(|it| it.spare.is_some())?;
             Some(files.waiting.swap_remove(at).path)
         })
     }
 
-    /// When what is kept is to be removed, unless it is used before then.
-    pub(crate) fn kept_until(&self) -> Option<Instant> {
-        let files = lock(&self.files);
-        if files.spare.files.is_empty() {
-            None
-        } else {
-            files.spare.used.map(|used| used + KEPT_FOR)
-        }
+    /// When the store is to rest, or to look again, unless something is done before then. Who lets a file go
+    /// wakes nobody, as that may be anyone, with any lock: it is looked for whether files have come.
+    pub(crate) fn rests_at(&self) -> Option<Instant> {
+        let used = lock(&self.files).used;
+        // Where time is replayed all of it would pass while somebody holds a file.
+        let is_held = !cfg!(shuttle) && self.held.load(Ordering::Relaxed) > 0;
+        let from = used.or_else(|| is_held.then(env::now))?;
+        Some(from + KEPT_FOR)
     }
 
     /// Bytes of the files that are kept to be written over.
@@ -167,6 +187,7 @@ impl Graveyard {
         let mut files = lock(&self.files);
         let keeps = files.spare_limit > 0 && !files.is_full;
         let waiting = std::mem::take(&mut files.waiting);
+        files.used = Some(env::now());
         drop(files);
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         for Unneeded { path, spare } in waiting {
@@ -202,6 +223,7 @@ impl Graveyard {
     fn clear_as(&self, is_full: bool) -> bool {
         let mut files = lock(&self.files);
         files.is_full = is_full;
+        files.used = is_full.then(env::now);
         let mut gone = files.spare.shrink(0);
         gone.extend(std::mem::take(&mut files.waiting).into_iter().map(|it| it.path));
         drop(files);
@@ -303,6 +325,43 @@ mod tests {
             db.stats().spare_file_bytes == 0
         };
         assert!((0..1_000).any(is_gone), "kept for ten seconds");
+    }
+
+    /// A walk holds what merges have replaced; nothing is written once it is over.
+    #[test]
+    fn what_a_reader_lets_go_of_does_not_wait_for_a_write() {
+        let disk = SimDisk::new();
+        let db = small(disk.clone()).background_threads(2).open("db").unwrap();
+        fill(&db, 0);
+        let mut walk = db.iter();
+        walk.next().unwrap().unwrap();
+        fill(&db, 1);
+        db.compact_all().unwrap();
+        db.wait_idle().unwrap();
+        let unneeded = || {
+            let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+            disk.list(Path::new("db")).unwrap().len() as u64 - tables - 4
+        };
+        std::thread::sleep(3 * KEPT_FOR);
+        assert!(unneeded() > 0, "nothing was held");
+        drop(walk);
+        let is_gone = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            unneeded() == 0
+        };
+        assert!((0..1_000).any(is_gone), "kept for ten seconds");
+    }
+
+    /// Where the disk was full nothing is kept until the store rests, which it does by itself.
+    #[test]
+    fn a_full_disk_is_forgotten_by_a_store_that_rests() {
+        let graveyard = Graveyard::new(Arc::new(SimDisk::new()), 1);
+        graveyard.set_spare_limit(1 << 20);
+        assert_eq!(graveyard.rests_at(), None);
+        graveyard.make_room();
+        assert!(graveyard.rests_at().is_some());
+        graveyard.clear();
+        assert_eq!(graveyard.rests_at(), None);
     }
 
     #[test]

@@ -117,6 +117,16 @@ struct Grave {
     graveyard: Arc<Graveyard>,
 }
 
+impl Remains {
+    /// Has the file buried there once nobody holds it.
+    fn bury(&self, grave: Grave) {
+        let graveyard = Arc::clone(&grave.graveyard);
+        if self.0.set(grave).is_ok() {
+            graveyard.expect();
+        }
+    }
+}
+
 impl Drop for Remains {
     fn drop(&mut self) {
         let Some(Grave { path, table, graveyard }) = self.0.take() else { return };
@@ -124,6 +134,7 @@ impl Drop for Remains {
             Some((number, bytes)) => graveyard.add_spare(path, number, bytes),
             None => graveyard.add(path),
         }
+        graveyard.has_come();
     }
 }
 
@@ -198,7 +209,7 @@ impl TableFile {
             graveyard.add(path.clone());
         }
         let table = Some((self.number, self.file_bytes));
-        let _ = self.file.0.set(Grave { path, table, graveyard: Arc::clone(graveyard) });
+        self.file.bury(Grave { path, table, graveyard: Arc::clone(graveyard) });
         self.give_way(dir, graveyard);
     }
 
@@ -208,7 +219,7 @@ impl TableFile {
         self.is_over.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {
             let (path, graveyard) = (sidecar_path(dir, number), Arc::clone(graveyard));
-            let _ = self.sidecar.0.set(Grave { path, table: None, graveyard });
+            self.sidecar.bury(Grave { path, table: None, graveyard });
         }
     }
 

@@ -87,7 +87,7 @@ pub trait Vfs: Debug + Send + Sync {
     ///
     /// Where it can the file system gives the new file what memory and space the old one has, which is then
     /// written over: that spares much of what a new file costs. Bytes of the old one may be found in it after
-    /// a crash, where it was not synced. Nobody may want to read the old file any more.
+    /// a crash, where it was not synced, but never all of them. Nobody may want to read the old file any more.
     fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.remove(old)?;
         self.create(path)

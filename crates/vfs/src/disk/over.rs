@@ -10,8 +10,12 @@
 //!    one, so that nobody can give it another one by that in between.
 //! 3. Other processes of this program are kept out by the store's lock.
 //!
+//! Its last byte is cut off first, so that whoever finds it by its new name before it is written, as after a
+//! crash, does not take it for the whole file that it was.
+//!
 //! What was written is cut off behind its end before it is synced first, or when its writer is dropped.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -37,12 +41,19 @@ fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
     let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
     rename_to_nothing(old, path)?;
     match file.metadata() {
-        Ok(found) if found.nlink() == 1 => Ok(Some(Writer::over(file, path, found.len(), claim))),
+        Ok(found) if found.nlink() == 1 && cut_last_byte(&file, found.len()).is_ok() => {
+            let bytes = found.len().saturating_sub(1);
+            Ok(Some(Writer::over(file, path, bytes, claim)))
+        }
         _ => {
             rustix::fs::unlink(path)?;
             Ok(None)
         }
     }
+}
+
+fn cut_last_byte(file: &File, bytes: u64) -> io::Result<()> {
+    file.set_len(bytes.saturating_sub(1))
 }
 
 /// Renames `old` to `path`, where there must be nothing.

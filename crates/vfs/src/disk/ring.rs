@@ -75,7 +75,7 @@ pub(crate) fn read_at_once<'a>(pieces: &mut dyn Pieces<'a>) {
 /// The rings that nobody uses now.
 struct Rings {
     idle: Mutex<Vec<Ring>>,
-    /// Set once: the system has no rings for us.
+    /// Set once: the system has no rings for us, or let one down.
     is_off: AtomicBool,
 }
 
@@ -88,7 +88,8 @@ impl Rings {
         let Some(mut ring) = self.take() else { return };
         match ring.read(pieces) {
             Ok(()) => self.keep(ring),
-            // It may have requests under way, so it ends here.
+            // It may have requests under way, so it ends here, and its space cannot be given back: once is enough.
+            Err(_) if ring.under_way > 0 => self.is_off.store(true, Ordering::Relaxed),
             Err(error) => self.failed(&error),
         }
     }

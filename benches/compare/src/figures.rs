@@ -9,7 +9,7 @@ use trommel_harness::record::Record;
 
 use crate::rows::Row;
 use crate::studies::{STUDY, Study};
-use crate::trial::{DISK, FAILED, OPEN, OWN, SETTLE, WHY};
+use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN, OWN, SETTLE, WHY};
 
 /// Name of the contender whose only figure is the floor of the machine.
 pub(crate) const FLOOR: &str = "write(2)";
@@ -41,8 +41,12 @@ pub(crate) const TIMES: [Figure; 11] = [
 ];
 
 /// What else is known; less is better of these too.
-pub(crate) const SIZES: [Figure; 8] = [
+pub(crate) const SIZES: [Figure; 9] = [
     Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.bytes)) },
+    Figure {
+        title: "disk at most, MiB",
+        of: |group| Some(mebibytes(group.find(DISK_PEAK)?.bytes)),
+    },
     Figure { title: "write amplification", of: |group| group.write_amplification() },
     Figure { title: "runs", of: |group| group.runs() },
     Figure { title: "open, ms", of: |group| Some(group.find(OPEN)?.wall_seconds * 1e3) },

@@ -130,6 +130,10 @@ fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
     if cfg!(debug_assertions) {
         let _ = writeln!(io::stderr(), "built without --release: figures mean nothing");
     }
+    let mut all = plan.contenders.iter().chain(plan.studies.iter().flat_map(|(_, who)| who));
+    if let Some(why) = all.find_map(|contender| contender.crippled()) {
+        let _ = writeln!(io::stderr(), "{why}");
+    }
     let is_terminal = io::stderr().is_terminal();
     let mut sink = |record: Record| {
         if is_terminal {

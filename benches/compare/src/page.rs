@@ -1,6 +1,6 @@
 //! The page of a measurement, in Markdown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use trommel_harness::machine::Environment;
@@ -69,7 +69,12 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
     if verdicts.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n## Targets not met: {short} of {}\n\n", verdicts.len());
+    let believed = verdicts.iter().filter(|verdict| verdict.is_of_enough_rounds()).count();
+    let mut text = format!(
+        "\n## Targets not met: {short} of {0}\n\n{believed} of the {0} are of five rounds or more; \
+         the others say of how many.\n\n",
+        verdicts.len()
+    );
     for verdict in &verdicts[..short] {
         text += &format!("* {}\n", verdict.line());
     }
@@ -172,13 +177,12 @@ fn studied(studies: &[&(Study, Results)]) -> String {
     words
 }
 
-const COMMAND: &str = "cargo run --release --manifest-path benches/compare/Cargo.toml -- \\\n   ";
+const COMMAND: &str = "RUSTFLAGS=\"-C target-cpu=native\" cargo run --release --manifest-path benches/compare/Cargo.toml -- \\\n   ";
 
 fn about(records: &[&Record]) -> String {
     let Some(first) = records.first() else { return String::new() };
-    let Environment {
-        cpu, cores, memory_bytes, kernel, file_system, rustc, program, commit, ..
-    } = &first.environment;
+    let Environment { cpu, cores, memory_bytes, kernel, file_system, rustc, program, .. } =
+        &first.environment;
     let starts = || records.iter().map(|record| record.start.as_str());
     let (from, to) = (starts().min().unwrap_or_default(), starts().max().unwrap_or_default());
     let mut lines = vec![
@@ -188,8 +192,10 @@ fn about(records: &[&Record]) -> String {
         ("Stores", versions(records).join("; ")),
         ("Processor", format!("{}, {cores} threads", cpu.as_deref().unwrap_or("not known"))),
     ];
-    if let Some(commit) = commit {
-        lines.push(("Commit", commit.clone()));
+    let commits: BTreeSet<_> =
+        records.iter().filter_map(|record| record.environment.commit.as_deref()).collect();
+    if !commits.is_empty() {
+        lines.push(("Commits", commits.into_iter().collect::<Vec<_>>().join(", ")));
     }
     if let Some(bytes) = memory_bytes {
         lines.push(("Memory", units::bytes(*bytes)));
@@ -199,14 +205,24 @@ fn about(records: &[&Record]) -> String {
     lines.iter().map(|(name, value)| format!("* {name}: {value}\n")).collect()
 }
 
+/// In how many runs it was measured, since only in one are all stores measured in turns.
+fn runs(results: &Results, num: u64) -> String {
+    let ids: BTreeSet<_> = results.of_num(num).map(|record| record.run.as_str()).collect();
+    match ids.len() {
+        1 => "one run".to_owned(),
+        many => format!("{many} runs"),
+    }
+}
+
 fn measured(results: &Results, num: u64) -> String {
     let mut text = format!("\n## {} keys of 16 + 256 bytes\n\n", units::grouped(num));
     for line in troubles(results, num) {
         text += &format!("* **{line}**\n");
     }
     text += &format!(
-        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {}.\n\n",
-        results.rounds(num)
+        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {}, of {}.\n\n",
+        results.rounds(num),
+        runs(results, num)
     );
     text += &times(results, num).markdown();
     text += &floor(results, num).map_or_else(String::new, |line| format!("\n{line}\n"));

@@ -5,6 +5,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
@@ -13,6 +15,8 @@ use rustix::fs::{Advice, fadvise};
 const READ_BYTES: usize = 1 << 20;
 /// Bytes of one append of the floor, about a log record of a 256-byte value.
 const APPEND_BYTES: usize = 300;
+/// How often it is looked at what files take.
+const DISK_POLL: Duration = Duration::from_millis(100);
 /// Appends that are timed.
 const APPENDS: u64 = 500_000;
 
@@ -89,6 +93,28 @@ pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
         }
     }
     Ok(found)
+}
+
+/// The most bytes that the files below `dir` took on the device while `work` was done, looked at every
+/// [`DISK_POLL`]; with what `work` returned.
+pub(crate) fn peak_of_disk<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, u64) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looker = scope.spawn(|| {
+            let mut peak = 0;
+            while !is_over.load(Relaxed) {
+                // Files go while they are looked at; the next look has what this one lacks.
+                let bytes =
+                    files(dir).map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum());
+                peak = peak.max(bytes);
+                thread::sleep(DISK_POLL);
+            }
+            peak
+        });
+        let done = work();
+        is_over.store(true, Relaxed);
+        (done, looker.join().unwrap_or_default())
+    })
 }
 
 #[cfg(unix)]

@@ -12,7 +12,7 @@ use crate::grid::Grid;
 use crate::sheets;
 use crate::studies::{STUDY, Study};
 use crate::targets;
-use crate::trial::{DISK, FAILED, OPEN};
+use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN};
 
 /// Ratios stand to this set-up.
 const REFERENCE: &str = "trommel";
@@ -184,7 +184,7 @@ pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
 /// The values of a setting, and who has which.
 type Values = Vec<(String, Vec<String>)>;
 
-/// What was shown already: by contender and setting, the value.
+/// What was shown already: by contender and setting, the values.
 pub(crate) type Shown = BTreeMap<(String, String), String>;
 
 /// Every setting, its values, and who has which; what `shown` has already is left out, the rest is
@@ -192,14 +192,12 @@ pub(crate) type Shown = BTreeMap<(String, String), String>;
 pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     let mut settings: Vec<(String, Values)> = Vec::new();
     for name in results.names(num) {
-        let Some(record) = one_record(results, num, name) else { continue };
-        for (setting, value) in record.settings.iter().filter(|(name, _)| is_shown(name)) {
-            let value: String = value.as_str().map_or_else(|| value.to_string(), Into::into);
+        for (setting, value) in values_of(results, num, name) {
             let key = (name.to_owned(), setting.clone());
             if shown.insert(key, value.clone()).is_some_and(|before| before == value) {
                 continue;
             }
-            let at = settings.iter().position(|(other, _)| other == setting);
+            let at = settings.iter().position(|(other, _)| *other == setting);
             let at = at.unwrap_or_else(|| {
                 settings.push((setting.clone(), Vec::new()));
                 settings.len() - 1
@@ -238,11 +236,33 @@ fn is_shown(setting: &str) -> bool {
     !["num", "error", STUDY].contains(&setting)
 }
 
-/// A record of a contender, to read its settings from.
-fn one_record<'a>(results: &'a Results, num: u64, name: &str) -> Option<&'a Record> {
-    results.records().iter().find(|record| {
-        record.store.name == name && record.settings.get("num").and_then(Value::as_u64) == Some(num)
-    })
+/// What each setting of a contender was, in the order of the settings; of several values all of them, of numbers the
+/// least and the greatest.
+fn values_of(results: &Results, num: u64, name: &str) -> Vec<(String, String)> {
+    let mut settings: Vec<(&str, Vec<&Value>)> = Vec::new();
+    for record in results.of_num(num).filter(|record| record.store.name == name) {
+        for (setting, value) in record.settings.iter().filter(|(name, _)| is_shown(name)) {
+            match settings.iter_mut().find(|(other, _)| other == setting) {
+                Some((_, values)) if values.contains(&value) => {}
+                Some((_, values)) => values.push(value),
+                None => settings.push((setting, vec![value])),
+            }
+        }
+    }
+    settings.into_iter().map(|(setting, values)| (setting.to_owned(), joined(&values))).collect()
+}
+
+fn joined(values: &[&Value]) -> String {
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.as_f64()).collect();
+    let text = |value: &&Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
+    match numbers {
+        Some(numbers) if numbers.len() > 1 => {
+            let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+            let greatest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            format!("{least:.0} to {greatest:.0}")
+        }
+        _ => values.iter().map(text).collect::<Vec<String>>().join(", or "),
+    }
 }
 
 /// Who came to no end, and where stores disagree.
@@ -286,7 +306,7 @@ pub(crate) fn text(results: &Results, num: u64) -> String {
 /// All workloads of `num` keys as a page for a browser.
 pub(crate) fn html(results: &Results, num: u64) -> String {
     // What is no workload has no speed.
-    let is_shown = |record: &&Record| ![DISK, OPEN, FAILED].contains(&&*record.workload);
+    let is_shown = |record: &&Record| ![DISK, DISK_PEAK, OPEN, FAILED].contains(&&*record.workload);
     let records = results.of_num(num).filter(is_shown).cloned().collect();
     let title = format!("Trommel beside other stores: {} keys", units::grouped(num));
     page(&title, &[Source { name: String::new(), records }])

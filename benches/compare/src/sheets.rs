@@ -89,7 +89,8 @@ fn wrapped(words: &str) -> String {
 
 /// All workloads of a study as a page for a browser.
 pub(crate) fn html(study: Study, results: &Results) -> String {
-    let is_shown = |record: &&Record| record.workload != FAILED;
+    // What took no time is no workload.
+    let is_shown = |record: &&Record| record.workload != FAILED && record.wall_seconds > 0.0;
     let records = results.records().iter().filter(is_shown).cloned().collect();
     let title = format!("Trommel beside other stores: {}", study.sheet().title);
     page(&title, &[Source { name: String::new(), records }])

@@ -35,6 +35,8 @@ use crate::studies::{STUDY, Sizes, Study};
 /// Names of what a trial does besides the harness's workloads.
 pub(crate) const SETTLE: &str = "waitforcompaction";
 pub(crate) const DISK: &str = "disk";
+/// The most that its files took while it was filled and settled.
+pub(crate) const DISK_PEAK: &str = "disk at most";
 pub(crate) const OPEN: &str = "open";
 pub(crate) const FAILED: &str = "failed";
 /// The setting that holds the words of a failure.
@@ -216,27 +218,32 @@ impl<'a> Trial<'a> {
         process::reset_peak();
         let batch = if self.contender.batches { settings.batch } else { 1 };
         let load = Load { operations: settings.num, batch, ..self.load(0) };
-        let start = SystemTime::now();
-        let filled = self.measure(&*store, Workload::FillRandom, &load)?;
-        let record = self.record(Workload::FillRandom.name(), start, 1, &filled);
-        write(&Record { state: memory_state(), ..record })?;
+        let (filled, peak) = process::peak_of_disk(&self.spec.dir, || -> Result<(), StoreError> {
+            let start = SystemTime::now();
+            let filled = self.measure(&*store, Workload::FillRandom, &load)?;
+            let record = self.record(Workload::FillRandom.name(), start, 1, &filled);
+            write(&Record { state: memory_state(), ..record })?;
 
-        let (start, clock) = (SystemTime::now(), Instant::now());
-        store.settle()?;
-        let settled = taken(clock.elapsed());
-        store.flush()?;
-        store.settle()?;
-        let record = self.record(SETTLE, start, 1, &settled);
-        write(&Record { state: self.state(&*store, written), ..record })?;
+            let (start, clock) = (SystemTime::now(), Instant::now());
+            store.settle()?;
+            let settled = taken(clock.elapsed());
+            store.flush()?;
+            store.settle()?;
+            let record = self.record(SETTLE, start, 1, &settled);
+            write(&Record { state: self.state(&*store, written), ..record })
+        });
+        filled?;
+        self.disk(DISK_PEAK, 0, peak)?;
 
         store.close()?;
         let files = process::files(&self.spec.dir)?;
-        let disk = Measured {
-            operations: files.len() as u64,
-            bytes: files.iter().map(|(_, bytes)| bytes).sum(),
-            ..Measured::default()
-        };
-        write(&self.record(DISK, SystemTime::now(), 0, &disk))
+        self.disk(DISK, files.len() as u64, files.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// Writes how many files there were, if that is known, and what they took.
+    pub(crate) fn disk(&self, name: &str, files: u64, bytes: u64) -> Result<(), StoreError> {
+        let measured = Measured { operations: files, bytes, ..Measured::default() };
+        write(&self.record(name, SystemTime::now(), 0, &measured))
     }
 
     /// Fills a new store with every key once, in random order; settles, writes out what is in

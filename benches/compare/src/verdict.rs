@@ -48,6 +48,11 @@ impl Verdict {
         Self { text: format!("{} keys, {}", grouped(num), self.text), ..self }
     }
 
+    /// Whether it is of as many rounds as make a median believed.
+    pub(crate) fn is_of_enough_rounds(&self) -> bool {
+        self.rounds.is_some_and(|rounds| rounds >= ENOUGH_ROUNDS)
+    }
+
     /// As a line of a list, for a page.
     pub(crate) fn line(&self) -> String {
         let text = format!("{}{}", self.text, self.rounds.map_or_else(String::new, few));

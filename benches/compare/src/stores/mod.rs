@@ -29,7 +29,7 @@ mod trommel;
 pub(crate) type Facts = BTreeMap<&'static str, String>;
 
 /// The settings in the order in which they are shown.
-pub(crate) const FACTS: [&str; 21] = [
+pub(crate) const FACTS: [&str; 22] = [
     "version",
     "writes",
     "log",
@@ -49,9 +49,13 @@ pub(crate) const FACTS: [&str; 21] = [
     "table size",
     "background threads",
     "tuned besides",
+    COMPILED,
     DIRTY_PAGES,
     FREE_PAGES,
 ];
+
+/// What instructions the compilers could choose.
+const COMPILED: &str = "compiled for";
 
 /// How much of what was written may wait in the page cache: a setting of the system's.
 const DIRTY_PAGES: &str = "dirty pages";
@@ -331,6 +335,16 @@ impl Contender {
         })
     }
 
+    /// Why it is slower in this build than it need be, if it is.
+    pub(crate) fn crippled(&self) -> Option<&'static str> {
+        // RocksDB decides when it is compiled how it computes checksums and asks filters.
+        let is_portable = cfg!(all(target_arch = "x86_64", not(target_feature = "sse4.2")));
+        (matches!(self.build, Build::Rocks(_)) && is_portable).then_some(
+            "built for any x86-64 processor: RocksDB lacks the instructions that its checksums and filters want; \
+             set RUSTFLAGS=\"-C target-cpu=native\" and build again for figures that mean something",
+        )
+    }
+
     /// What the fairness block says of it.
     pub(crate) fn facts(&self, settings: &Settings) -> Facts {
         let mut facts = match self.build {
@@ -340,9 +354,28 @@ impl Contender {
             Build::Lmdb(variant) => lmdb::facts(settings, variant),
             Build::Redb(variant) => redb::facts(settings, variant),
         };
+        facts.insert(COMPILED, compiled_for());
         facts.extend(process::dirty_pages().map(|limits| (DIRTY_PAGES, limits)));
         facts.extend(process::free_pages().map(|limits| (FREE_PAGES, limits)));
         facts
+    }
+}
+
+/// The processor that all stores were compiled for, by what it is known to have; the C and C++ ones are given what the
+/// Rust ones are.
+fn compiled_for() -> String {
+    let known = [
+        ("sse4.2", cfg!(target_feature = "sse4.2")),
+        ("pclmulqdq", cfg!(target_feature = "pclmulqdq")),
+        ("bmi2", cfg!(target_feature = "bmi2")),
+        ("avx2", cfg!(target_feature = "avx2")),
+        ("avx512f", cfg!(target_feature = "avx512f")),
+        ("crc", cfg!(target_feature = "crc")),
+    ];
+    let has: Vec<_> = known.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+    match has.is_empty() {
+        true => format!("any processor of {}", std::env::consts::ARCH),
+        false => format!("this processor: {}", has.join(", ")),
     }
 }
 

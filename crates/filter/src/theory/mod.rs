@@ -5,6 +5,9 @@
 //! many bits: what a built filter is measured against. [`best_fpr`] is the limit with the best
 //! number of probes.
 //!
+//! A limit answers any number of bits per key: below 1/2048, and for what is no number, it is 1,
+//! which it is then all but exactly.
+//!
 //! *Expected* means over all sets of keys. One filter differs from it, the more the fewer keys it
 //! has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7% at 23.4.
 //!
@@ -40,6 +43,8 @@ use crate::spec::FilterKind;
 const SMALL_STANDARD: u64 = 4096;
 /// Keys per block from which a blocked filter says yes to everything: no bit is clear.
 const CROWDED: u64 = 1 << 20;
+/// Bits per key below which a limit is 1: more than [`CROWDED`] keys fall on a block.
+const LEAST_BITS: f64 = BLOCK_BITS as f64 / CROWDED as f64;
 
 /// Bytes that computing the rate of a filter of `bits` bits takes at most, beside the tables that
 /// the process keeps.
@@ -53,7 +58,7 @@ pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
 }
 
 /// The textbook's rate of a standard filter of `bits_per_key` bits per key and `probes` probes, in
-/// the limit of many keys: `(1 - e^(-k/c))^k`.
+/// the limit of many keys: `(1 - e^(-k/c))^k`. 1 below 1/2048 bits per key, and for NaN.
 ///
 /// ```
 /// // The worked example: 100 bits, 10 keys, 7 probes.
@@ -63,6 +68,9 @@ pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
 /// ```
 #[must_use]
 pub fn standard_limit(bits_per_key: f64, probes: u32) -> f64 {
+    if !is_enough(bits_per_key) {
+        return 1.0;
+    }
     let k = f64::from(probes);
     (-(-k / bits_per_key).exp_m1()).powf(k)
 }
@@ -96,7 +104,7 @@ pub fn standard_fpr(keys: u64, bits: u64, probes: u32) -> f64 {
 }
 
 /// The exact expected rate of a blocked filter of `keys` keys in `blocks` blocks of 512 bits. 0
-/// without keys, 1 without blocks.
+/// without keys, 1 without blocks, or with more than 2^20 keys for each.
 #[must_use]
 pub fn blocked_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if keys == 0 {
@@ -109,15 +117,19 @@ pub fn blocked_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     Counts::binomial(keys, 1.0 / blocks as f64).mean_of(|keys| table.at(keys)).min(1.0)
 }
 
-/// The rate of a blocked filter of `bits_per_key` bits per key in the limit of many keys.
+/// The rate of a blocked filter of `bits_per_key` bits per key in the limit of many keys. 1 below
+/// 1/2048 bits per key, and for NaN.
 #[must_use]
 pub fn blocked_limit(bits_per_key: f64, probes: u32) -> f64 {
+    if !is_enough(bits_per_key) {
+        return 1.0;
+    }
     let table = PassTable::of::<0>(probes);
     Counts::poisson(BLOCK_BITS as f64 / bits_per_key).mean_of(|keys| table.at(keys))
 }
 
 /// The exact expected rate of a paired filter of `keys` keys in `blocks` blocks (1, or an even
-/// number). 0 without keys, 1 without blocks.
+/// number). 0 without keys, 1 without blocks, or with more than 2,048 keys for each of several.
 #[must_use]
 pub fn paired_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if keys == 0 {
@@ -129,21 +141,31 @@ pub fn paired_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     paired::rate(keys, blocks, probes).min(1.0)
 }
 
-/// The rate of a paired filter of `bits_per_key` bits per key in the limit of many keys.
+/// The rate of a paired filter of `bits_per_key` bits per key in the limit of many keys. 1 below a
+/// quarter of a bit per key, and for NaN; more than 128 bits per key count as 128.
 #[must_use]
 pub fn paired_limit(bits_per_key: f64, probes: u32) -> f64 {
+    if !is_enough(bits_per_key) {
+        return 1.0;
+    }
     paired::limit(BLOCK_BITS as f64 / bits_per_key, probes)
 }
 
 /// The rate of a ribbon filter of `bits_per_key` bits per key in the limit of many keys: between
-/// whole numbers of columns, a mean of the two.
+/// whole numbers of columns, a mean of the two. 1 below 1/2048 bits per key, and for NaN.
 #[must_use]
 pub fn ribbon_limit(bits_per_key: f64) -> f64 {
-    crate::ribbon::limit(bits_per_key)
+    if is_enough(bits_per_key) { crate::ribbon::limit(bits_per_key) } else { 1.0 }
+}
+
+/// Whether a limit has anything to compute; false for NaN.
+fn is_enough(bits_per_key: f64) -> bool {
+    bits_per_key >= LEAST_BITS
 }
 
 /// The rate of a filter of `bits_per_key` bits per key, in the limit of many keys, with the number
-/// of probes that suits it best. 1 for a kind without bits.
+/// of probes that suits it best. 1 for a kind without bits, and as the kind's limit says for few bits
+/// or many.
 #[must_use]
 pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
     match kind {

@@ -152,8 +152,12 @@ pub(super) fn batch_rate(batch: usize, keys: u64, blocks: u64, half: u32) -> f64
 }
 
 /// The rate of a full batch with independent Poisson counts of mean `mean`: the limit of many keys.
+/// As [`rate`] outside of the means that rates are computed for.
 pub(super) fn limit(mean: f64, probes: u32) -> f64 {
-    let at = mean.ln();
+    if mean > MEANS.1 {
+        return 1.0;
+    }
+    let at = mean.max(MEANS.0).ln();
     Curve::new(BATCH, at, probes / 2, NARROW).at(at, 0.0).0.exp()
 }
 

@@ -151,4 +151,14 @@ fn absurd_questions_get_bounded_answers() {
             }
         }
     }
+    for kind in KINDS.into_iter().chain([FilterKind::Ribbon, FilterKind::None]) {
+        for bits in [f64::NAN, f64::NEG_INFINITY, -1.0, -0.0, 0.0, 5e-324, 1e-20, 4e-4] {
+            assert_eq!(best_fpr(kind, bits), 1.0, "{kind} at {bits} bits per key");
+        }
+        for bits in [5e-4, 0.1, 0.24, 0.26, 0.5, 64.0, 127.0, 129.0, 1e9, f64::INFINITY] {
+            let rate = best_fpr(kind, bits);
+            assert!((0.0..=1.0).contains(&rate), "{kind} at {bits} bits per key: {rate}");
+        }
+        assert!(kind == FilterKind::None || best_fpr(kind, f64::INFINITY) < 1e-12, "{kind}");
+    }
 }

@@ -112,7 +112,11 @@ pub struct SmallFiltersBuilder {
 
 impl SmallFiltersBuilder {
     /// A group with the bits per key of `spec`, of whatever kind that is.
+    ///
+    /// # Panics
+    /// If `spec` is [`FilterSpec::NONE`], which has no bits: keys without bits would all be denied.
     pub fn new(spec: FilterSpec) -> Self {
+        assert!(spec != FilterSpec::NONE, "a group of small filters needs bits: not `none`");
         Self {
             millibits: spec.millibits(),
             probes: theory::best_standard_probes(spec.bits_per_key()),
@@ -409,6 +413,13 @@ mod tests {
                 assert_eq!(filters.may_contain_hash(label, 5), None);
             }
         }
+    }
+
+    /// It was written, and then refused as damaged.
+    #[test]
+    #[should_panic = "needs bits"]
+    fn a_group_without_bits_is_not_begun() {
+        let _ = SmallFiltersBuilder::new(FilterSpec::NONE);
     }
 
     #[test]

@@ -34,8 +34,8 @@
 //! | 16 | 1/2,180 | 1/1,185 | 1/1,869 | 1/51,100 |
 //! | 23.4 | 1/76,300 | 1/15,600 | 1/59,700 | 1/8,270,000 |
 //! | 28 | 1/694,000 | 1/62,400 | 1/496,000 | 1/180,000,000 |
-//! | cache lines, absent key | 2 on average | 1 | hardly more than 1 | 2 to 4 |
-//! | cache lines, present key | one per probe | 1 | 2 | a third of its columns |
+//! | cache lines, absent key | 2.7 on average | 1 | hardly more than 1 | 3 on average |
+//! | cache lines, present key | one per probe | 1 | 2 | one for two columns, and one more |
 //!
 //! [`FilterKind::Paired`] is the one to take unless most questions are for keys that are there, or
 //! fewer than ten bits per key are to be spent; then it is [`FilterKind::Blocked`].

@@ -48,7 +48,8 @@
 //! held twice while they are written out. Each key's equation meets some of those before
 //! it, and each slot is solved column by column, so the time grows with the columns: several times
 //! what a blocked filter takes (`COSTS.md`). To query: an absent key
-//! looks at 2 to 4 cache lines, a present one at all of its columns, some `r / 2` lines.
+//! looks at 2 to 4 cache lines, 3 on average; a present one at all of its columns, 32 bytes each in
+//! two blocks side by side, which is `r / 2 + 1` lines on average.
 //!
 //! # Source
 //! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021
@@ -562,6 +563,9 @@ impl Needs {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Block, Question, Range, Ribbon, SLOTS_PER_1000_KEYS};
     use crate::{Filter, FilterKind, FilterSpec};
 
     fn build(spec: FilterSpec, keys: u64, salt: u64) -> Filter {
@@ -585,6 +589,38 @@ mod tests {
                     println!("{spec}: {overhead:.4} times the information");
                 }
             }
+        }
+    }
+
+    /// Lines in which lie the columns that a question looks at: those up to the first that differs.
+    fn lines(filter: &[Block], hash: u64) -> usize {
+        let question = Question::new(filter, hash).unwrap();
+        let agreeing = (0..question.columns).take_while(|&at| question.agrees(filter, at..at + 1));
+        let columns = (agreeing.count() + 1).min(question.columns);
+        let segments = [question.here, question.behind];
+        let words = segments.into_iter().flat_map(|first| first..first + 2 * columns);
+        words.map(|word| word / 8).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Figures that the cost of asking is reckoned with.
+    #[test]
+    fn half_a_line_for_each_column_is_looked_at_and_one_more() {
+        for bits in [8.0, 13.0, 20.0] {
+            let (keys, millibits) = (10_000, (bits * 1000.0) as u32);
+            let hash = crate::mix::remix;
+            let mut ribbon = Ribbon::with_room(keys, millibits);
+            ribbon.push(millibits, keys, &(0..keys).map(hash));
+            let filter = ribbon.finish();
+            let mean = |hashes: Range<u64>| {
+                let count = (hashes.end - hashes.start) as f64;
+                hashes.map(|key| lines(&filter, hash(key)) as f64).sum::<f64>() / count
+            };
+            let columns = bits * 1000.0 / SLOTS_PER_1000_KEYS as f64;
+            let (present, absent) = (mean(0..keys), mean(1 << 40..(1 << 40) + 20_000));
+            println!("{bits} bits: {present:.3} lines present, {absent:.3} absent");
+            // Where in their lines columns begin is left to chance only where there are many shards.
+            assert!((present - columns / 2.0 - 1.0).abs() < 0.25, "{bits} bits: {present}");
+            assert!((absent - 3.0).abs() < 0.5, "{bits} bits: {absent}");
         }
     }
 

@@ -30,8 +30,9 @@
 //!
 //! # Costs
 //! A cache miss for each probe while the filter is larger than the cache: `k` to build and for a
-//! present key, two on average for an absent one, since half of the bits are clear. Building is not
-//! cut into parts that fit a cache, as the other kinds' is; it takes 8 bytes a key beyond the filter.
+//! present key. For an absent one two, which overlap, and for one in four two more, and so on: 2.7 on
+//! average, since half of the bits are clear. Building is not cut into parts that fit a cache, as the
+//! other kinds' is; it takes 8 bytes a key beyond the filter.
 //!
 //! # Source
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and

@@ -91,27 +91,45 @@ pub struct Lines {
 
 impl Lines {
     /// The lines of a filter that is larger than the cache: one for each probe of a standard filter,
-    /// of which a denied key makes two on average; one of a blocked filter; of a paired one the
-    /// primary, and the partner with the chance that all of the primary's bits are set; and of a
-    /// ribbon one for three of the columns that are compared, but at least 3.
+    /// which are made two at once until one finds a clear bit, as half of them are; one of a blocked
+    /// filter; of a paired one the primary, and the partner with the chance that all of the primary's
+    /// bits are set; and of a ribbon one for every two columns, as many as bits per key, and one
+    /// more, of which a denied key touches 3.
     #[must_use]
     pub fn of(spec: FilterSpec) -> Self {
         let bits = spec.bits_per_key();
         let (absent, present) = match spec.kind() {
             FilterKind::Standard => {
-                let probes = f64::from(theory::best_standard_probes(bits));
-                (probes.min(2.0), probes)
+                let probes = theory::best_standard_probes(bits);
+                (probes_until_denied(probes), f64::from(probes))
             }
             FilterKind::Blocked => (1.0, 1.0),
             FilterKind::Paired => {
                 let half = f64::from(theory::best_paired_probes(bits)) / 2.0;
                 (1.0 + (-half).exp2(), 2.0)
             }
-            FilterKind::Ribbon => (3.0, (bits / 3.0).max(3.0)),
+            FilterKind::Ribbon => {
+                // A column is 16 bytes, in each of two blocks of slots that lie side by side.
+                let present = bits / 2.0 + 1.0;
+                (present.min(3.0), present)
+            }
             _ => (0.0, 0.0),
         };
         Self { absent, present }
     }
+}
+
+/// Probes that a standard filter makes on average for a key that it denies: `probes` at most, two
+/// at once, each of which finds a set bit with a chance of one half. 8/3 where there are many.
+fn probes_until_denied(probes: u32) -> f64 {
+    let (mut made, mut reached, mut left) = (0.0, 1.0, probes);
+    while left > 0 {
+        let together = left.min(2);
+        made += reached * f64::from(together);
+        reached *= (-f64::from(together)).exp2();
+        left -= together;
+    }
+    (made - reached * f64::from(probes)) / (1.0 - reached)
 }
 
 #[cfg(test)]
@@ -166,7 +184,19 @@ mod tests {
     fn lines_are_those_of_the_kinds() {
         let lines = |kind, bits| Lines::of(spec(kind, bits));
         assert_eq!(Lines::of(FilterSpec::NONE), Lines { absent: 0.0, present: 0.0 });
-        assert_eq!(lines(FilterKind::Standard, 10.0), Lines { absent: 2.0, present: 7.0 });
+        assert_eq!(lines(FilterKind::Standard, 1.0), Lines { absent: 1.0, present: 1.0 });
+        assert_eq!(lines(FilterKind::Standard, 3.0), Lines { absent: 2.0, present: 2.0 });
+        // Denied by the first two probes of 7, the second two, the third two or the last one.
+        let denied = (96.0 * 2.0 + 24.0 * 4.0 + 6.0 * 6.0 + 7.0) / 127.0;
+        let standard = lines(FilterKind::Standard, 10.0);
+        assert!(
+            (standard.absent - denied).abs() < 1e-12 && standard.present == 7.0,
+            "{standard:?}"
+        );
+        let standard = lines(FilterKind::Standard, 40.0);
+        assert!((standard.absent - 8.0 / 3.0).abs() < 1e-6, "{standard:?}");
+        assert_eq!(lines(FilterKind::Ribbon, 12.0), Lines { absent: 3.0, present: 7.0 });
+        assert_eq!(lines(FilterKind::Ribbon, 2.0), Lines { absent: 2.0, present: 2.0 });
         assert_eq!(lines(FilterKind::Blocked, 10.0), Lines { absent: 1.0, present: 1.0 });
         let paired = lines(FilterKind::Paired, 23.4);
         assert!(paired.absent < 1.005 && paired.present == 2.0);

@@ -43,25 +43,25 @@ const UPPER_TABLES: f64 = 0.8;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// Distinct keys.
+    /// Distinct keys: 0 to 2^50.
     pub keys: u64,
-    /// Bytes of a key.
+    /// Bytes of a key: 0 to 2^50.
     pub key_bytes: u64,
-    /// Bytes of a value.
+    /// Bytes of a value: 0 to 2^50.
     pub value_bytes: u64,
-    /// Bytes that an entry takes in a table beside both, before it is compressed.
+    /// Bytes that an entry takes in a table beside both, before it is compressed: 0 to 2^50.
     pub overhead_bytes: u64,
     /// Bytes of a table for each byte that it would have uncompressed; above 0, and 1 at most.
     pub compressed: f64,
-    /// Bytes of a memtable.
+    /// Bytes of a memtable: 1 to 2^50.
     pub write_buffer_bytes: u64,
-    /// Bytes at which a table is closed.
+    /// Bytes at which a table is closed: 1 to 2^50.
     pub table_bytes: u64,
-    /// Bytes that the topmost level below 0 may hold.
+    /// Bytes that the topmost level below 0 may hold: 1 to 2^50.
     pub base_level_bytes: u64,
-    /// How many times larger each level is than the one above.
+    /// How many times larger each level is than the one above: 2 to 1000.
     pub level_ratio: u64,
-    /// Runs in level 0.
+    /// Runs in level 0: 0 to 1000.
     pub l0_runs: u64,
 }
 

@@ -85,7 +85,7 @@ fn s3(location: &str) -> Result<Arc<dyn Target>> {
     Err(Error::Location {
         what: format!(
             "{location}: this build knows directories only; one with the feature object-store \
-             knows S3 (cargo install trommel-cli --features object-store)"
+             knows S3 (in the sources: cargo install --path crates/cli --features object-store)"
         ),
     })
 }
@@ -138,6 +138,6 @@ mod tests {
     #[test]
     fn without_the_feature_s3_says_what_to_build() {
         let error = target_at("s3://bucket/x").unwrap_err().to_string();
-        assert!(error.contains("--features object-store"), "{error}");
+        assert!(error.contains("--path crates/cli --features object-store"), "{error}");
     }
 }

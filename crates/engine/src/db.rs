@@ -92,6 +92,9 @@ impl Db {
     /// but not beside one that writes: whoever comes second gets [`Error::Locked`]. To read beside
     /// a writer, read a [`checkpoint`](Db::checkpoint) that it makes. What the log holds is read
     /// into memory.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; [`Error::NotAStore`] also where the directory is missing or empty.
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open(dir, options.read_only(true))
     }
@@ -176,13 +179,17 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
-    /// changed. After an error of the file system the write may or may not be there once the
-    /// store is opened again, and until then writes are refused.
+    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`]. After an error of the file system
+    /// the write may or may not be there once the store is opened again, and until then writes are
+    /// refused: [`Error::Poisoned`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }
 
     /// As [`Db::put`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -194,11 +201,17 @@ impl Db {
     }
 
     /// Deletes `key`, whether or not it is there.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(key, WriteOptions::default())
     }
 
     /// As [`Db::delete`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         let batch = Batch::one(EntryKind::Delete, key.as_ref(), &[])?;
         self.engine().write(batch, options)
@@ -206,6 +219,9 @@ impl Db {
 
     /// Writes a batch: all of it or nothing, for readers as for crashes. One that is lent can be
     /// cleared and filled again.
+    ///
+    /// # Errors
+    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -226,17 +242,28 @@ impl Db {
     }
 
     /// As [`Db::write`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
     pub fn write_with(&self, batch: impl AsRef<WriteBatch>, options: WriteOptions) -> Result<()> {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
     /// The value of `key`. A long one shares the memory of its block, which stays for as long as the value is
     /// held: [`Slice::detached`] copies it out.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] where a table that may hold the key
+    /// is damaged, cannot be read, or needs a newer version; [`Error::Closed`]; [`Error::InDoubt`] where
+    /// the store was opened [degraded](Options::degraded) and nothing is certain.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.engine().get(key.as_ref(), None)
     }
 
     /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
@@ -244,16 +271,25 @@ impl Db {
     /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, no
     /// block is read twice, and where blocks of a table come from the device with
     /// [`ReadMode::Cached`](crate::ReadMode::Cached), their reads overlap.
+    ///
+    /// # Errors
+    /// As [`Db::get`], if any of the keys cannot be looked up.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.engine().multi_get(keys, None)
     }
 
     /// Sets `key` to `value` unless it has a value; true if it was set. Atomic.
+    ///
+    /// # Errors
+    /// As [`Db::get`] and [`Db::put`].
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_if_absent_with(key, value, WriteOptions::default())
     }
 
     /// As [`Db::insert_if_absent`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Db::get`] and [`Db::put`].
     pub fn insert_if_absent_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -265,6 +301,9 @@ impl Db {
 
     /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has
     /// none); true if it was. Atomic.
+    ///
+    /// # Errors
+    /// As [`Db::get`] and [`Db::put`].
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -276,6 +315,9 @@ impl Db {
 
     /// As [`Db::compare_and_set`], with options of its own: what it sets is as durable as they ask. Where
     /// nothing is set, nothing is synced.
+    ///
+    /// # Errors
+    /// As [`Db::get`] and [`Db::put`].
     pub fn compare_and_set_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -327,6 +369,9 @@ impl Db {
     }
 
     /// A cursor over the entries as they are now, which can be moved anywhere.
+    ///
+    /// # Errors
+    /// As [`Db::get`]. What it reads later fails in the same ways.
     pub fn cursor(&self) -> Result<DbCursor> {
         self.engine().cursor(Bounds::all(), None)
     }
@@ -335,6 +380,9 @@ impl Db {
     /// it stays within. Where the range lies within one prefix of
     /// [`Options::prefix_extractor`], it passes over tables that do not hold the prefix; seeks of a
     /// cursor over all entries never do.
+    ///
+    /// # Errors
+    /// As [`Db::cursor`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -354,28 +402,46 @@ impl Db {
     }
 
     /// As [`Db::cursor_in`], over the entries whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Db::cursor`].
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
         self.engine().cursor(Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// Writes what is in memory out to tables, and waits until that is done.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system, of which
+    /// [`Error::kind`] tells whether to try again or to open the store anew.
     pub fn flush(&self) -> Result<()> {
         self.engine().flush()
     }
 
     /// Makes every write so far durable.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]. Where the log cannot be made durable, writes are refused until the store is
+    /// opened again.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }
 
     /// Compacts the keys in `range` down to the last level, as they were written so far, dropping
     /// all that nobody can see any more; waits until that is done.
+    ///
+    /// # Errors
+    /// As [`Db::flush`], or what a compaction ended with: [`Error::Corruption`] where a table is damaged.
+    /// What was not compacted stays as it was.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         let bounds = Bounds::of(range);
         self.engine().compact(&bounds.from, bounds.to.as_deref())
     }
 
     /// As [`Db::compact_range`], for all keys.
+    ///
+    /// # Errors
+    /// As [`Db::compact_range`].
     pub fn compact_all(&self) -> Result<()> {
         self.engine().compact(&[], None)
     }
@@ -389,6 +455,10 @@ impl Db {
     /// their bytes in the base level, and otherwise from that many on. Who calls this after each flush has
     /// up to six bytes written so for each that is moved down; who calls it while others write may wait for
     /// as long as they do.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush, a compaction or a rebuild ended with. A
+    /// read-only store is idle.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }
@@ -398,6 +468,9 @@ impl Db {
     /// by what then stays undone; who asks for a compaction ([`Db::compact_range`]) waits until it may
     /// start. Memtables are written out all the same, [`Db::rebuild_filters`] does what it is asked for,
     /// and [`Db::wait_idle`] has filters that are more than their budget rebuilt, and waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush ended with: then nothing is paused.
     pub fn pause_compaction(&self) -> Result<()> {
         self.engine().pause_compaction()
     }
@@ -418,6 +491,10 @@ impl Db {
 
     /// As [`Db::verify`], and goes on behind damage: all of it is listed in
     /// [`VerifyReport::damage`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; errors of the file system that say nothing about a file, as where file handles
+    /// are short.
     pub fn verify_all(&self) -> Result<VerifyReport> {
         self.engine().verify_all()
     }
@@ -467,11 +544,18 @@ impl Db {
 
     /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what this one holds now.
     /// Its tables are hard links where both lie on one file system.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where `dir` is not empty, or the directory that it is to lie in is
+    /// missing; as [`Db::flush`]. What was begun is removed.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
     }
 
     /// About how many bytes of files hold the keys in `range`, without what is in memory.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
     pub fn approximate_bytes(&self, range: impl KeyRange) -> Result<u64> {
         self.engine().approximate_bytes(&Bounds::of(range))
     }
@@ -500,12 +584,18 @@ impl Db {
 
     /// Changes which filters new tables get; tables that exist keep theirs, until
     /// [`Db::rebuild_filters`] gives them others.
+    ///
+    /// # Errors
+    /// As [`Db::set_options`].
     pub fn set_filters(&self, filters: FilterPolicy) -> Result<()> {
         self.set_options(|options| options.filters(filters))
     }
 
     /// What [`Db::rebuild_filters`] would do now, and at which cost. Reads nothing but what opening
     /// tables reads.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
     pub fn filter_rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
         self.engine().rebuild_plan(options)
     }
@@ -587,6 +677,9 @@ impl Db {
     /// }
     /// # Ok::<(), trommel::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`Db::filter_advice_with`], for options that are sound.
     pub fn filter_advice(&self) -> Result<FilterAdvice> {
         self.filter_advice_with(&AdviceOptions::default())
     }
@@ -594,7 +687,8 @@ impl Db {
     /// The same for another budget or another share of misses.
     ///
     /// # Errors
-    /// The share of misses is not from 0 to 1.
+    /// [`Error::InvalidOption`] where the share of misses is not from 0 to 1, or a read's cost is out of
+    /// its bounds.
     pub fn filter_advice_with(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
         self.engine().filter_advice(options)
     }
@@ -629,6 +723,10 @@ impl Db {
     /// to swallow. Everything written is then durable. A flush that runs is finished first;
     /// compactions are given up, and done anew by whoever opens the store: call [`Db::wait_idle`] before to
     /// have them done.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] where an earlier write failed, or a flush or compaction met a damaged file;
+    /// errors of the file system. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

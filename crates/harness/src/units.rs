@@ -44,10 +44,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, ParseUnitError> {
 }
 
 /// A number of things: `1000000`, `1_000_000`, `1,000,000`, `500k`, `1M`, `2.5M`, `1e9`; units are
-/// powers of 1000.
+/// powers of 1000. Commas part thousands, and nothing else.
 ///
 /// # Errors
-/// If the text is something else, or does not fit in 64 bits.
+/// If the text is something else, is no whole number, or does not fit in 64 bits.
 pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
     let wants = "a count: write digits, or a number with K, M or G, such as 500K or 20M";
     let (number, unit) = split(text);
@@ -58,7 +58,7 @@ pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
         "g" | "G" => 1_000_000_000,
         _ => exponent(unit).ok_or_else(|| ParseUnitError { text: text.into(), wants })?,
     };
-    scaled(&number.replace(['_', ','], ""), factor)
+    counted(&number.replace('_', ""), factor)
         .ok_or_else(|| ParseUnitError { text: text.into(), wants })
 }
 
@@ -105,6 +105,28 @@ fn exponent(unit: &str) -> Option<u64> {
     let digits = unit.strip_prefix(['e', 'E'])?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     10_u64.checked_pow(digits.parse().ok().filter(|_| is_plain)?)
+}
+
+/// `number` times `factor`, a power of ten, if that is whole.
+fn counted(number: &str, factor: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && part.is_empty() {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let part = part.trim_end_matches('0');
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let parts = factor.is_multiple_of(scale).then_some(factor / scale)?;
+    let whole = digits(&ungrouped(whole)?)?;
+    whole.checked_mul(factor)?.checked_add(digits(part)?.checked_mul(parts)?)
+}
+
+/// The digits without their commas, if these part groups of three.
+fn ungrouped(digits: &str) -> Option<String> {
+    let groups: Vec<&str> = digits.split(',').collect();
+    let are_thousands =
+        (1..=3).contains(&groups[0].len()) && groups[1..].iter().all(|group| group.len() == 3);
+    (groups.len() == 1 || are_thousands).then(|| groups.concat())
 }
 
 /// `number` times `factor`; exact for whole numbers.
@@ -229,11 +251,24 @@ mod tests {
             ("2.5M", 2_500_000),
             ("1e9", 1_000_000_000),
             ("2.5E3", 2500),
+            ("1,500K", 1_500_000),
+            ("12,345.6k", 12_345_600),
+            (".5M", 500_000),
+            ("1.0", 1),
+            ("1.005K", 1005),
+            ("0.123456789g", 123_456_789),
             ("18446744073709551615", u64::MAX),
         ] {
             assert_eq!(parse_count(text), Ok(count), "{text}");
         }
         for text in ["", "k", "-1", "1MiB", "20000000000G", "x1", "1e", "1e+9", "1e30", "e9"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+        // A comma was left out wherever it stood, and what is not whole was rounded.
+        for text in ["1,5M", ",100", "1,", "1,00", "1,0000", "1234,567", "1,,000", "1.000,000"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+        for text in ["1.5", "1.5e0", "1.0005K", ".", "_", "1.2.3M", "18446744073709551616"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }

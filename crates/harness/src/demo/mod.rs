@@ -56,6 +56,8 @@ const ENTRY_BYTES: f64 = 16.0;
 /// Data for each byte of write buffer: enough to make several levels.
 const DATA_PER_WRITE_BUFFER: f64 = 32.0;
 const WRITE_BUFFER_BYTES_MIN: u64 = 64 << 10;
+/// Most that a store may have.
+const WRITE_BUFFER_BYTES_MAX: u64 = 4 << 30;
 
 /// The shape of the stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +77,11 @@ pub struct Tree {
 impl Tree {
     /// Small for the data, so that it makes several levels and a lookup meets several filters:
     /// the write buffer is the power of two nearest to 1/32 of what is written, and all else is in
-    /// proportion. 4 MiB for a million entries of 116 bytes.
+    /// proportion. 4 MiB for a million entries of 116 bytes, and never more than 4 GiB.
     pub fn for_data(keys: &KeySpace, values: &Values, writes: u64) -> Self {
         let buffer = (data_bytes(keys, values, writes) / DATA_PER_WRITE_BUFFER).max(1.0);
         let power = buffer.log2().round().min(40.0) as u32;
-        let write_buffer_bytes = (1 << power).max(WRITE_BUFFER_BYTES_MIN);
+        let write_buffer_bytes = (1 << power).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
         Self {
             write_buffer_bytes,
             base_level_bytes: 4 * write_buffer_bytes,
@@ -172,7 +174,10 @@ mod tests {
         assert_eq!(buffer(1), 64 << 10);
         assert_eq!(buffer(100_000), 512 << 10);
         assert_eq!(buffer(1_000_000), 4 << 20);
-        assert_eq!(buffer(u64::MAX), 1 << 40);
+        // It was as much as no store may have.
+        for writes in [1_500_000_000, u64::MAX] {
+            assert_eq!(buffer(writes), 4 << 30);
+        }
     }
 
     #[test]

@@ -12,10 +12,14 @@ use crate::output::{OutputArgs, Value};
 const KINDS: [FilterKind; 4] =
     [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
+/// The least and the most thousandths of a bit per key that a filter may have.
+const MILLIBITS: (u32, u32) = (500, 64_000);
+
 pub(crate) const LONG_ABOUT: &str = "\
 Print the rate of false positives that a filter of so many bits per key is expected to have, for \
 each kind; or, with --fpr, how many bits per key a rate takes. No store is needed: the rates are \
-computed, exactly, for a table of --keys keys.";
+computed, exactly, for a table of --keys keys. (A filter that is asked for by its rate, as in \
+paired:fpr=1e-5, has the bits that it takes in a large table.)";
 
 #[derive(Debug, Args)]
 pub(crate) struct RatesArgs {
@@ -43,11 +47,38 @@ pub(crate) fn run(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> 
     } else {
         output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
         for &rate in &args.fpr {
-            let of = |kind| Ok(spec(FilterSpec::with_fpr(kind, rate))?.bits_per_key());
-            output.row(row(rate, of)?)?;
+            output.row(row(rate, |kind| bits_for(kind, rate, args.keys))?)?;
         }
     }
     Ok(output.finish()?)
+}
+
+/// The bits per key, to a thousandth, that a filter of so many keys takes to err as rarely as `rate`.
+///
+/// # Errors
+/// If no filter of that kind does.
+fn bits_for(kind: FilterKind, rate: f64, keys: u64) -> Result<f64, Failure> {
+    // Refuses what is no rate, and what no table is large enough for.
+    spec(FilterSpec::with_fpr(kind, rate))?;
+    let errs_too_often = |millibits: u32| {
+        let spec = spec(FilterSpec::new(kind, f64::from(millibits) / 1000.0))?;
+        Ok::<_, Failure>(spec.expected_fpr(keys) > rate)
+    };
+    let (mut low, mut high) = MILLIBITS;
+    if errs_too_often(high)? {
+        return Err(Failure::Usage(format!(
+            "no {kind} filter of {keys} keys, of up to 64 bits each, errs as rarely as {rate:e}"
+        )));
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if errs_too_often(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(f64::from(high) / 1000.0)
 }
 
 fn spec<E: ToString>(spec: Result<FilterSpec, E>) -> Result<FilterSpec, Failure> {
@@ -61,4 +92,32 @@ fn row(
 ) -> Result<Vec<Value>, Failure> {
     let answers = KINDS.into_iter().map(|kind| answer(kind).map(Value::Float));
     std::iter::once(Ok(Value::Float(asked))).chain(answers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{ColorChoice, Format};
+
+    fn bits_for(rate: f64, keys: u64) -> Vec<f64> {
+        let output = OutputArgs { format: Format::Json, color: ColorChoice::Never };
+        let mut text = Vec::new();
+        run(&RatesArgs { bits: Vec::new(), fpr: vec![rate], keys, output }, &mut text).unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let row = &found["bits_per_key"][0];
+        KINDS.iter().map(|kind| row[kind.name()].as_f64().unwrap()).collect()
+    }
+
+    /// `--keys` had no effect where `--fpr` was given.
+    #[test]
+    fn a_rate_takes_what_it_takes_for_so_many_keys() {
+        for (rate, keys) in [(0.01, 100), (1e-4, 1000), (1e-5, 1_000_000)] {
+            for (kind, bits) in KINDS.into_iter().zip(bits_for(rate, keys)) {
+                let rate_at = |bits| FilterSpec::new(kind, bits).unwrap().expected_fpr(keys);
+                assert!(rate_at(bits) <= rate, "{kind} {keys}: {bits}");
+                assert!(rate_at(bits - 0.001) > rate, "{kind} {keys}: {bits}");
+            }
+        }
+        assert_ne!(bits_for(1e-4, 1000), bits_for(1e-4, 1_000_000));
+    }
 }

@@ -28,6 +28,7 @@ fn what_a_bench_recorded_is_replayed() {
     let ran = replay(&program, "paired:6 L0=paired:10,L1-=blocked:9 none --format=json");
     assert_eq!((ran.code, &*ran.err), (Some(0), ""));
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(found["schema"], "trommel.tune-replay.v1");
     let trace = &found["trace"];
     assert_eq!((trace["lookups"].as_u64(), trace["sample"].as_u64()), (Some(40_000), Some(1)));
     // fillrandom leaves 37% of the keys out, and readrandom asks for all of them alike.

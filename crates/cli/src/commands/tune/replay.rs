@@ -100,7 +100,7 @@ fn notes(trace: &TraceRead, store: u64) -> Vec<String> {
 fn write(args: &ReplayArgs, replay: &Replay, out: &mut dyn Write) -> Result<(), Failure> {
     let trace = &replay.trace;
     let share = |count: u64| Value::Float(count as f64 / trace.lookups.max(1) as f64);
-    let mut output = args.output.begin("tune replay", out);
+    let mut output = args.output.begin("tune-replay", out);
     output.record(
         "trace",
         &[

@@ -262,7 +262,8 @@ fn told_kept((store, expected): &Kept) -> String {
     format!("kept: the store in {}, what it must hold in {}", store.display(), expected.display())
 }
 
-/// The flags of this run, as they were given, but for the seed.
+/// The flags of this run, as they were given (in quotes, where a shell needs them), but for the
+/// seed.
 fn other_flags() -> String {
     let mut flags = Vec::new();
     let mut given = std::env::args_os().skip(2);
@@ -271,10 +272,19 @@ fn other_flags() -> String {
         if flag == "--seed" {
             given.next();
         } else if !flag.starts_with("--seed=") {
-            flags.push(flag.into_owned());
+            flags.push(quoted(&flag));
         }
     }
     flags.join(" ")
+}
+
+/// A word as it is written in a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+    match word.chars().all(is_plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// A file that the counters are appended to.
@@ -309,4 +319,23 @@ pub(crate) fn run_worker(args: &WorkerArgs) -> Result<(), Failure> {
     // The program holds the lock of its standard output, and the worker's threads all write there.
     let output = io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
     Ok(work(&args.store, &args.expected, BufReader::new(io::stdin()), output)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        for (word, written) in [
+            ("--dir=/a/b_c.d", "--dir=/a/b_c.d"),
+            ("16-1K", "16-1K"),
+            ("", "''"),
+            ("--dir=/a b", "'--dir=/a b'"),
+            ("~", "'~'"),
+            ("it's $HOME", r"'it'\''s $HOME'"),
+        ] {
+            assert_eq!(quoted(word), written);
+        }
+    }
 }

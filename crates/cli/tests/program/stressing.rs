@@ -78,7 +78,7 @@ fn kept_run(program: &Program, dir: &Path, more: &str) -> Ran {
 #[test]
 fn a_key_that_is_gone_is_found() {
     let program = Program::new();
-    let dir = program.path("kept");
+    let dir = program.path("kept here");
     let ran = kept_run(&program, &dir, "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.err.starts_with("kept: the store in "), "{ran:?}");
@@ -97,6 +97,7 @@ fn a_key_that_is_gone_is_found() {
         assert!(ran.err.contains(part), "{part}: {}", ran.err);
     }
     assert!(ran.err.contains("\nagain: trommel stress --seed=7 --profile=tiny"), "{}", ran.err);
+    assert!(ran.err.contains(&format!(" --keep --dir '{}'\n", dir.display())), "{}", ran.err);
     let report = counters(&ran);
     assert_eq!(
         (&report["mismatches"], &report["finding"]["kind"]),

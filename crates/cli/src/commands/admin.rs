@@ -33,10 +33,7 @@ pub(crate) fn run_options(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.write.store.read(session, |db| {
-        let options = match session.open {
-            Some(db) => db.options(),
-            None => args.write.options(false),
-        };
+        let options = args.write.in_force(session)?;
         let mut output = args.output.begin("options", out);
         output.list("options", &["option", "value"])?;
         for (name, value) in options.settings() {

@@ -260,6 +260,25 @@ impl WriteArgs {
         close_after(db, act)
     }
 
+    /// The options of the store while a command runs: those in force where it is open already, with
+    /// what the flags say.
+    pub(crate) fn in_force(&self, session: Session<'_>) -> Result<Options, Failure> {
+        let Some(db) = session.open else { return Ok(self.options(false)) };
+        self.refuse_opening()?;
+        Ok(self.apply(db.options()))
+    }
+
+    /// In the shell no store is opened.
+    fn refuse_opening(&self) -> Result<(), Failure> {
+        self.store.refuse_db()?;
+        if self.salvage {
+            return Err(Failure::Usage(
+                "the shell has its store open already: salvage it outside, before".into(),
+            ));
+        }
+        Ok(())
+    }
+
     fn open_and<T>(
         &self,
         session: Session<'_>,
@@ -267,12 +286,7 @@ impl WriteArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
-            self.store.refuse_db()?;
-            if self.salvage {
-                return Err(Failure::Usage(
-                    "the shell has its store open already: salvage it outside, before".into(),
-                ));
-            }
+            self.refuse_opening()?;
             let before = db.options();
             db.set_options(|options| self.apply(options))?;
             let result = act(db);

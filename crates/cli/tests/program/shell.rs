@@ -42,6 +42,12 @@ fn the_first_line_that_fails_ends_a_script() {
         ("get a\nput 'a\n", 2, "the line ends inside quotes"),
         ("get a\nput b -\n", 2, "where its lines come from"),
         ("get a\nget a --db /tmp\n", 2, "leave --db out"),
+        ("get a\nfind a --db /tmp\n", 2, "leave --db out"),
+        ("get a\nfiles --db /tmp\n", 2, "leave --db out"),
+        ("get a\nproperties --db /tmp\n", 2, "leave --db out"),
+        ("get a\nmanifest info --db /tmp\n", 2, "leave --db out"),
+        ("get a\noptions --db /tmp\n", 2, "leave --db out"),
+        ("get a\noptions --salvage\n", 2, "salvage it outside"),
         ("get a\nload /no/such/file\n", 1, "/no/such/file"),
         ("get a\nbench\n", 2, "unrecognized subcommand 'bench'"),
     ] {
@@ -52,6 +58,35 @@ fn the_first_line_that_fails_ends_a_script() {
     let ran = program.run_on_with("shell --keep-going", b"get b\nput 'a\nget a\n");
     assert_eq!((ran.code, &*ran.out), (Some(3), "1\n"));
     assert_eq!(ran.err.lines().count(), 2, "{}", ran.err);
+}
+
+/// A comment was split into words, and an apostrophe in it ended the script.
+#[test]
+fn comments_may_hold_anything() {
+    let program = with_store(&[("a", "1")]);
+    let ran = program.run_on_with("shell", b"# it's here\n \t# \"so\nget a\n");
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "1\n", ""));
+}
+
+/// `options` showed those in force, whatever its flags were.
+#[test]
+fn options_are_shown_as_a_line_with_these_flags_has_them() {
+    let program = with_store(&[("a", "1")]);
+    let script = b"options --filters=standard:8 --compression=none --format=csv\n\
+        options --format=csv\n";
+    for how in ["shell", "shell --read-only"] {
+        let ran = program.run_on_with(how, script);
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{how}");
+        let shown = |name: &str| -> Vec<_> {
+            ran.out.lines().filter(|line| line.starts_with(name)).collect()
+        };
+        assert_eq!(
+            shown("filters,"),
+            ["filters,standard:8", "filters,\"L0=paired:16,L1-=paired:12\""],
+            "{how}"
+        );
+        assert_eq!(shown("compression,"), ["compression,none", "compression,lz4"], "{how}");
+    }
 }
 
 #[test]

@@ -111,7 +111,10 @@ impl Failures {
 /// The directory of the store: that of the shell's, or the one that is named.
 fn dir_of(store: &StoreArgs, session: Session<'_>) -> Result<PathBuf, Failure> {
     match session.open {
-        Some(db) => Ok(db.dir().to_path_buf()),
+        Some(db) => {
+            store.refuse_db()?;
+            Ok(db.dir().to_path_buf())
+        }
         None => store.dir(),
     }
 }

@@ -100,9 +100,11 @@ pub(crate) fn run(
 
 /// Runs one line.
 fn run_line(line: &[u8], session: Session<'_>, out: &mut dyn Write) -> Result<Done, Failure> {
+    if line.trim_ascii_start().starts_with(b"#") {
+        return Ok(Done::GoOn);
+    }
     let words = words::split(line).map_err(Failure::Usage)?;
-    let is_comment = line.trim_ascii_start().starts_with(b"#");
-    if words.is_empty() || is_comment {
+    if words.is_empty() {
         return Ok(Done::GoOn);
     }
     let words = words.into_iter().map(os_string).collect::<Result<Vec<_>, _>>()?;

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::commands::bench::spelling::Flag;
 use crate::commands::*;
 use crate::families::in_families;
 
@@ -102,42 +103,55 @@ impl Cli {
     }
 }
 
-/// The arguments with dashes for underscores in the names of flags, and the default command.
+/// The arguments as clap wants them, with the default command where there is none.
 fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut all = with_dashed_flags(arguments);
-    if let Some(name) = all.get(1).filter(|name| *name == "bench" || *name == "filter-bench") {
-        let cli = Cli::command();
-        if let Some(command) = cli.find_subcommand(name) {
-            let flags = all.split_off(2);
-            all.extend(bench::spelling::plain(command, flags));
-        }
-    }
+    let mut all: Vec<_> = arguments.collect();
     if all.len() <= 1 {
         all.resize(1, "trommel".into());
         all.push("demo".into());
     }
+    let cli = Cli::command();
+    match cli.find_subcommand(&all[1]) {
+        Some(command) if matches!(command.get_name(), "bench" | "filter-bench") => {
+            let flags = all.split_off(2);
+            all.extend(bench::spelling::plain(command, flags));
+        }
+        _ => {
+            let words = all.split_off(1);
+            all.extend(with_dashed_flags(&cli, words));
+        }
+    }
     all
 }
 
-/// The arguments with dashes for underscores in the names of flags.
-pub(crate) fn with_dashed_flags(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut values_only = false;
-    arguments
-        .map(|argument| {
-            values_only |= argument == "--";
-            match argument.to_str().filter(|text| !values_only && text.starts_with("--")) {
-                Some(text) => with_dashes(text).into(),
-                None => argument,
+/// The arguments (without the program) with dashes for underscores in the names of those flags that
+/// `command` has, or the one below it that they call. All else stays as it is: a key or a value may
+/// look like a flag.
+pub(crate) fn with_dashed_flags(
+    command: &clap::Command,
+    arguments: Vec<OsString>,
+) -> Vec<OsString> {
+    let mut command = command;
+    let mut dashed = Vec::with_capacity(arguments.len());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            dashed.push(argument);
+            break;
+        }
+        let body = argument.to_str().and_then(|text| text.strip_prefix("--"));
+        if let Some(flag) = body.and_then(|body| Flag::named(command, body)) {
+            dashed.push(flag.text.into());
+            if flag.wants_value {
+                dashed.extend(arguments.next());
             }
-        })
-        .collect()
-}
-
-fn with_dashes(flag: &str) -> String {
-    match flag.split_once('=') {
-        Some((name, value)) => format!("{}={value}", name.replace('_', "-")),
-        None => flag.replace('_', "-"),
+            continue;
+        }
+        command = command.find_subcommand(&argument).unwrap_or(command);
+        dashed.push(argument);
     }
+    dashed.extend(arguments);
+    dashed
 }
 
 #[cfg(test)]
@@ -166,6 +180,15 @@ mod tests {
             normal("trommel bench --key_size=16 --db /a_b --use_existing_db --db=c_d -- --x_y"),
             "trommel bench --key-size=16 --db /a_b --use-existing-db --db=c_d -- --x_y"
         );
+        assert_eq!(
+            normal("trommel tune replay --x_y --trace a_b --key_format --format=a_b"),
+            "trommel tune replay --x_y --trace a_b --key_format --format=a_b"
+        );
+        assert_eq!(
+            normal("trommel scan --keys_only --prefix --keys_only --value_format=a_b"),
+            "trommel scan --keys-only --prefix --keys_only --value-format=a_b"
+        );
+        assert_eq!(normal("trommel --x_y"), "trommel --x_y");
         assert_eq!(normal("trommel"), "trommel demo");
     }
 

@@ -61,6 +61,30 @@ fn names_and_keys_need_not_be_utf_8() {
     assert_eq!(run(&[b"get", b"k"]).code, Some(6));
 }
 
+/// Underscores in keys and values that begin with dashes became dashes.
+#[test]
+fn what_only_looks_like_a_flag_stays_as_it_is() {
+    let program = Program::new();
+    assert_eq!(program.run_on("put --create k --some_value").code, Some(0));
+    assert_eq!(program.run_on("get k").out, "--some_value\n");
+    let entries = b"put j --other_value\nput -- --x_y 1\nfind --x_y --format=csv\n\
+        scan --prefix --x_y --count\nscan --prefix=--x_y --value_format=hex\n";
+    let ran = program.run_on_with("shell", entries);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
+    assert!(ran.out.contains("\n1\n") && ran.out.ends_with("--x_y  31\n"), "{}", ran.out);
+    assert_eq!(program.run_on("get j").out, "--other_value\n");
+    for line in [
+        "scan --prefix --x_y --keys_only",
+        "scan --from --x_x --to --x_z --keys_only",
+        "scan --from --x-z --keys_only --limit 1",
+    ] {
+        assert_eq!(program.run_on(line).out, "key\n--x_y\n", "{line}");
+    }
+    assert_eq!(program.run_on("find --x_y").code, Some(0));
+    let ran = program.run_on("get k --no_such_flag");
+    assert!(ran.code == Some(2) && ran.err.contains("'--no_such_flag'"), "{ran:?}");
+}
+
 /// A file's name went to the terminal as it is.
 #[cfg(unix)]
 #[test]

@@ -33,35 +33,44 @@ pub(crate) fn plain(command: &Command, arguments: Vec<OsString>) -> Vec<OsString
     plain
 }
 
-struct Flag {
-    text: String,
+/// A flag that a command has, as clap wants it.
+pub(crate) struct Flag {
+    pub(crate) text: String,
     /// Whether its value is the next argument.
-    wants_value: bool,
+    pub(crate) wants_value: bool,
 }
 
 impl Flag {
     /// The flag in `text`, if it is one that the command has.
     fn read(command: &Command, text: &str) -> Option<Self> {
         let body = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
+        Self::named(command, body).or_else(|| Self::negated(command, body))
+    }
+
+    /// The flag of which `body` is what stands behind the dashes, if the command has one of that
+    /// name, with dashes or underscores in it.
+    pub(crate) fn named(command: &Command, body: &str) -> Option<Self> {
         let (name, value) = match body.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (body, None),
         };
         let name = name.replace('_', "-");
-        if name.len() < 2 {
-            return None;
-        }
-        if let Some(arg) = find(command, &name) {
-            let text = match value {
-                Some(value) => format!("--{name}={value}"),
-                None => format!("--{name}"),
-            };
-            let wants_value = value.is_none() && !is_switch(arg) && arg.get_action().takes_values();
-            return Some(Self { text, wants_value });
-        }
-        let positive = name.strip_prefix("no").filter(|_| value.is_none())?;
-        let arg = find(command, positive)?;
-        is_switch(arg).then(|| Self { text: format!("--{positive}=false"), wants_value: false })
+        let arg = find(command, &name)?;
+        let text = match value {
+            Some(value) => format!("--{name}={value}"),
+            None => format!("--{name}"),
+        };
+        let wants_value = value.is_none() && !is_switch(arg) && arg.get_action().takes_values();
+        Some(Self { text, wants_value })
+    }
+
+    /// As [`Flag::named`], of a switch with `no` before its name.
+    fn negated(command: &Command, body: &str) -> Option<Self> {
+        let name = body.replace('_', "-");
+        let positive = name.strip_prefix("no")?;
+        find(command, positive)
+            .is_some_and(is_switch)
+            .then(|| Self { text: format!("--{positive}=false"), wants_value: false })
     }
 }
 

@@ -112,7 +112,8 @@ fn run_line(line: &[u8], session: Session<'_>, out: &mut dyn Write) -> Result<Do
         let has_store = command.get_arguments().any(|arg| arg.get_id() == "db");
         if has_store { command.mut_arg("db", |arg| arg.hide(true)) } else { command }
     });
-    let matches = line.try_get_matches_from_mut(args::with_dashed_flags(words.into_iter()));
+    let words = args::with_dashed_flags(&line, words);
+    let matches = line.try_get_matches_from_mut(words);
     match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
         Ok(Line { command: LineCommand::Exit }) => Ok(Done::Leave),
         Ok(Line { command: LineCommand::Store(command) }) => {

@@ -342,6 +342,11 @@ impl Workload {
         matches!(self.counts(), Counts::Reads | Counts::Both)
     }
 
+    /// Whether it mixes reads and writes, so that a limit of one of them is none of its own.
+    pub fn is_mixed(self) -> bool {
+        self.counts() == Counts::Both && self != Self::YcsbC
+    }
+
     /// Whether as many threads do it as are asked for.
     pub(crate) fn has_threads(self) -> bool {
         !matches!(self.counts(), Counts::Once | Counts::Opens)

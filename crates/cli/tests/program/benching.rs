@@ -115,6 +115,31 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
 }
 
+/// A limit of bytes counted values of --value-size, and fill100K writes others.
+#[test]
+fn a_limit_of_bytes_is_of_those_that_are_written() {
+    let line = "bench --num=3000 --benchmarks=fill100K --benchmark_write_rate_limit=1000000";
+    let ran = Program::new().run(line);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+    let seconds = ran.out.split_once(" seconds ").unwrap().0.rsplit_once(' ').unwrap().1;
+    assert!(seconds.parse::<f64>().unwrap() >= 0.2, "three values of a tenth: {ran:?}");
+}
+
+/// A limit for benchmarks that write had no effect on those that read too, without a word.
+#[test]
+fn limits_that_do_not_hold_are_named() {
+    let program = Program::new();
+    let line = "bench --num=100 --benchmarks=fillrandom,updaterandom,deleterandom,ycsbload,ycsba \
+        --benchmark_write_rate_limit=1000000000";
+    let ran = program.run(line);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let note = "note: --benchmark-write-rate-limit does not hold for updaterandom, ycsba";
+    assert!(ran.err.starts_with(note), "{ran:?}");
+    assert!(ran.out.contains("1000000000 bytes a second\n"), "{ran:?}");
+    let ran = program.run(&format!("{line} --rate=1000000"));
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
+}
+
 #[test]
 fn filters_are_cut_and_held_as_db_bench_and_this_program_name_it() {
     let program = Program::new();

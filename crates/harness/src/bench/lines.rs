@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::Plan;
+use super::{Plan, WriteRate};
 use crate::error::Error;
 use crate::store::{Level, Opener};
 
@@ -36,13 +36,15 @@ pub(super) fn write_header(
         let text = format!("{seconds} s a workload, but for those that go through all keys once");
         lines.push(("Duration", text));
     }
-    for (name, rate) in
-        [("Rate", plan.rate), ("Write rate", plan.write_rate), ("Read rate", plan.read_rate)]
-    {
-        if let Some(rate) = rate {
-            lines.push((name, format!("{rate:.0} operations a second")));
-        }
-    }
+    let operations = |rate: f64| format!("{rate:.0} operations a second");
+    let write_rate = plan.write_rate.map(|rate| match rate {
+        WriteRate::Operations(rate) => operations(rate),
+        WriteRate::Bytes(rate) => format!("{rate:.0} bytes a second"),
+    });
+    let read_rate = plan.read_rate.map(operations);
+    lines.extend(plan.rate.map(|rate| ("Rate", operations(rate))));
+    lines.extend(write_rate.map(|rate| ("Write rate", rate)));
+    lines.extend(read_rate.map(|rate| ("Read rate", rate)));
     lines.extend(opener.describe());
     for (name, value) in lines {
         writeln!(out, "{:<11} {value}", format!("{name}:"))?;

@@ -12,6 +12,25 @@ const MULTI_READ_BATCH: usize = 32;
 /// Bytes of a value of `fill100K`.
 const LARGE_VALUE_BYTES: usize = 100_000;
 
+/// How fast a bench may write.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WriteRate {
+    /// Operations a second.
+    Operations(f64),
+    /// Bytes of keys and values a second.
+    Bytes(f64),
+}
+
+impl WriteRate {
+    /// Operations a second, where each writes so many bytes.
+    pub fn operations(self, bytes: f64) -> f64 {
+        match self {
+            Self::Operations(rate) => rate,
+            Self::Bytes(rate) => rate / bytes.max(1.0),
+        }
+    }
+}
+
 /// The values of a workload that does not write the plan's.
 pub(super) fn own_values(plan: &Plan, workload: Workload) -> Option<Values> {
     (workload == Workload::Fill100K)
@@ -31,6 +50,10 @@ pub(super) fn of<'a>(
     records: &'a Records,
     nth: u64,
 ) -> Load<'a> {
+    let values = own_values.unwrap_or(&plan.values);
+    let key_bytes = plan.keys.key_bytes();
+    let entry_bytes = key_bytes + values.value_bytes() as f64;
+    let write_rate = |bytes| plan.write_rate.map(|rate| rate.operations(bytes));
     let thousandth = |count: u64| (count / 1000).max(1);
     let operations = match workload.counts() {
         Counts::Writes if are_shared(workload) => plan.writes.div_ceil(plan.threads as u64),
@@ -53,8 +76,10 @@ pub(super) fn of<'a>(
         },
         duration,
         rate: plan.rate.or(match workload.counts() {
-            Counts::Writes | Counts::ThousandthOfWrites => plan.write_rate,
+            Counts::Writes | Counts::ThousandthOfWrites => write_rate(entry_bytes),
+            Counts::Deletes => write_rate(key_bytes),
             Counts::Reads => plan.read_rate,
+            Counts::Both if !workload.is_mixed() => plan.read_rate,
             _ => None,
         }),
         seed: plan.seed,
@@ -68,10 +93,10 @@ pub(super) fn of<'a>(
         backward: plan.backward,
         read_percent: plan.read_percent,
         hit_rate: plan.hit_rate,
-        beside_rate: plan.write_rate,
+        beside_rate: write_rate(entry_bytes),
         records: Some(records),
         latencies: plan.latencies,
-        ..Load::new(&plan.keys, own_values.unwrap_or(&plan.values))
+        ..Load::new(&plan.keys, values)
     }
 }
 

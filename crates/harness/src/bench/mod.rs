@@ -27,6 +27,8 @@ use crate::store::{Opener, Store, StoreError};
 use crate::values::Values;
 use crate::workload::Workload;
 
+pub use load::WriteRate;
+
 /// What a bench does.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -53,9 +55,9 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Operations a second to begin, all threads together, whatever the store does.
     pub rate: Option<f64>,
-    /// The same for workloads that write, and for the thread that writes beside readers.
-    pub write_rate: Option<f64>,
-    /// The same for workloads that read.
+    /// The same for workloads that only write, and for the thread that writes beside readers.
+    pub write_rate: Option<WriteRate>,
+    /// The same for workloads that only read.
     pub read_rate: Option<f64>,
     /// Decides everything that is drawn.
     pub seed: u64,

@@ -70,6 +70,36 @@ Level Files Size(MB)
     assert_eq!(without_times(text.trim_end().trim_end_matches(verify)), expected);
 }
 
+/// Bytes a second were made operations by the plan's values, whatever values were written.
+#[test]
+fn a_limit_of_bytes_is_of_what_each_workload_writes() {
+    let mut plan = plan("fillseq");
+    plan.write_rate = Some(WriteRate::Bytes(1_160_000.0));
+    plan.read_rate = Some(7.0);
+    let records = Records::new(1);
+    let rates = |plan: &Plan, workload| {
+        let own_values = load::own_values(plan, workload);
+        let load = load::of(plan, workload, own_values.as_ref(), &records, 0);
+        (load.rate, load.beside_rate)
+    };
+    let large = 1_160_000.0 / 100_016.0;
+    for (workload, rate, beside) in [
+        (Workload::Overwrite, Some(10_000.0), 10_000.0),
+        (Workload::FillSync, Some(10_000.0), 10_000.0),
+        (Workload::YcsbLoad, Some(10_000.0), 10_000.0),
+        (Workload::Fill100K, Some(large), large),
+        (Workload::DeleteRandom, Some(72_500.0), 10_000.0),
+        (Workload::ReadWhileWriting, Some(7.0), 10_000.0),
+        (Workload::YcsbC, Some(7.0), 10_000.0),
+        (Workload::YcsbA, None, 10_000.0),
+        (Workload::Compact, None, 10_000.0),
+    ] {
+        assert_eq!(rates(&plan, workload), (rate, Some(beside)), "{workload}");
+    }
+    plan.write_rate = Some(WriteRate::Operations(5.0));
+    assert_eq!(rates(&plan, Workload::Fill100K), (Some(5.0), Some(5.0)));
+}
+
 #[test]
 fn fills_leave_an_existing_store_alone() {
     let mut plan = plan("fillrandom,readrandom");

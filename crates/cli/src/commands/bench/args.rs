@@ -172,10 +172,11 @@ pub(crate) struct PaceArgs {
     /// up; times count from when each was meant to begin. 0: each begins when the last has ended
     #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) rate: u64,
-    /// As --rate in bytes, for benchmarks that write, and for the writer beside readers; 0: none
+    /// As --rate in bytes of keys and values, for benchmarks that only write, and for the writer
+    /// beside readers; 0: none
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) benchmark_write_rate_limit: u64,
-    /// As --rate, for benchmarks that read; 0: none
+    /// As --rate, for benchmarks that only read; 0: none
     #[arg(long, value_name = "OPS", default_value_t = 0)]
     pub(crate) benchmark_read_rate_limit: u64,
     /// Writes a second of the writer beside readers, as db_bench once called it

@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trommel::trace::TraceOptions;
-use trommel_harness::bench::{Journal, Plan, bench};
+use trommel_harness::bench::{Journal, Plan, WriteRate, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
-use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values, units};
+use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values, Workload, units};
 
 use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
+use args::PaceArgs;
 use journal::Files;
 use reports::Reports;
 use store::{Setup, set_up};
@@ -70,6 +71,9 @@ pub(crate) fn run(
         control.progress.say(&format!("note: {note}"));
     }
     let plan = plan(args)?;
+    for note in not_limited(&plan, &args.pace) {
+        control.progress.say(&format!("note: {note}"));
+    }
     let filters = args.filters.policy()?;
     let (cuts, notes) = args.cuts.resolve()?;
     for note in notes {
@@ -161,10 +165,9 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
     let seed = args.data.seed();
     let num = args.num.unwrap_or(keys.len());
     let values = Values::new(args.data.value_size, work.compression_ratio, seed);
-    let entry_bytes = keys.key_bytes() + values.value_bytes() as f64;
     let write_rate = match pace.benchmark_write_rate_limit {
-        0 => positive(pace.writes_per_second),
-        bytes => Some(bytes as f64 / entry_bytes),
+        0 => positive(pace.writes_per_second).map(WriteRate::Operations),
+        bytes => Some(WriteRate::Bytes(bytes as f64)),
     };
     let both = counts.reads.0.max(counts.writes.0).unwrap_or(num);
     Ok(Plan {
@@ -198,6 +201,27 @@ fn positive(rate: u64) -> Option<f64> {
     (rate > 0).then_some(rate as f64)
 }
 
+/// What to know of limits that do not hold for some of the benchmarks.
+fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
+    let workloads = plan.steps.iter().map(|step| step.workload);
+    let mut mixed: Vec<_> = workloads.filter(|w| w.is_mixed()).map(Workload::name).collect();
+    mixed.dedup();
+    if mixed.is_empty() || plan.rate.is_some() {
+        return Vec::new();
+    }
+    let mixed = mixed.join(", ");
+    [
+        ("--benchmark-write-rate-limit", pace.benchmark_write_rate_limit),
+        ("--benchmark-read-rate-limit", pace.benchmark_read_rate_limit),
+    ]
+    .into_iter()
+    .filter(|(_, limit)| *limit > 0)
+    .map(|(flag, _)| {
+        format!("{flag} does not hold for {mixed}, which mix reads and writes: --rate does")
+    })
+    .collect()
+}
+
 /// Every option by its resolved value, for the records.
 fn settings(
     args: &BenchArgs,
@@ -206,6 +230,8 @@ fn settings(
 ) -> Vec<(&'static str, Value)> {
     let keys_file =
         args.data.keys_file.as_ref().map_or(String::new(), |file| file.display().to_string());
+    let entry_bytes = plan.keys.key_bytes() + plan.values.value_bytes() as f64;
+    let write_rate = plan.write_rate.map_or(0.0, |rate| rate.operations(entry_bytes));
     let mut settings = vec![
         ("num", json!(plan.keys.len())),
         ("writes", json!(plan.writes)),
@@ -219,7 +245,7 @@ fn settings(
         ("seed", json!(plan.seed)),
         ("duration", json!(plan.duration.unwrap_or_default().as_secs_f64())),
         ("rate", json!(plan.rate.unwrap_or_default())),
-        ("write_rate", json!(plan.write_rate.unwrap_or_default())),
+        ("write_rate", json!(write_rate)),
         ("read_rate", json!(plan.read_rate.unwrap_or_default())),
         ("batch_size", json!(plan.batch)),
         ("seek_nexts", json!(plan.seek_nexts)),

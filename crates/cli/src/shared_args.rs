@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
+use trommel::MAX_VALUE_BYTES;
 use trommel_harness::KeySpace;
-use trommel_harness::units::{ParseUnitError, parse_bytes};
+use trommel_harness::units::{self, ParseUnitError, parse_bytes};
 
 use crate::failure::Failure;
 
@@ -16,7 +17,7 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 16, conflicts_with = "keys_file")]
     pub(crate) key_size: usize,
     /// Bytes of a value
-    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = value_size)]
     pub(crate) value_size: usize,
     /// Take the keys from FILE, one a line (distinct, not empty), at most the first --num lines
     #[arg(long, value_name = "FILE")]
@@ -77,10 +78,33 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are more than memory can hold"))
 }
 
+/// The size of a value, as large as the store takes it.
+fn value_size(text: &str) -> Result<usize, String> {
+    let bytes = size(text)?;
+    if bytes > MAX_VALUE_BYTES {
+        return Err(format!("a value has at most {}", units::bytes(MAX_VALUE_BYTES as u64)));
+    }
+    Ok(bytes)
+}
+
 /// A number from 1 to 65,536.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=65_536) => Ok(number),
         _ => Err("it must be a number from 1 to 65536".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest were made before the store was asked, and ended in a panic.
+    #[test]
+    fn values_are_as_large_as_the_store_takes_them() {
+        assert_eq!([value_size("0"), value_size("1G")], [Ok(0), Ok(MAX_VALUE_BYTES)]);
+        for text in ["1073741825", "2G", "16777215T"] {
+            assert_eq!(value_size(text), Err("a value has at most 1 GiB".into()), "{text}");
+        }
     }
 }

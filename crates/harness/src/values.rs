@@ -21,7 +21,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of `value_bytes` bytes that compress to about `ratio` (0 to 1) of that.
+    /// Values of `value_bytes` bytes that compress to about `ratio` (0 to 1) of that. Takes twice
+    /// their size in memory: callers bound it.
     pub fn new(value_bytes: usize, ratio: f64, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let random_bytes = (PIECE_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;

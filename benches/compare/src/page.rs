@@ -10,7 +10,8 @@ use trommel_harness::record::Record;
 
 use crate::figures::Results;
 use crate::report::{
-    Shown, UNEQUAL, differing, fairness, floor, ratios, reading, sizes, times, troubles, versions,
+    Shown, UNEQUAL, caveat, differing, fairness, floor, ratios, reading, sizes, times, troubles,
+    versions,
 };
 use crate::rows::Row;
 use crate::sheets;
@@ -219,6 +220,7 @@ fn measured(results: &Results, num: u64) -> String {
     for line in troubles(results, num) {
         text += &format!("* **{line}**\n");
     }
+    text += &caveat(results, num).map_or_else(String::new, |line| format!("\n**{line}**\n"));
     text += &format!(
         "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {}, of {}.\n\n",
         results.rounds(num),

@@ -10,6 +10,7 @@ use trommel_harness::units;
 use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
 use crate::grid::Grid;
 use crate::sheets;
+use crate::stores::{ANY_PROCESSOR, COMPILED};
 use crate::studies::{STUDY, Study};
 use crate::targets;
 use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN};
@@ -271,6 +272,20 @@ pub(crate) fn troubles(results: &Results, num: u64) -> Vec<String> {
     let failures = failures.map(|(name, round, why)| format!("{name}, round {round}: {why}"));
     let disagreements = results.disagreements(num).into_iter();
     failures.chain(disagreements.map(|what| format!("stores disagree in {what}"))).collect()
+}
+
+/// What is to be known of the figures, if RocksDB was not compiled for the processor; records of before that was
+/// noted are of such builds.
+pub(crate) fn caveat(results: &Results, num: u64) -> Option<&'static str> {
+    let is_portable = |record: &Record| {
+        let compiled = record.settings.get(COMPILED).and_then(Value::as_str);
+        record.store.name.starts_with("rocksdb")
+            && compiled.is_none_or(|it| it.starts_with(ANY_PROCESSOR))
+    };
+    results.of_num(num).any(is_portable).then_some(
+        "In some or all rounds of this section RocksDB was compiled for any processor, without the instructions \
+         that its checksums and filters want.",
+    )
 }
 
 /// The floor of the machine, in words.

@@ -58,6 +58,9 @@ pub(crate) fn markdown(study: Study, results: &Results) -> String {
         text += &format!("* **{line}**\n");
     }
     text += &format!("{}\n", wrapped(sheet.about));
+    if let Some(line) = results.nums().into_iter().find_map(|num| report::caveat(results, num)) {
+        text += &format!("\n**{line}**\n");
+    }
     for (heading, grid) in tables(study, results) {
         text += &format!("\n{heading}:\n\n{}", grid.markdown());
     }

@@ -40,16 +40,25 @@ impl Snapshot {
     }
 
     /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.engine.get(key.as_ref(), Some(self.seqno))
     }
 
     /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
 
     /// The values of `keys`, in their order.
+    ///
+    /// # Errors
+    /// As [`Db::multi_get`](crate::Db::multi_get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.engine.multi_get(keys, Some(self.seqno))
     }
@@ -70,16 +79,25 @@ impl Snapshot {
     }
 
     /// A cursor that can be moved anywhere.
+    ///
+    /// # Errors
+    /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor(&self) -> Result<DbCursor> {
         self.engine.cursor(Bounds::all(), Some(self.seqno))
     }
 
     /// A cursor that stays within `range`; see [`Db::cursor_in`](crate::Db::cursor_in).
+    ///
+    /// # Errors
+    /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
         self.engine.cursor(Bounds::of(range), Some(self.seqno))
     }
 
     /// A cursor that stays among the keys that begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Db::cursor`](crate::Db::cursor).
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
         self.engine.cursor(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
     }

@@ -55,7 +55,9 @@ pub(crate) const FACTS: [&str; 22] = [
 ];
 
 /// What instructions the compilers could choose.
-const COMPILED: &str = "compiled for";
+pub(crate) const COMPILED: &str = "compiled for";
+/// How it begins where they could choose none that some processor of the kind lacks.
+pub(crate) const ANY_PROCESSOR: &str = "any processor of";
 
 /// How much of what was written may wait in the page cache: a setting of the system's.
 const DIRTY_PAGES: &str = "dirty pages";
@@ -374,7 +376,7 @@ fn compiled_for() -> String {
     ];
     let has: Vec<_> = known.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     match has.is_empty() {
-        true => format!("any processor of {}", std::env::consts::ARCH),
+        true => format!("{ANY_PROCESSOR} {}", std::env::consts::ARCH),
         false => format!("this processor: {}", has.join(", ")),
     }
 }

@@ -80,12 +80,15 @@ fn given_back(order: u32, after: u32) -> Option<String> {
     Some(format!("pieces of {kib} KiB and more{after}"))
 }
 
-/// All files below `dir`, and the bytes that they take on the device.
+/// All files below `dir`, and the bytes that they take on the device; without those that go while it is looked.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let data = path.symlink_metadata()?;
+        let data = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            data => data?,
+        };
         if data.is_dir() {
             found.extend(files(&path)?);
         } else {
@@ -103,7 +106,6 @@ pub(crate) fn peak_of_disk<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, u64) 
         let looker = scope.spawn(|| {
             let mut peak = 0;
             while !is_over.load(Relaxed) {
-                // Files go while they are looked at; the next look has what this one lacks.
                 let bytes =
                     files(dir).map_or(0, |files| files.iter().map(|(_, bytes)| bytes).sum());
                 peak = peak.max(bytes);

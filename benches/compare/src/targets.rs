@@ -147,8 +147,9 @@ const BOUNDS: [(&str, &str); 12] = [
     ("disk, MiB", LEFT),
     (
         "disk at most, MiB",
-        "tables are written over files that nothing needs any more, up to 1 GiB of which are kept while the store \
-         works (`spare_file_bytes`; none with 0) and given back when it rests",
+        "a merge's inputs lie beside its outputs until all of it is in force, and merges of up to ten runs with the \
+         base level are larger than those of four: at the peak of five million keys, looked at every 50 ms, 1,877 \
+         of 1,905 MiB were tables; what is kept to be written over takes at most a quarter of the tables",
     ),
     ("peak in fill, MiB", MEMTABLES),
     ("own after fill, MiB", MEMTABLES),

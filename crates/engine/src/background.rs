@@ -454,7 +454,7 @@ impl Engine {
         // large: a memtable's memory is that of the next one, and tables may be among the files.
         let outcome = self.do_job(job);
         // Removing files is part of the job: a panic in it must be told too.
-        self.graveyard.sweep();
+        self.sweep();
         std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
         state.end(kind);
@@ -504,6 +504,13 @@ impl Engine {
             // They look at the poison too.
             self.publication.tell();
         }
+    }
+
+    /// Removes the files that nothing refers to any more, but for those that are kept to be written over.
+    pub(crate) fn sweep(&self) {
+        // The version is let go of first: it may be the last to hold some of them.
+        let live = self.version().bytes();
+        self.graveyard.sweep(live);
     }
 
     /// Gives back what is kept for writes to come.

@@ -352,7 +352,7 @@ impl Engine {
                 self.graveyard.add(self.dir.join(&entry.name));
             }
         }
-        self.graveyard.sweep();
+        self.sweep();
     }
 }
 

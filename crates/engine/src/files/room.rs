@@ -90,7 +90,7 @@ mod tests {
         let mut old = disk.create(Path::new("000001.log")).unwrap();
         old.append(&[7; 1_000]).unwrap();
         graveyard.add_spare("000001.log".into(), 1, 1_000);
-        graveyard.sweep();
+        graveyard.sweep(u64::MAX);
         assert_eq!(graveyard.spare_bytes(), 1_000);
         let room = Arc::new(Room::default());
         room.is_in(&graveyard);
@@ -110,7 +110,7 @@ mod tests {
             let path = format!("{number:06}.sst");
             disk.create(Path::new(&path)).unwrap().append(b"old").unwrap();
             graveyard.add_spare(path.into(), number, 3);
-            graveyard.sweep();
+            graveyard.sweep(u64::MAX);
             graveyard.spare_bytes()
         };
         assert_eq!(keep(2), 0);

@@ -297,7 +297,7 @@ impl Engine {
             state.last_rebuild = Some(rebuild.report().clone());
         }
         drop(state);
-        self.graveyard.sweep();
+        self.sweep();
         // Who looks after what is kept.
         self.background.wake();
         waited?;

@@ -326,9 +326,10 @@ impl Options {
         /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to be
         /// written over, which spares the system much of what a new file costs, and the removal of the old
         /// one: so much more of the disk a store may take while it is being written. At most 64 files, and
-        /// a quarter of what its tables take; 0 keeps none. They are removed when the store rests ([`Db::wait_idle`](crate::Db::wait_idle), or
-        /// ten seconds in which its background threads had nothing to do), when it is closed, and when
-        /// the disk is full. Only Linux writes over files. Default: 1 GiB.
+        /// a quarter of what its tables take; 0 keeps none. They are removed when the store rests
+        /// ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds in which its background threads had
+        /// nothing to do), when it is closed, and when the disk is full. Only Linux writes over files.
+        /// Default: 1 GiB.
         spare_file_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;

@@ -254,7 +254,7 @@ mod tests {
     use crate::{Db, Options, ReadMode};
 
     const SPARE: u64 = 64 << 10;
-    const KEYS: u32 = 3_000;
+    const KEYS: u32 = 2_000;
 
     /// Options of a store of small tables that does its work in the calls that make it necessary.
     fn small(vfs: impl Vfs + 'static) -> Options {

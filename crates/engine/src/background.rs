@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
+use crate::compaction::key_range::total_bytes;
 use crate::compaction::options::CompactionOptions;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::{RangeCompaction, Step};
@@ -509,7 +510,7 @@ impl Engine {
     /// Removes the files that nothing refers to any more, but for those that are kept to be written over.
     pub(crate) fn sweep(&self) {
         // The version is let go of first: it may be the last to hold some of them.
-        let live = self.version().bytes();
+        let live = total_bytes(self.version().tables().map(|(_, table)| table));
         self.graveyard.sweep(live);
     }
 

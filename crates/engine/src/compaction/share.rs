@@ -27,6 +27,7 @@ use crate::output::Purpose;
 use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableFile, TableMeta, Version};
 
+use super::key_range::total_bytes;
 use super::plan::Plan;
 
 /// Most pieces that a helper takes at once: what it has begun nobody else can take.
@@ -195,7 +196,7 @@ impl Engine {
 /// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the same
 /// size.
 fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
-    let all: u64 = run.iter().map(|table| table.file_bytes).sum();
+    let all = total_bytes(run);
     let each = all.div_ceil(pieces.max(1)).max(1);
     let mut bytes = 0;
     let mut begin = Vec::new();

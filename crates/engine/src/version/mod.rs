@@ -39,11 +39,6 @@ impl Version {
         self.tables().map(|(_, table)| table.keys).sum()
     }
 
-    /// Bytes of all table files.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.tables().map(|(_, table)| table.file_bytes).sum()
-    }
-
     /// The tables of `level` whose key range meets `smallest..=largest`, in the level's order.
     pub(crate) fn overlapping(
         &self,

@@ -129,6 +129,8 @@ bugs! {
     OverlapsLeftBehind: "lsm-tree#315";
     /// Two compactions may take the same tables.
     SameTablesTwice: "rocksdb 6.11";
+    /// Of a compaction that is put in force piece by piece, all inputs leave with the first piece.
+    InputsLeaveEarly: "scylladb#4479";
     /// A compaction takes a read error for the end of its input.
     ReadErrorEndsCompaction: "rocksdb 8.7.0";
     /// An iterator takes a read error for its end.

@@ -472,7 +472,7 @@ impl Engine {
         match job {
             Job::Flush(memtable) => self.run_flush(&memtable),
             Job::Compact(plan, id) => {
-                let outcome = self.run_compaction(&plan, id);
+                let outcome = self.run_compaction(*plan, id);
                 if outcome.is_err() {
                     lock(&self.background.state).busy.finish(id);
                 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::compaction::plan::Plan;
+use crate::compaction::plan::Reason;
 use crate::compaction::pressure::Cause;
 use crate::error::Error;
 
@@ -20,19 +20,11 @@ pub(crate) fn flushed(bytes: u64, took: Duration) {
     let _ = (bytes, took);
 }
 
-/// A compaction was installed.
-pub(crate) fn compacted(plan: &Plan, written: u64, took: Duration) {
-    tell!(
-        info,
-        reason = ?plan.reason,
-        from = plan.level,
-        to = plan.output_level,
-        read = plan.input_bytes(),
-        written,
-        ?took,
-        "compacted"
-    );
-    let _ = (plan.reason, written, took);
+/// All of a compaction is in force.
+pub(crate) fn compacted(reason: Reason, levels: (usize, usize), bytes: (u64, u64), took: Duration) {
+    let ((from, to), (read, written)) = (levels, bytes);
+    tell!(info, ?reason, from, to, read, written, ?took, "compacted");
+    let _ = (reason, from, to, read, written, took);
 }
 
 /// The filters of a table were rebuilt.

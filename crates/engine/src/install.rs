@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
 
-use crate::compaction::in_progress::JobId;
+use crate::compaction::in_progress::JobStep;
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::env;
@@ -100,12 +100,12 @@ pub(crate) fn create_manifest(
 }
 
 impl Engine {
-    /// Installs `edit`; with it the job `finished` ends, and the memtable `flushed` is replaced by
-    /// the table that the edit adds.
+    /// Installs `edit`; with it a job takes a step, and the memtable `flushed` is replaced by the table
+    /// that the edit adds.
     pub(crate) fn install(
         &self,
         mut edit: VersionEdit,
-        finished: Option<JobId>,
+        step: Option<JobStep>,
         flushed: Option<&Arc<LoggedMemtable>>,
     ) -> Result<()> {
         let mut manifest = lock(&self.manifest);
@@ -128,8 +128,12 @@ impl Engine {
                 version: Arc::clone(&after),
                 fences: Arc::clone(&fences),
             });
-            if let Some(id) = finished {
-                state.busy.finish(id);
+            match step {
+                None => {}
+                Some(JobStep::Ends(id)) => state.busy.finish(id),
+                Some(JobStep::GoesOn(id)) => {
+                    state.busy.keep(id, edit.added.iter().map(|(_, table)| table.number));
+                }
             }
         }
         self.retire_missing(&before, &after);

@@ -2,7 +2,7 @@
 //! keep away from.
 //!
 //! Invariants, checked whenever a job starts:
-//! 1. No table is an input of two running jobs.
+//! 1. No table is an input of two running jobs, nor of one while another goes on that has written it.
 //! 2. No two running plans write overlapping key ranges into one level.
 
 use std::collections::HashSet;
@@ -15,11 +15,20 @@ use super::plan::Plan;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobId(u64);
 
+/// What it means for a running job that an edit is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobStep {
+    /// It goes on, and nobody else may take what the edit adds.
+    GoesOn(JobId),
+    /// It has ended.
+    Ends(JobId),
+}
+
 /// The plans being run.
 #[derive(Debug, Default)]
 pub(crate) struct InProgress {
     jobs: Vec<Job>,
-    /// File numbers of all inputs.
+    /// The same of all of them.
     busy: HashSet<u64>,
     next_id: u64,
 }
@@ -27,6 +36,7 @@ pub(crate) struct InProgress {
 #[derive(Debug)]
 struct Job {
     id: JobId,
+    /// File numbers of its inputs, and of what it has put in force.
     inputs: Vec<u64>,
     /// Where a merge writes tables.
     output: Option<(usize, KeyRange)>,
@@ -58,6 +68,15 @@ impl InProgress {
         self.busy.extend(&inputs);
         self.jobs.push(Job { id, inputs, output, is_move });
         id
+    }
+
+    /// Keeps everyone away from what a job, which goes on, has put in force.
+    pub(crate) fn keep(&mut self, id: JobId, numbers: impl Iterator<Item = u64>) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+            let before = job.inputs.len();
+            job.inputs.extend(numbers);
+            self.busy.extend(&job.inputs[before..]);
+        }
     }
 
     /// Forgets a plan, whether it was installed or given up. Called in the same critical section

@@ -10,12 +10,13 @@ use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
-use super::in_progress::JobId;
-use super::key_range::KeyRange;
+use super::in_progress::{JobId, JobStep};
+use super::key_range::{KeyRange, total_bytes};
 use super::merge::{DropRule, Verdict};
 use super::older::OlderData;
 use super::plan::Plan;
-use super::share::{Help, Merged, Offer, SharedMerge};
+use super::share::{Entries, Help, Merged, Offer, SharedMerge};
+use super::stretches::Stretch;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::iter::level::{LevelCursor, Tables};
@@ -42,7 +43,7 @@ const OF_AN_ENTRY: usize = 1 << 10;
 #[derive(Debug, Default)]
 struct Part {
     /// Entries that were read.
-    read: u64,
+    read: Entries,
     /// What has been read since it last looked about.
     since_look: usize,
     /// How long it was away for memtables.
@@ -64,11 +65,32 @@ impl Part {
     }
 }
 
+/// What is kept of a merge from stretch to stretch.
+#[derive(Debug)]
+struct Merging {
+    id: JobId,
+    /// What is told of all its tables.
+    purpose: Purpose,
+    /// Bytes of all inputs.
+    input_bytes: u64,
+    /// Entries of those from levels above the output level.
+    stated_above: u64,
+    /// What is in force of it: bytes read and written, and entries read from above.
+    read_bytes: u64,
+    written_bytes: u64,
+    read_above: u64,
+    is_shared: bool,
+    others_time: Duration,
+    not_merging: Duration,
+}
+
 /// What came of a merge that others may have taken part in.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// All tables, in key order.
     pub(super) tables: Vec<TableMeta>,
+    /// Entries that were read.
+    read: Entries,
     /// How often others took pieces.
     pub(super) takings: usize,
     /// How long they took for these, added up.
@@ -78,28 +100,67 @@ pub(super) struct Done {
 }
 
 impl Engine {
-    /// Runs a plan and installs its outcome.
-    pub(crate) fn run_compaction(&self, plan: &Plan, id: JobId) -> Result<()> {
+    /// Runs a plan and installs its outcome, stretch by stretch.
+    pub(crate) fn run_compaction(&self, plan: Plan, id: JobId) -> Result<()> {
         let start = crate::env::now();
         if plan.trivial_move {
-            self.install(edit(plan, metas(&plan.upper)), Some(id), None)?;
+            self.install(edit(&plan, true, metas(&plan.upper)), Some(JobStep::Ends(id)), None)?;
             self.stalls.count_move();
             return Ok(());
         }
-        // Without a second thread there is nobody to share it with.
-        let is_shared = self.options.load().background_threads > 1;
-        let bounds = if is_shared { self.piece_bounds(plan)? } else { Vec::new() };
-        let merge = SharedMerge::new(plan, self.purpose(plan), self.version(), bounds);
-        let mut outputs = self.outputs(&merge);
-        let Done { tables, takings, others_time, not_merging } =
-            self.merge_with_helpers(&merge, &mut outputs)?;
-        let written = tables.iter().map(|table| table.file_bytes).sum();
-        self.install(edit(plan, tables), Some(id), None)?;
-        outputs.keep();
+        let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
+        let mut merging = self.merging(&plan, id);
+        for stretch in self.stretches(plan)? {
+            self.run_stretch(stretch, &mut merging)?;
+            // The next one may need the room.
+            self.sweep();
+        }
         let time = start.elapsed();
-        let threads_time = (time + others_time).saturating_sub(not_merging);
-        self.stalls.count_compaction(plan.input_bytes(), written, threads_time, takings > 0);
-        crate::events::compacted(plan, written, time);
+        let threads_time = (time + merging.others_time).saturating_sub(merging.not_merging);
+        self.stalls.count_compaction(threads_time, merging.is_shared);
+        let bytes = (merging.read_bytes, merging.written_bytes);
+        crate::events::compacted(reason, levels, bytes, time);
+        Ok(())
+    }
+
+    /// What is kept of the merge of `plan`, of which nothing is in force.
+    fn merging(&self, plan: &Plan, id: JobId) -> Merging {
+        Merging {
+            id,
+            purpose: self.purpose(plan),
+            input_bytes: plan.input_bytes(),
+            stated_above: entries(plan.above()),
+            read_bytes: 0,
+            written_bytes: 0,
+            read_above: 0,
+            is_shared: false,
+            others_time: Duration::ZERO,
+            not_merging: Duration::ZERO,
+        }
+    }
+
+    /// Merges a stretch and puts it in force.
+    fn run_stretch(&self, stretch: Stretch, merging: &mut Merging) -> Result<()> {
+        let replaced = total_bytes(stretch.plan.replaced());
+        let merge = SharedMerge::new(stretch, merging.purpose.clone(), self.version());
+        let mut outputs = self.outputs(&merge);
+        let done = self.merge_with_helpers(&merge, &mut outputs)?;
+        merging.read_above += done.read.above;
+        let is_last = merge.is_last();
+        if is_last {
+            check_entries(merging.read_above, merging.stated_above)?;
+        }
+        let written = done.tables.iter().map(|table| table.file_bytes).sum();
+        let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
+        self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
+        outputs.keep();
+        let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
+        self.stalls.count_merged(read, written);
+        merging.read_bytes += read;
+        merging.written_bytes += written;
+        merging.is_shared |= done.takings > 0;
+        merging.others_time += done.others_time;
+        merging.not_merging += done.not_merging;
         Ok(())
     }
 
@@ -123,25 +184,19 @@ impl Engine {
         let (others, outcome) = merge.end(own.as_ref().err());
         let mut done =
             Done { not_merging: waits.elapsed(), takings: others.len(), ..Done::default() };
-        let mut read = 0;
         if let Ok((part, tables)) = own {
-            read = part.read;
+            done.read = part.read;
             done.not_merging += part.away;
             done.tables = tables;
         }
         for other in others {
-            read += other.read;
+            done.read.add(other.read);
             done.others_time += other.time;
             done.tables.extend(other.tables);
             outputs.adopt(other.created);
         }
         outcome?;
-        // An input that ended early would otherwise be data lost without a word.
-        let stated: u64 = merge.plan.tables().map(|table| table.entries).sum();
-        if read != stated && !planted(Bug::ReadErrorEndsCompaction) {
-            let what = format!("a compaction read {read} entries of tables that hold {stated}");
-            return Err(Error::internal(what));
-        }
+        check_entries(done.read.replaced, entries(merge.plan.replaced()))?;
         Ok(done)
     }
 
@@ -188,9 +243,12 @@ impl Engine {
         // key, a version that is kept.
         let mut rule = DropRule::new(self.snapshots.live());
         let mut older = OlderData::new(&self.version(), plan);
-        let options = self.options.load().compaction();
+        let options = merge.output_options(self.options.load().compaction());
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options);
-        let mut merged = MergeCursor::new(self.inputs(plan)?);
+        let inputs = self.inputs(plan)?;
+        // What lies deepest comes last.
+        let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
+        let mut merged = MergeCursor::new(inputs);
         let begun = match merge.start(pieces.start) {
             None => merged.seek_to_first(),
             Some(key) => merged.seek(key, MAX_SEQNO),
@@ -209,7 +267,7 @@ impl Engine {
                 }
                 piece += 1;
             }
-            part.read += 1;
+            part.read.count(merged.current() == replaced);
             part.since_look += OF_AN_ENTRY + entry.key.len() + entry.value.len();
             if part.since_look >= BETWEEN_LOOKS {
                 self.look_about(merge, &mut part)?;
@@ -293,13 +351,32 @@ fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {
     tables.iter().map(|table| table.meta().clone()).collect()
 }
 
-/// The edit that replaces a plan's inputs by `outputs`.
-pub(super) fn edit(plan: &Plan, outputs: Vec<TableMeta>) -> VersionEdit {
+/// Entries that are said to be in `tables`.
+fn entries<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
+    tables.into_iter().map(|table| table.entries).sum()
+}
+
+/// An error if a merge did not read all entries: an input that ended early would otherwise be data lost
+/// without a word.
+fn check_entries(read: u64, stated: u64) -> Result<()> {
+    if read == stated || planted(Bug::ReadErrorEndsCompaction) {
+        return Ok(());
+    }
+    let what = format!("a compaction read {read} entries of tables that hold {stated}");
+    Err(Error::internal(what))
+}
+
+/// The edit by which `outputs` replace a plan's tables in its output level, and all other inputs too where
+/// nothing of the plan is left.
+pub(super) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));
     let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));
+    let leaves = |(level, _): &(u8, u64)| {
+        is_last || usize::from(*level) == plan.output_level || planted(Bug::InputsLeaveEarly)
+    };
     VersionEdit {
-        removed: upper.chain(through).chain(lower).collect(),
+        removed: upper.chain(through).chain(lower).filter(leaves).collect(),
         added: outputs.into_iter().map(|table| (plan.output_level as u8, table)).collect(),
         ..VersionEdit::default()
     }

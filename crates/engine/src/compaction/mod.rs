@@ -6,6 +6,7 @@
 //!   idle workers take;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
 //! * [`pressure`]: the debt's price for writers;
+//! * [`stretches`]: what of a large merge is put in force before the rest;
 //! * [`merge`]: which versions of a key a merge keeps; [`older`]: whether data older than a
 //!   tombstone exists outside the merge; [`cut`]: where one output ends and the next begins.
 //!
@@ -24,6 +25,7 @@ pub(crate) mod pressure;
 pub(crate) mod range;
 pub(crate) mod shape;
 pub(crate) mod share;
+pub(crate) mod stretches;
 
 #[cfg(test)]
 mod tests;

@@ -84,6 +84,26 @@ impl Plan {
         self.upper.iter().chain(&self.through).chain(&self.lower)
     }
 
+    /// Its tables in the output level.
+    pub(crate) fn replaced(&self) -> &[Arc<TableFile>] {
+        if self.is_in_place() { &self.upper } else { &self.lower }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn replaced_mut(&mut self) -> &mut Vec<Arc<TableFile>> {
+        if self.is_in_place() { &mut self.upper } else { &mut self.lower }
+    }
+
+    /// Its tables in levels above the output level.
+    pub(crate) fn above(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        let upper = if self.is_in_place() { &[] } else { &self.upper[..] };
+        upper.iter().chain(&self.through)
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.output_level == self.level
+    }
+
     /// Bytes of all inputs.
     pub(crate) fn input_bytes(&self) -> u64 {
         total_bytes(self.tables())
@@ -424,6 +444,19 @@ mod tests {
         let planner = Planner { version: &version, busy: &busy, options: &options };
         assert!(planner.in_place(6, version.levels[6].clone(), Reason::Range).is_none());
         assert!(planner.in_place(5, version.levels[5].clone(), Reason::Range).is_some());
+        // Nor one of what the first has put in force, as long as it goes on.
+        let goes_on = tree(&[(0, 9, "a", "m"), (6, 10, "a", "c"), (6, 1, "d", "z")]);
+        let into = |busy: &InProgress| {
+            let planner = Planner { version: &goes_on, busy, options: &options };
+            planner.in_place(6, vec![Arc::clone(&goes_on.levels[6][0])], Reason::Range)
+        };
+        let mut apart = InProgress::default();
+        let rebuild = apart.start_rebuild(1).unwrap();
+        assert!(into(&apart).is_some());
+        apart.keep(rebuild, [10].into_iter());
+        assert!(into(&apart).is_none());
+        apart.finish(rebuild);
+        assert!(into(&apart).is_some() && !apart.is_busy(10));
         busy.finish(id);
         assert!(busy.is_empty() && busy.start(&second).is_some());
     }

@@ -1,6 +1,7 @@
 //! A merge that idle workers take part in.
 //!
-//! 1. The keys of a merge are divided into *pieces* of about an output table each: where tables of its
+//! 1. The keys of a merge (of one [stretch](super::stretches) of it, where it is a large one) are divided
+//!    into *pieces* of about an output table each: where tables of its
 //!    deepest sorted input begin, or, where that divides more finely, by the index of its largest table.
 //!    The worker whose merge it is goes through the pieces from the front; one that has nothing else to do
 //!    takes some from the back, at most [`MOST_TAKEN`] at a time, and merges them into tables of its own.
@@ -28,7 +29,9 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableFile, TableMeta, Version};
 
 use super::key_range::total_bytes;
+use super::options::CompactionOptions;
 use super::plan::Plan;
+use super::stretches::Stretch;
 
 /// Most pieces that a helper takes at once: what it has begun nobody else can take.
 const MOST_TAKEN: usize = 4;
@@ -43,6 +46,11 @@ pub(crate) struct SharedMerge {
     pub(crate) purpose: Purpose,
     /// What the tables join that are written.
     pub(crate) version: Arc<Version>,
+    /// Where it begins and where it ends, if it is a stretch of a larger one.
+    from: Option<Box<[u8]>>,
+    to: Option<Box<[u8]>>,
+    /// Bytes at which its outputs end, where that is not what the options say.
+    table_bytes: Option<u64>,
     /// The first keys of all pieces but the first, ascending.
     bounds: Vec<Box<[u8]>>,
     progress: Mutex<Progress>,
@@ -64,11 +72,34 @@ struct Progress {
     failure: Option<Error>,
 }
 
+/// Entries that a merge has read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entries {
+    /// Of the tables that leave the output level.
+    pub(crate) replaced: u64,
+    /// Of those above.
+    pub(crate) above: u64,
+}
+
+impl Entries {
+    /// Counts one.
+    #[inline]
+    pub(crate) fn count(&mut self, is_replaced: bool) {
+        *(if is_replaced { &mut self.replaced } else { &mut self.above }) += 1;
+    }
+
+    /// Counts those too that another read.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.replaced += other.replaced;
+        self.above += other.above;
+    }
+}
+
 /// What came of some pieces.
 #[derive(Debug)]
 pub(crate) struct Merged {
     /// Entries that were read.
-    pub(crate) read: u64,
+    pub(crate) read: Entries,
     /// How long it took.
     pub(crate) time: Duration,
     /// The tables, in key order, all durable.
@@ -78,28 +109,43 @@ pub(crate) struct Merged {
 }
 
 impl SharedMerge {
-    /// The merge of `plan` in pieces that begin at `bounds`, but for the first one; nobody takes part in
-    /// it yet.
-    pub(crate) fn new(
-        plan: &Plan,
-        purpose: Purpose,
-        version: Arc<Version>,
-        bounds: Vec<Box<[u8]>>,
-    ) -> Arc<Self> {
+    /// The merge of a stretch, in which nobody takes part yet.
+    pub(crate) fn new(stretch: Stretch, purpose: Purpose, version: Arc<Version>) -> Arc<Self> {
+        let Stretch { plan, from, to, bounds, table_bytes } = stretch;
         let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
         Arc::new(Self {
-            plan: plan.clone(),
+            plan,
             purpose,
             version,
+            from,
+            to,
+            table_bytes,
             bounds,
             progress: Mutex::new(progress),
             changed: Condvar::new(),
         })
     }
 
-    /// Where this piece begins; nothing for the first, which begins where the merge does.
+    /// Where this piece begins, and the one before it ends; nothing where the first of the whole merge
+    /// begins, or the last one ends.
     pub(crate) fn start(&self, piece: usize) -> Option<&[u8]> {
-        self.bounds.get(piece.checked_sub(1)?).map(|key| &**key)
+        let key = match piece.checked_sub(1) {
+            None => self.from.as_ref(),
+            Some(nth) if nth == self.bounds.len() => self.to.as_ref(),
+            Some(nth) => self.bounds.get(nth),
+        };
+        key.map(|key| &**key)
+    }
+
+    /// What its outputs end by, where the options are these.
+    pub(crate) fn output_options(&self, options: CompactionOptions) -> CompactionOptions {
+        let table_bytes = self.table_bytes.unwrap_or(options.table_bytes);
+        CompactionOptions { table_bytes, ..options }
+    }
+
+    /// Whether nothing of the merge is left when this is in force.
+    pub(crate) fn is_last(&self) -> bool {
+        self.to.is_none()
     }
 
     /// All pieces, for the owner.
@@ -195,7 +241,7 @@ impl Engine {
 
 /// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the same
 /// size.
-fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
+pub(super) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
     let all = total_bytes(run);
     let each = all.div_ceil(pieces.max(1)).max(1);
     let mut bytes = 0;

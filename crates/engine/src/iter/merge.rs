@@ -15,8 +15,9 @@
 //!    the current entry, so its previous entry stands before it, and the other way round.
 //!
 //! Invariants: while the cursor stands on an entry, each other source stands on its nearest entry
-//! in the direction of travel, or off the end if it has none. (key, sequence number) is unique
-//! among the sources; should two be equal all the same, the earlier source's stands first.
+//! in the direction of travel, or off the end if it has none. Where (key, sequence number) is the same
+//! in two sources, so is the entry (see [`crate::compaction::stretches`]): the earlier source's stands
+//! first.
 //!
 //! After an error the cursor stays in error, and repeats it, until it is sought anew: a source
 //! that failed is never taken for one that has ended.
@@ -163,6 +164,12 @@ where
     #[inline]
     pub(crate) fn head(&self) -> Option<&Head> {
         self.heads.get(self.top)
+    }
+
+    /// Which of the sources has the current entry.
+    #[inline]
+    pub(crate) fn current(&self) -> usize {
+        self.top
     }
 
     /// The source that stands on the current entry.

@@ -23,6 +23,7 @@ use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 use super::queue::{Aim, RebuildJob, may_pass};
 use super::{FilterRebuildReport, Task, with_filters};
 use crate::budget::LEAST_GAIN;
+use crate::compaction::in_progress::JobStep;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -281,7 +282,7 @@ impl Engine {
             added: vec![(level, meta)],
             ..VersionEdit::default()
         };
-        self.install(edit, Some(job.id), None)?;
+        self.install(edit, Some(JobStep::Ends(job.id)), None)?;
         self.tables.forget_unusable(number);
         Ok(())
     }

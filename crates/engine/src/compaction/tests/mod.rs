@@ -3,6 +3,7 @@
 mod between;
 mod share;
 mod simulator;
+mod stretches;
 mod transcripts;
 mod write_cost;
 

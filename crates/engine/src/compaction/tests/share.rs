@@ -9,11 +9,12 @@ use super::super::in_progress::InProgress;
 use super::super::job::edit;
 use super::super::plan::{Plan, plan};
 use super::super::share::{Help, SharedMerge};
+use super::super::stretches::Stretch;
 use super::Rng;
 use crate::engine::Engine;
 use crate::{Compression, Db, Error, Options};
 
-const KEYS: u64 = 400;
+pub(super) const KEYS: u64 = 400;
 
 pub(super) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -52,12 +53,18 @@ pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
     }
 }
 
+/// The merge of all of a plan, in pieces that begin at these keys, but for the first one.
+fn merge_of(engine: &Engine, plan: &Plan, bounds: Vec<Box<[u8]>>) -> Arc<SharedMerge> {
+    let stretch = Stretch::whole(plan.clone(), bounds);
+    SharedMerge::new(stretch, engine.purpose(plan), engine.version())
+}
+
 /// The next merge of the store, in pieces.
 fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
     let plan: Plan = plan(&engine.version(), &InProgress::default(), &options)?;
     let bounds = engine.piece_bounds(&plan).unwrap();
-    Some(SharedMerge::new(&plan, engine.purpose(&plan), engine.version(), bounds))
+    Some(merge_of(engine, &plan, bounds))
 }
 
 pub(super) fn assert_holds(db: &Db, content: &Content) {
@@ -80,7 +87,7 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
     for pair in tables.windows(2) {
         assert!(pair[0].largest < pair[1].smallest, "tables in order, no key in two");
     }
-    engine.install(edit(&merge.plan, tables), None, None)?;
+    engine.install(edit(&merge.plan, true, tables), None, None)?;
     outputs.keep();
     Ok(taken.len())
 }
@@ -97,7 +104,7 @@ fn what_several_threads_merge_is_what_one_would_have() {
         while let Some(merge) = next_merge(db.engine()) {
             if merge.plan.trivial_move {
                 let tables = merge.plan.tables().map(|table| table.meta().clone()).collect();
-                db.engine().install(edit(&merge.plan, tables), None, None).unwrap();
+                db.engine().install(edit(&merge.plan, true, tables), None, None).unwrap();
                 continue;
             }
             merges[usize::from(merge.plan.lower.is_empty())] += 1;
@@ -220,8 +227,7 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
     write(&db, &mut Rng(5), &mut Content::new());
     let plan = next_merge(db.engine()).unwrap().plan.clone();
     let merge = |pieces: u8| {
-        let bounds = (1..pieces).map(|key| Box::from([key])).collect();
-        SharedMerge::new(&plan, db.engine().purpose(&plan), db.engine().version(), bounds)
+        merge_of(db.engine(), &plan, (1..pieces).map(|key| Box::from([key])).collect())
     };
     let takings = |merge: &SharedMerge| std::iter::from_fn(|| merge.take()).collect::<Vec<_>>();
     assert!(takings(&merge(1)).is_empty(), "the owner's one piece");

@@ -1,0 +1,104 @@
+//! A large merge in *stretches* of its keys, each put in force as soon as it is merged.
+//!
+//! 1. A merge is divided where tables of its output level begin, into stretches of some tables' worth of
+//!    inputs. What a stretch writes takes the place of the tables of the output level that it has read, and
+//!    those leave the disk before the next stretch begins.
+//! 2. The inputs from levels above stay until the last stretch is in force. Meanwhile they say once more
+//!    what the outputs say: the same entries with the same sequence numbers, in a level that is asked
+//!    first. So whoever reads, opens the store after a crash or merges them anew finds what was there.
+//! 3. Nobody else may take the outputs of a merge that goes on ([`in_progress`](super::in_progress)).
+//!
+//! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay would not fit
+//! it together.
+//!
+//! A merge needs room for one stretch beside its inputs, not for all that it writes; and of one that is
+//! given up, as the disk is full or the store is closed, what is in force stays done.
+//!
+//! Called by the worker that runs a plan.
+
+use crate::engine::Engine;
+use crate::error::Result;
+
+use super::key_range::total_bytes;
+use super::plan::Plan;
+use super::share::beginnings;
+
+/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory, and
+/// idle workers can take part in one at a time.
+const STRETCH_TABLES: u64 = 2;
+
+/// A part of a merge that is put in force by itself.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    /// The merge, of whose output level only the tables of this stretch are left.
+    pub(super) plan: Plan,
+    /// The first key of the stretch; nothing where the merge begins.
+    pub(super) from: Option<Box<[u8]>>,
+    /// The first key behind it; nothing in the last one.
+    pub(super) to: Option<Box<[u8]>>,
+    /// The first keys of its pieces but the first, ascending.
+    pub(super) bounds: Vec<Box<[u8]>>,
+    /// Bytes at which its outputs end, where that is not what the options say.
+    pub(super) table_bytes: Option<u64>,
+}
+
+impl Stretch {
+    /// All of a merge, in pieces that begin at `bounds`, but for the first one.
+    pub(super) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
+        Self { plan, from: None, to: None, bounds, table_bytes: None }
+    }
+}
+
+/// How much larger than its share of a stretch a table may be: how many bytes there are is an estimate.
+const SLACK: f64 = 1.125;
+
+/// The size of tables that hold a stretch of so many bytes evenly, as near to `table_bytes` as can be: what
+/// is left over would make a small table at the end of each. From 0.75 to 1.7 times as much: what is merged into a
+/// small stretch may be far more than its share.
+pub(super) fn even(bytes: f64, table_bytes: u64) -> u64 {
+    let tables = (bytes / table_bytes as f64).round().max(1.0);
+    ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
+}
+
+/// Divides a merge into stretches of some tables' worth of inputs each, by key.
+pub(super) fn divide(mut plan: Plan, bounds: Vec<Box<[u8]>>, table_bytes: u64) -> Vec<Stretch> {
+    let table_bytes = table_bytes.max(1);
+    let input_bytes = plan.input_bytes();
+    let count = input_bytes / table_bytes.saturating_mul(STRETCH_TABLES);
+    let cuts = beginnings(plan.replaced(), count);
+    if cuts.is_empty() {
+        return vec![Stretch::whole(plan, bounds)];
+    }
+    let mut tables = std::mem::take(plan.replaced_mut());
+    let all = total_bytes(&tables).max(1) as f64;
+    let mut from = None;
+    let mut stretches = Vec::with_capacity(cuts.len() + 1);
+    for to in cuts.into_iter().map(Some).chain([None]) {
+        let is_mine = |key: &[u8]| to.as_deref().is_none_or(|to| *key < *to);
+        let later = tables.split_off(tables.partition_point(|table| is_mine(&table.smallest)));
+        let mut plan = plan.clone();
+        *plan.replaced_mut() = std::mem::replace(&mut tables, later);
+        let share = total_bytes(plan.replaced()) as f64 / all;
+        let table_bytes = Some(even(input_bytes as f64 * share, table_bytes));
+        let is_passed = |key: &[u8]| from.as_deref().is_some_and(|from: &[u8]| *key <= *from);
+        let bounds = bounds.iter().skip_while(|key| is_passed(key)).take_while(|key| is_mine(key));
+        let bounds = bounds.cloned().collect();
+        stretches.push(Stretch { plan, from, to: to.clone(), bounds, table_bytes });
+        from = to;
+    }
+    stretches
+}
+
+impl Engine {
+    /// The stretches of the merge of `plan`, by key.
+    pub(super) fn stretches(&self, plan: Plan) -> Result<Vec<Stretch>> {
+        let options = self.options.load();
+        // Without a second thread there is nobody to share it with.
+        let is_shared = options.background_threads > 1;
+        let bounds = if is_shared { self.piece_bounds(&plan)? } else { Vec::new() };
+        if options.filters.budget().is_some() {
+            return Ok(vec![Stretch::whole(plan, bounds)]);
+        }
+        Ok(divide(plan, bounds, options.table_bytes))
+    }
+}

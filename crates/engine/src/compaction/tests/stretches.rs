@@ -1,0 +1,240 @@
+//! Merges of which a part is in force before the rest.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
+
+use super::super::in_progress::InProgress;
+use super::super::key_range::total_bytes;
+use super::super::plan::{Plan, plan};
+use super::super::stretches::{Stretch, divide, even};
+use super::share::{Content, KEYS, assert_holds, options, write};
+use super::{Rng, tree};
+use crate::compaction::options::CompactionOptions;
+use crate::version::{LEVELS, Version};
+use crate::{Db, DbCursor, Range, Result, Slice, Snapshot};
+
+/// A store whose base level may hold so many bytes.
+fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
+    let options = options(Arc::new(disk.clone())).background_threads(0);
+    Db::open("db", options.base_level_bytes(base_level_bytes)).unwrap()
+}
+
+/// Fills a store with four runs of level 0 over tables of the last level, and returns what it held before
+/// these runs.
+fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
+    let mut rng = Rng(23);
+    (0..3).for_each(|_| write(db, &mut rng, content));
+    db.compact_all().unwrap();
+    let before = (db.snapshot(), content.clone());
+    write(db, &mut rng, content);
+    before
+}
+
+/// The stretches of the merge of four runs over nine tables, each with its tables of the output level.
+fn stretches(table_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
+    let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
+    let keys = ["b", "d", "f", "h", "j", "l", "n", "p", "r"];
+    let tables = keys.iter().zip(1..).map(|(key, number)| (6, number, *key, *key));
+    let version = tree(&runs.into_iter().chain(tables).collect::<Vec<_>>());
+    let options = CompactionOptions { waits_for_runs: false, ..CompactionOptions::default() };
+    let plan: Plan = plan(&version, &InProgress::default(), &options).unwrap();
+    assert_eq!((plan.upper.len(), plan.lower.len(), plan.input_bytes()), (4, 9, 130));
+    divide(plan, bounds.iter().map(|key| key.as_bytes().into()).collect(), table_bytes)
+}
+
+#[test]
+fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
+    let told = |stretch: &Stretch| {
+        let numbers = stretch.plan.lower.iter().map(|table| table.number);
+        let key = |key: &Option<Box<[u8]>>| {
+            key.as_ref().map_or("-".to_owned(), |key| String::from_utf8_lossy(key).into_owned())
+        };
+        let bounds: Vec<_> = stretch.bounds.iter().map(|bound| bound[0] as char).collect();
+        assert_eq!(stretch.plan.upper.len(), 4, "all runs belong to each");
+        format!(
+            "{}..{} {:?} {bounds:?} {:?}",
+            key(&stretch.from),
+            key(&stretch.to),
+            numbers.collect::<Vec<_>>(),
+            stretch.table_bytes
+        )
+    };
+    let all =
+        |bytes| stretches(bytes, &["c", "h", "i", "n", "q"]).iter().map(told).collect::<Vec<_>>();
+    assert_eq!(
+        all(21),
+        [
+            "-..h [1, 2, 3] ['c'] Some(25)",
+            "h..n [4, 5, 6] ['i'] Some(25)",
+            "n..- [7, 8, 9] ['q'] Some(25)",
+        ],
+        "a piece that begins where its stretch does begins anyway"
+    );
+    let whole = ["-..- [1, 2, 3, 4, 5, 6, 7, 8, 9] ['c', 'h', 'i', 'n', 'q'] None"];
+    assert_eq!(all(33), whole, "not two stretches' worth");
+    assert_eq!(all(0).len(), 9, "no stretch is less than a table");
+}
+
+#[test]
+fn tables_of_a_stretch_share_what_it_writes_evenly() {
+    let cases =
+        [(200, 113), (249, 141), (250, 94), (149, 168), (150, 85), (70, 79), (30, 75), (0, 75)];
+    for (bytes, table_bytes) in cases {
+        assert_eq!(even(f64::from(bytes), 100), table_bytes, "{bytes} bytes");
+    }
+}
+
+/// Counts what lies on the disk in tables whenever one is created.
+#[derive(Debug, Clone)]
+struct Watched {
+    disk: SimDisk,
+    most: Arc<AtomicU64>,
+}
+
+impl Layer for Watched {
+    fn below(&self) -> &dyn Vfs {
+        &self.disk
+    }
+
+    fn create(&self, path: &Path) -> std::io::Result<Box<dyn WriteFile>> {
+        if let Some(dir) = path.parent() {
+            let entries = self.disk.list(dir)?;
+            let tables =
+                entries.iter().filter(|entry| entry.name.to_string_lossy().ends_with(".sst"));
+            self.most.fetch_max(tables.map(|table| table.bytes).sum(), Ordering::Relaxed);
+        }
+        self.disk.create(path)
+    }
+}
+
+/// What a merge replaces leaves the disk while it goes on.
+#[test]
+fn a_merge_needs_room_for_a_part_of_what_it_writes() {
+    let disk = SimDisk::new();
+    let watched = Watched { disk: disk.clone(), most: Arc::default() };
+    let options = options(Arc::new(watched.clone())).background_threads(0);
+    let db = Db::open("db", options.base_level_bytes(1 << 20)).unwrap();
+    let put = |step: usize| {
+        let numbers = (0..4000).step_by(step);
+        numbers.for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
+        db.flush().unwrap();
+    };
+    let bytes = || total_bytes(db.engine().version().tables().map(|(_, table)| table));
+    put(1);
+    db.compact_all().unwrap();
+    (0..4).for_each(|_| put(40));
+    let before = bytes();
+    watched.most.store(0, Ordering::Relaxed);
+    db.wait_idle().unwrap();
+    db.compact_all().unwrap();
+    let most = watched.most.load(Ordering::Relaxed);
+    assert!(before > 40 * (4 << 10), "many tables: {before} bytes");
+    // Inputs, and a stretch, which may begin and end a table late.
+    assert!(most > before && most <= before + 4 * (4 << 10), "{most} bytes, {before} before");
+    assert!(bytes() <= before);
+}
+
+/// Whatever a merge is given up at: what it has put in force stays so, and nothing else is seen.
+#[test]
+fn a_merge_that_is_given_up_leaves_all_there_is_and_what_it_has_done() {
+    // Into the last level, and into one above it and on.
+    for (base_level_bytes, expected) in [(1 << 20, 5), (16 << 10, 0)] {
+        let steps = 0_u64..;
+        let went_on = steps.map_while(|tables| give_up_after(tables, base_level_bytes));
+        let went_on = went_on.filter(|went_on| *went_on).count();
+        assert!(went_on >= expected, "runs over what they were merged into: {went_on} times");
+    }
+}
+
+/// Compacts a store until a table cannot be created after so many; whether something was in force then of
+/// a merge of level 0. `None` if all could be created.
+fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<bool> {
+    let (disk, mut content) = (SimDisk::new(), Content::new());
+    let db = open(&disk, base_level_bytes);
+    let (snapshot, old) = fill(&db, &mut content);
+    let before = db.engine().version();
+    disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(tables));
+    let outcome = db.compact_all();
+    if disk.faults_fired() == 0 {
+        outcome.unwrap();
+        return None;
+    }
+    assert!(outcome.is_err_and(|error| error.is_shortage()), "after {tables} tables");
+    let after = db.engine().version();
+    let last = |version: &Version| version.levels[LEVELS - 1].first().map(|table| table.number);
+    let has_runs = before.levels[0].len() == after.levels[0].len();
+    let went_on = has_runs && last(&before) != last(&after);
+    drop((before, after));
+    assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
+    assert_walks(|| snapshot.range(..), snapshot.cursor().unwrap(), &old);
+    for number in 0..KEYS {
+        let key = format!("key{number:04}").into_bytes();
+        assert_eq!(db.get(&key).unwrap().as_deref(), content.get(&key).map(Vec::as_slice));
+        assert_eq!(snapshot.get(&key).unwrap().as_deref(), old.get(&key).map(Vec::as_slice));
+    }
+    db.verify().unwrap();
+    let db = if tables.is_multiple_of(2) {
+        db
+    } else {
+        drop((db, snapshot));
+        open(&disk, base_level_bytes)
+    };
+    assert_holds(&db, &content);
+    // Anew, over what is in force.
+    db.compact_all().unwrap();
+    assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
+    assert_eq!(db.engine().version().levels[0].len(), 0);
+    db.verify().unwrap();
+    Some(went_on)
+}
+
+/// Walks of all kinds, in both directions and with turns.
+fn assert_walks(range: impl Fn() -> Range, mut cursor: DbCursor, content: &Content) {
+    let owned = |entry: Result<(Slice, Slice)>| {
+        entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
+    };
+    assert!(range().map(owned).eq(content.clone()));
+    assert!(range().rev().map(owned).eq(content.clone().into_iter().rev()));
+    let mut seen = Vec::new();
+    let mut see = |key: &[u8], value: &[u8]| {
+        seen.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    cursor.seek_to_first().unwrap();
+    cursor.visit(&mut see).unwrap();
+    cursor.seek_to_last().unwrap();
+    cursor.visit_back(&mut see).unwrap();
+    let there_and_back = content.iter().chain(content.iter().rev());
+    assert!(there_and_back.eq(seen.iter().map(|(key, value)| (key, value))));
+    let keys: Vec<&Vec<u8>> = content.keys().collect();
+    for (three, mid) in keys.windows(3).zip(1..) {
+        let at = |cursor: &DbCursor| cursor.key().map(<[u8]>::to_vec);
+        // From a seek, and from a visit that ends there, in both directions.
+        for way in 0..3 {
+            let ends = |key: &[u8], _: &[u8]| *key != *three[1];
+            match way {
+                0 => cursor.seek(three[1]).unwrap(),
+                1 => {
+                    cursor.seek(keys[usize::saturating_sub(mid, 5)]).unwrap();
+                    cursor.visit(ends).unwrap();
+                }
+                _ => {
+                    cursor.seek(keys[(mid + 5).min(keys.len() - 1)]).unwrap();
+                    cursor.visit_back(ends).unwrap();
+                }
+            }
+            assert_eq!(at(&cursor).as_ref(), Some(three[1]), "way {way}");
+            for (movement, to) in [(1, 2), (-1, 1), (-1, 0), (1, 1)] {
+                if movement > 0 {
+                    cursor.next().unwrap();
+                } else {
+                    cursor.prev().unwrap();
+                }
+                assert_eq!(at(&cursor).as_ref(), Some(three[to]), "way {way}");
+            }
+        }
+    }
+}

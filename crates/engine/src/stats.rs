@@ -58,14 +58,14 @@ impl Stalls {
         self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// What a compaction has put in force, which may go on.
-    pub(crate) fn count_merged(&self, read: u64, written: u64) {
+    /// What a compaction has put in force, which may go on, and the threads' time that it took.
+    pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
+        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
         self.compaction_bytes_read.fetch_add(read, Relaxed);
         self.compaction_bytes_written.fetch_add(written, Relaxed);
     }
 
-    pub(crate) fn count_compaction(&self, time: Duration, is_shared: bool) {
-        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    pub(crate) fn count_compaction(&self, is_shared: bool) {
         self.compactions.fetch_add(1, Relaxed);
         self.shared_compactions.fetch_add(u64::from(is_shared), Relaxed);
     }

@@ -28,7 +28,7 @@ pub(crate) enum JobStep {
 #[derive(Debug, Default)]
 pub(crate) struct InProgress {
     jobs: Vec<Job>,
-    /// The same of all of them.
+    /// File numbers of what all jobs have: their inputs, and what they have put in force.
     busy: HashSet<u64>,
     next_id: u64,
 }
@@ -104,7 +104,7 @@ impl InProgress {
         self.jobs.iter().filter_map(|job| job.output.as_ref())
     }
 
-    /// Whether the table with this file number is an input of a running job.
+    /// Whether a running job has the table with this file number.
     pub(crate) fn is_busy(&self, number: u64) -> bool {
         self.busy.contains(&number) && !planted(Bug::SameTablesTwice)
     }

@@ -39,20 +39,18 @@ const DIRECT_READ_AHEAD_BYTES: usize = 1 << 20;
 const BETWEEN_LOOKS: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
 const OF_AN_ENTRY: usize = 1 << 10;
 
-/// What a thread did of a merge.
+/// When a thread that merges looks about, and leaves the merge for a memtable.
 #[derive(Debug, Default)]
-struct Part {
-    /// Entries that were read.
-    read: Entries,
-    /// What has been read since it last looked about.
-    since_look: usize,
+pub(super) struct Looks {
+    /// What has been read since it last did.
+    since: usize,
     /// How long it was away for memtables.
     away: Duration,
     /// Until when it is not away again.
     merges_until: Option<Instant>,
 }
 
-impl Part {
+impl Looks {
     /// Whether it may be away again: not before it has merged for as long as it was away.
     fn may_leave(&self, now: Instant) -> bool {
         self.merges_until.is_none_or(|until| until <= now)
@@ -80,8 +78,7 @@ struct Merging {
     written_bytes: u64,
     read_above: u64,
     is_shared: bool,
-    others_time: Duration,
-    not_merging: Duration,
+    looks: Looks,
 }
 
 /// What came of a merge that others may have taken part in.
@@ -95,8 +92,8 @@ pub(super) struct Done {
     pub(super) takings: usize,
     /// How long they took for these, added up.
     others_time: Duration,
-    /// How long the owner waited for them, or wrote memtables out.
-    not_merging: Duration,
+    /// How long the owner waited for them.
+    waited: Duration,
 }
 
 impl Engine {
@@ -111,15 +108,16 @@ impl Engine {
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
         let mut merging = self.merging(&plan, id);
         for stretch in self.stretches(plan)? {
+            if self.background.is_closing() {
+                return Err(Error::Closed);
+            }
             self.run_stretch(stretch, &mut merging)?;
             // The next one may need the room.
             self.sweep();
         }
-        let time = start.elapsed();
-        let threads_time = (time + merging.others_time).saturating_sub(merging.not_merging);
-        self.stalls.count_compaction(threads_time, merging.is_shared);
+        self.stalls.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
-        crate::events::compacted(reason, levels, bytes, time);
+        crate::events::compacted(reason, levels, bytes, start.elapsed());
         Ok(())
     }
 
@@ -134,17 +132,17 @@ impl Engine {
             written_bytes: 0,
             read_above: 0,
             is_shared: false,
-            others_time: Duration::ZERO,
-            not_merging: Duration::ZERO,
+            looks: Looks::default(),
         }
     }
 
     /// Merges a stretch and puts it in force.
     fn run_stretch(&self, stretch: Stretch, merging: &mut Merging) -> Result<()> {
+        let (start, away) = (crate::env::now(), merging.looks.away);
         let replaced = total_bytes(stretch.plan.replaced());
         let merge = SharedMerge::new(stretch, merging.purpose.clone(), self.version());
         let mut outputs = self.outputs(&merge);
-        let done = self.merge_with_helpers(&merge, &mut outputs)?;
+        let done = self.merge_with_helpers(&merge, &mut merging.looks, &mut outputs)?;
         merging.read_above += done.read.above;
         let is_last = merge.is_last();
         if is_last {
@@ -155,12 +153,12 @@ impl Engine {
         self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
         outputs.keep();
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
-        self.stalls.count_merged(read, written);
+        let not_merging = done.waited + (merging.looks.away - away);
+        let time = (start.elapsed() + done.others_time).saturating_sub(not_merging);
+        self.stalls.count_merged(read, written, time);
         merging.read_bytes += read;
         merging.written_bytes += written;
         merging.is_shared |= done.takings > 0;
-        merging.others_time += done.others_time;
-        merging.not_merging += done.not_merging;
         Ok(())
     }
 
@@ -174,19 +172,18 @@ impl Engine {
     pub(super) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
+        looks: &mut Looks,
         outputs: &mut Outputs<'_>,
     ) -> Result<Done> {
         let offer = Offer::new(&self.background, merge);
-        let own = self.merge(merge, merge.whole(), true, outputs);
+        let own = self.merge(merge, merge.whole(), true, looks, outputs);
         drop(offer);
-        let own = own.and_then(|part| Ok((part, outputs.finish()?)));
+        let own = own.and_then(|read| Ok((read, outputs.finish()?)));
         let waits = crate::env::now();
         let (others, outcome) = merge.end(own.as_ref().err());
-        let mut done =
-            Done { not_merging: waits.elapsed(), takings: others.len(), ..Done::default() };
-        if let Ok((part, tables)) = own {
-            done.read = part.read;
-            done.not_merging += part.away;
+        let mut done = Done { waited: waits.elapsed(), takings: others.len(), ..Done::default() };
+        if let Ok((read, tables)) = own {
+            done.read = read;
             done.tables = tables;
         }
         for other in others {
@@ -205,11 +202,12 @@ impl Engine {
         let start = crate::env::now();
         let mut help = Help { merge, first: pieces.start, outcome: None };
         let mut outputs = self.outputs(merge);
-        let outcome = self.merge(merge, pieces, false, &mut outputs);
-        help.outcome = Some(outcome.and_then(|part| {
+        let mut looks = Looks::default();
+        let outcome = self.merge(merge, pieces, false, &mut looks, &mut outputs);
+        help.outcome = Some(outcome.and_then(|read| {
             let tables = outputs.finish()?;
-            let time = start.elapsed().saturating_sub(part.away);
-            Ok(Merged { read: part.read, time, tables, created: outputs.hand_over() })
+            let time = start.elapsed().saturating_sub(looks.away);
+            Ok(Merged { read, time, tables, created: outputs.hand_over() })
         }));
     }
 
@@ -236,15 +234,16 @@ impl Engine {
         merge: &SharedMerge,
         pieces: Range<usize>,
         is_owner: bool,
+        looks: &mut Looks,
         outputs: &mut Outputs<'_>,
-    ) -> Result<Part> {
+    ) -> Result<Entries> {
         let plan = &merge.plan;
         // The snapshots are listed before the inputs are read: one taken later sees, of every
         // key, a version that is kept.
         let mut rule = DropRule::new(self.snapshots.live());
         let mut older = OlderData::new(&self.version(), plan);
-        let options = merge.output_options(self.options.load().compaction());
-        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options);
+        let options = self.options.load().compaction();
+        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
         let inputs = self.inputs(plan)?;
         // What lies deepest comes last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
@@ -254,23 +253,23 @@ impl Engine {
             Some(key) => merged.seek(key, MAX_SEQNO),
         };
         match begun {
-            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(Part::default()),
+            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(Entries::default()),
             begun => begun?,
         }
         let mut piece = pieces.start;
-        let mut part = Part::default();
+        let mut read = Entries::default();
         while let Some(entry) = merged.entry() {
             while merge.start(piece + 1).is_some_and(|end| compare_keys(end, entry.key).is_le()) {
                 let goes_on = if is_owner { merge.go_on(piece) } else { piece + 1 < pieces.end };
                 if !goes_on {
-                    return Ok(part);
+                    return Ok(read);
                 }
                 piece += 1;
             }
-            part.read.count(merged.current() == replaced);
-            part.since_look += OF_AN_ENTRY + entry.key.len() + entry.value.len();
-            if part.since_look >= BETWEEN_LOOKS {
-                self.look_about(merge, &mut part)?;
+            read.count(merged.current() == replaced);
+            looks.since += OF_AN_ENTRY + entry.key.len() + entry.value.len();
+            if looks.since >= BETWEEN_LOOKS {
+                self.look_about(merge, looks)?;
             }
             let older_exists = || {
                 !planted(Bug::TombstoneDroppedEarly)
@@ -284,27 +283,27 @@ impl Engine {
                 outputs.add(entry)?;
             }
             match merged.next() {
-                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(part),
+                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(read),
                 moved => moved?,
             }
         }
-        Ok(part)
+        Ok(read)
     }
 
     /// In the middle of a merge: an error if it is not to go on; and a memtable is written out that waits while
     /// no worker is free. Half of the time is left for the merge: whoever waits for it must not wait for as
     /// long as somebody writes.
-    fn look_about(&self, merge: &SharedMerge, part: &mut Part) -> Result<()> {
-        part.since_look = 0;
+    fn look_about(&self, merge: &SharedMerge, looks: &mut Looks) -> Result<()> {
+        looks.since = 0;
         if self.background.is_closing() {
             return Err(Error::Closed);
         }
         merge.check()?;
         let start = crate::env::now();
-        if !part.may_leave(start) || !self.flush_between() {
+        if !looks.may_leave(start) || !self.flush_between() {
             return Ok(());
         }
-        part.was_away(start, crate::env::now());
+        looks.was_away(start, crate::env::now());
         // What was merged could not be installed.
         self.check_writable()
     }
@@ -388,14 +387,14 @@ mod tests {
 
     #[test]
     fn half_of_the_time_is_left_for_the_merge() {
-        let mut part = Part::default();
+        let mut looks = Looks::default();
         let at = |start: Instant, seconds| start + Duration::from_secs(seconds);
         let start = crate::env::now();
-        assert!(part.may_leave(start));
-        part.was_away(at(start, 10), at(start, 30));
-        assert!(!part.may_leave(at(start, 49)) && part.may_leave(at(start, 50)));
-        part.was_away(at(start, 60), at(start, 61));
-        assert!(!part.may_leave(at(start, 61)) && part.may_leave(at(start, 62)));
-        assert_eq!(part.away, Duration::from_secs(21));
+        assert!(looks.may_leave(start));
+        looks.was_away(at(start, 10), at(start, 30));
+        assert!(!looks.may_leave(at(start, 49)) && looks.may_leave(at(start, 50)));
+        looks.was_away(at(start, 60), at(start, 61));
+        assert!(!looks.may_leave(at(start, 61)) && looks.may_leave(at(start, 62)));
+        assert_eq!(looks.away, Duration::from_secs(21));
     }
 }

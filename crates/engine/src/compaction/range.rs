@@ -4,7 +4,7 @@
 //! 1. The memtables are flushed (by the caller). Groups of overlapping runs of level 0 that meet
 //!    the range and hold something written before the request go to the base level.
 //! 2. Each deeper level is swept once, by ascending key, several tables a step.
-//! 3. The tables of the last level that are older than the request are rewritten in place, so that
+//! 3. The tables of the last level that are older than the request, or hold tombstones, are rewritten in place, so that
 //!    the tombstones and hidden versions that nobody needs any more leave the disk.
 //!
 //! The sweep of a level begins when no merge runs in the range, so that nothing falls behind it.
@@ -139,11 +139,12 @@ impl RangeCompaction {
         }
     }
 
-    /// The next tables of the last level that are older than the request, in place.
+    /// The next tables of the last level that are older than the request, or hold tombstones, in place.
     fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
         let mut offer: Vec<Arc<TableFile>> = Vec::new();
         for table in self.unswept(planner.version) {
-            let is_old = table.number < self.before;
+            // What was moved here may hold tombstones of what went meanwhile.
+            let is_old = table.number < self.before || table.deletions > 0;
             let bytes = total_bytes(offer.iter().chain([table]));
             if !offer.is_empty() && (!is_old || bytes > planner.options.max_job_bytes()) {
                 break;

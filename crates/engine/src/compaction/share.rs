@@ -1,15 +1,14 @@
 //! A merge that idle workers take part in.
 //!
-//! 1. The keys of a merge (of one [stretch](super::stretches) of it, where it is a large one) are divided
-//!    into *pieces* of about an output table each: where tables of its
-//!    deepest sorted input begin, or, where that divides more finely, by the index of its largest table.
-//!    The worker whose merge it is goes through the pieces from the front; one that has nothing else to do
+//! 1. The keys of a merge (of one [stretch](super::stretches) of a large one) are divided into *pieces* of about
+//!    an output table each: where tables of its deepest sorted input begin, or, where that divides more
+//!    finely, by the index of its largest table. The worker whose merge it is goes through the pieces from the front; one that has nothing else to do
 //!    takes some from the back, at most [`MOST_TAKEN`] at a time, and merges them into tables of its own.
 //! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
 //!    compacted: else a thread that is free for the next flush is worth more, and so is a core for who
 //!    writes.
 //! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
-//!    installs all tables together. Whatever fails fails the whole merge; its tables are removed.
+//!    installs all tables together. Whatever fails fails the merge; tables that are not in force are removed.
 //!
 //! Where nobody helps the owner's tables are those of a merge that cannot be shared. All versions of a
 //! key lie in one piece.
@@ -29,7 +28,6 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableFile, TableMeta, Version};
 
 use super::key_range::total_bytes;
-use super::options::CompactionOptions;
 use super::plan::Plan;
 use super::stretches::Stretch;
 
@@ -50,7 +48,7 @@ pub(crate) struct SharedMerge {
     from: Option<Box<[u8]>>,
     to: Option<Box<[u8]>>,
     /// Bytes at which its outputs end, where that is not what the options say.
-    table_bytes: Option<u64>,
+    pub(crate) table_bytes: Option<u64>,
     /// The first keys of all pieces but the first, ascending.
     bounds: Vec<Box<[u8]>>,
     progress: Mutex<Progress>,
@@ -135,12 +133,6 @@ impl SharedMerge {
             Some(nth) => self.bounds.get(nth),
         };
         key.map(|key| &**key)
-    }
-
-    /// What its outputs end by, where the options are these.
-    pub(crate) fn output_options(&self, options: CompactionOptions) -> CompactionOptions {
-        let table_bytes = self.table_bytes.unwrap_or(options.table_bytes);
-        CompactionOptions { table_bytes, ..options }
     }
 
     /// Whether nothing of the merge is left when this is in force.

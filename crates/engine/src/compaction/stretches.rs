@@ -11,8 +11,8 @@
 //! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay would not fit
 //! it together.
 //!
-//! A merge needs room for one stretch beside its inputs, not for all that it writes; and of one that is
-//! given up, as the disk is full or the store is closed, what is in force stays done.
+//! Beside its inputs a merge needs room for what it brings down from above, and for a stretch; not for all that
+//! it writes. One that is given up leaves what it has put in force, and all that it was to bring down.
 //!
 //! Called by the worker that runs a plan.
 
@@ -23,9 +23,11 @@ use super::key_range::total_bytes;
 use super::plan::Plan;
 use super::share::beginnings;
 
-/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory, and
-/// idle workers can take part in one at a time.
+/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory.
 const STRETCH_TABLES: u64 = 2;
+
+/// Most stretches of a merge: each of its inputs is sought in, and read ahead, once in each.
+const MOST_STRETCHES: u64 = 64;
 
 /// A part of a merge that is put in force by itself.
 #[derive(Debug)]
@@ -60,29 +62,38 @@ pub(super) fn even(bytes: f64, table_bytes: u64) -> u64 {
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
 }
 
-/// Divides a merge into stretches of some tables' worth of inputs each, by key.
-pub(super) fn divide(mut plan: Plan, bounds: Vec<Box<[u8]>>, table_bytes: u64) -> Vec<Stretch> {
-    let table_bytes = table_bytes.max(1);
+/// Divides a merge into stretches with at least so many bytes of inputs each, by key.
+pub(super) fn divide(
+    mut plan: Plan,
+    bounds: &[Box<[u8]>],
+    stretch_bytes: u64,
+    table_bytes: u64,
+) -> Vec<Stretch> {
     let input_bytes = plan.input_bytes();
-    let count = input_bytes / table_bytes.saturating_mul(STRETCH_TABLES);
+    let count = (input_bytes / stretch_bytes.max(1)).min(MOST_STRETCHES);
     let cuts = beginnings(plan.replaced(), count);
     if cuts.is_empty() {
-        return vec![Stretch::whole(plan, bounds)];
+        return vec![Stretch::whole(plan, bounds.to_vec())];
     }
     let mut tables = std::mem::take(plan.replaced_mut());
+    let mut grandparents = std::mem::take(&mut plan.grandparents);
     let all = total_bytes(&tables).max(1) as f64;
-    let mut from = None;
+    let mut from: Option<Box<[u8]>> = None;
     let mut stretches = Vec::with_capacity(cuts.len() + 1);
     for to in cuts.into_iter().map(Some).chain([None]) {
         let is_mine = |key: &[u8]| to.as_deref().is_none_or(|to| *key < *to);
-        let later = tables.split_off(tables.partition_point(|table| is_mine(&table.smallest)));
+        let is_passed = |key: &[u8]| from.as_deref().is_some_and(|from| *key <= *from);
         let mut plan = plan.clone();
+        let later = tables.split_off(tables.partition_point(|table| is_mine(&table.smallest)));
         *plan.replaced_mut() = std::mem::replace(&mut tables, later);
+        let ends_before = |key: &[u8]| from.as_deref().is_some_and(|from| *key < *from);
+        grandparents.drain(..grandparents.partition_point(|table| ends_before(&table.largest)));
+        let meets = grandparents.iter().take_while(|table| is_mine(&table.smallest));
+        plan.grandparents = meets.cloned().collect();
         let share = total_bytes(plan.replaced()) as f64 / all;
-        let table_bytes = Some(even(input_bytes as f64 * share, table_bytes));
-        let is_passed = |key: &[u8]| from.as_deref().is_some_and(|from: &[u8]| *key <= *from);
-        let bounds = bounds.iter().skip_while(|key| is_passed(key)).take_while(|key| is_mine(key));
-        let bounds = bounds.cloned().collect();
+        let table_bytes = Some(even(input_bytes as f64 * share, table_bytes.max(1)));
+        let inside = bounds.iter().skip_while(|key| is_passed(key)).take_while(|key| is_mine(key));
+        let bounds = inside.cloned().collect();
         stretches.push(Stretch { plan, from, to: to.clone(), bounds, table_bytes });
         from = to;
     }
@@ -99,6 +110,10 @@ impl Engine {
         if options.filters.budget().is_some() {
             return Ok(vec![Stretch::whole(plan, bounds)]);
         }
-        Ok(divide(plan, bounds, options.table_bytes))
+        // Each idle worker is to find something of it to do; and all inputs are read ahead anew in each.
+        let tables = STRETCH_TABLES.max(options.background_threads as u64);
+        let of_tables = options.table_bytes.saturating_mul(tables);
+        let least = of_tables.max(options.write_buffer_bytes as u64 / 4);
+        Ok(divide(plan, &bounds, least, options.table_bytes))
     }
 }

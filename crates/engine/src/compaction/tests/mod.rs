@@ -42,10 +42,11 @@ pub(super) fn tree(tables: &[(usize, u64, &str, &str)]) -> Version {
     version
 }
 
-/// `version` with the inputs of `plan` replaced by `outputs`.
-fn install(version: &Version, plan: &Plan, outputs: Vec<Arc<TableFile>>) -> Version {
+/// `version` with the inputs of `plan` replaced by `outputs`: those of its output level only, where it goes on.
+fn install(version: &Version, plan: &Plan, is_last: bool, outputs: Vec<Arc<TableFile>>) -> Version {
     let mut next = version.clone();
-    let is_input = |table: &Arc<TableFile>| plan.tables().any(|t| t.number == table.number);
+    let replaced = || plan.replaced().iter().chain(plan.above().filter(|_| is_last));
+    let is_input = |table: &Arc<TableFile>| replaced().any(|t| t.number == table.number);
     for run in &mut next.levels {
         run.retain(|table| !is_input(table));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
 
 use super::super::in_progress::InProgress;
-use super::super::job::edit;
+use super::super::job::{Looks, edit};
 use super::super::plan::{Plan, plan};
 use super::super::share::{Help, SharedMerge};
 use super::super::stretches::Stretch;
@@ -81,7 +81,7 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
         for pieces in taken.chunks(2) {
             scope.spawn(|| pieces.iter().for_each(|pieces| engine.help(merge, pieces.clone())));
         }
-        engine.merge_with_helpers(merge, &mut outputs)
+        engine.merge_with_helpers(merge, &mut Looks::default(), &mut outputs)
     });
     let tables = outcome?.tables;
     for pair in tables.windows(2) {
@@ -163,7 +163,8 @@ fn a_helper_that_panicked_ends_the_merge_early() {
     assert!(pieces.start > 2, "the owner has more than two tables to write: {pieces:?}");
     drop(Help { merge: &merge, first: pieces.start, outcome: None });
     let before = disk.calls(OpKind::Create);
-    let outcome = db.engine().merge_with_helpers(&merge, &mut db.engine().outputs(&merge));
+    let mut outputs = db.engine().outputs(&merge);
+    let outcome = db.engine().merge_with_helpers(&merge, &mut Looks::default(), &mut outputs);
     assert!(matches!(outcome, Err(Error::Internal { .. })), "{outcome:?}");
     assert!(disk.calls(OpKind::Create) <= before + 1, "the owner stopped");
 }
@@ -205,6 +206,7 @@ fn idle_workers_take_part_while_somebody_waits() {
         .auto_compaction(false)
         .compression(Compression::None)
         .block_bytes(256)
+        .write_buffer_bytes(32 << 10)
         .table_bytes(4 << 10);
     let db = Db::open("db", options).unwrap();
     let mut content = Content::new();

@@ -5,7 +5,7 @@
 //! reads the same at the present and at every live snapshot, found as a reader finds it (the first
 //! table that holds a visible version answers).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo};
@@ -19,6 +19,7 @@ use super::super::older::OlderData;
 use super::super::options::CompactionOptions;
 use super::super::plan::{Plan, plan};
 use super::super::range::{RangeCompaction, Step};
+use super::super::stretches::{Stretch, divide};
 use super::{Rng, install, table};
 
 const ENTRY_BYTES: u64 = 10;
@@ -26,10 +27,13 @@ const ENTRY_BYTES: u64 = 10;
 /// (key, inverted seqno) to kind: in the order of entries.
 type Entries = BTreeMap<(Vec<u8>, u64), EntryKind>;
 
+/// A merge, of which one stretch has been merged.
 struct Running {
     id: JobId,
-    plan: Plan,
+    stretch: Stretch,
     outputs: Vec<Arc<TableFile>>,
+    /// The other ones.
+    left: VecDeque<Stretch>,
 }
 
 /// A range being compacted on request.
@@ -133,20 +137,33 @@ impl World {
         }
     }
 
-    /// The tables that `plan` leaves behind, as a worker would write them.
-    fn merge(&mut self, plan: &Plan) -> Vec<Arc<TableFile>> {
+    /// The tables that a stretch leaves behind, as a worker would write them.
+    fn merge(&mut self, stretch: &Stretch) -> Vec<Arc<TableFile>> {
+        let Stretch { plan, from, to, .. } = stretch;
         if plan.trivial_move {
             return plan.upper.clone();
         }
         let mut inputs = Entries::new();
+        let is_inside = |key: &[u8]| {
+            from.as_deref().is_none_or(|from| *from <= *key)
+                && to.as_deref().is_none_or(|to| *key < *to)
+        };
+        for table in plan.replaced() {
+            let all_inside = self.contents[&table.number].keys().all(|(key, _)| is_inside(key));
+            assert!(all_inside, "a table leaves that lies in two stretches");
+        }
         for table in plan.tables() {
-            for (entry, kind) in &self.contents[&table.number] {
-                assert!(inputs.insert(entry.clone(), *kind).is_none(), "one version twice");
+            let entries = self.contents[&table.number].iter();
+            for (entry, kind) in entries.filter(|((key, _), _)| is_inside(key)) {
+                if inputs.insert(entry.clone(), *kind).is_some() {
+                    self.seen.insert("one version twice");
+                }
             }
         }
         let mut rule = DropRule::new(self.snapshots.clone());
         let mut older = OlderData::new(&self.version, plan);
-        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &self.options);
+        let mut cutter =
+            OutputCutter::new(plan.grandparents.clone(), &self.options, stretch.table_bytes);
         let by_filter = self.rng.below(2) == 0;
         let mut outputs: Vec<Entries> = vec![Entries::new()];
         for ((key, inverted), kind) in inputs {
@@ -186,24 +203,51 @@ impl World {
         }
         assert!(plan.output_level > 0, "no merge ends in level 0");
         let id = self.busy.start(&plan).expect("the planner keeps away from running plans");
-        let outputs = self.merge(&plan);
-        self.running.push(Running { id, plan, outputs });
+        let table_bytes = self.options.table_bytes;
+        let is_whole = plan.trivial_move || self.rng.below(3) == 0;
+        let stretches = match is_whole {
+            true => vec![Stretch::whole(plan, Vec::new())],
+            false => divide(plan, &[], 2 * table_bytes, table_bytes),
+        };
+        self.go_on(id, stretches.into());
     }
 
-    /// Installs a running merge, or now and then gives it up.
+    /// Merges the next stretch of a merge; its outcome is not in force yet.
+    fn go_on(&mut self, id: JobId, mut left: VecDeque<Stretch>) {
+        let Some(stretch) = left.pop_front() else { return self.busy.finish(id) };
+        let outputs = self.merge(&stretch);
+        self.running.push(Running { id, stretch, outputs, left });
+    }
+
+    /// Installs a stretch of a running merge and goes on with the next.
+    fn install(&mut self, running: Running) {
+        let Running { id, stretch, outputs, left } = running;
+        if !left.is_empty() {
+            self.seen.insert("in stretches");
+            self.busy.keep(id, outputs.iter().map(|table| table.number));
+        }
+        self.version = install(&self.version, &stretch.plan, left.is_empty(), outputs);
+        self.changed = true;
+        self.go_on(id, left);
+    }
+
+    /// Installs a stretch of a running merge, or now and then gives that up.
     fn end_one(&mut self) {
         if self.running.is_empty() {
             return;
         }
         let at = self.rng.below(self.running.len());
-        let Running { id, plan, outputs } = self.running.swap_remove(at);
+        let running = self.running.swap_remove(at);
         if self.rng.below(20) > 0 {
-            self.version = install(&self.version, &plan, outputs);
-            self.changed = true;
-        } else if let Some(manual) = &mut self.manual {
+            return self.install(running);
+        }
+        if running.stretch.from.is_some() {
+            self.seen.insert("given up in between");
+        }
+        if let Some(manual) = &mut self.manual {
             manual.disturbed = true;
         }
-        self.busy.finish(id);
+        self.busy.finish(running.id);
     }
 
     fn begin_range(&mut self) {
@@ -300,19 +344,28 @@ impl World {
             }
         }
         let mut newest_above: BTreeMap<&[u8], SeqNo> = BTreeMap::new();
+        let mut above = BTreeSet::new();
+        let moments = || self.snapshots.iter().copied().chain([self.seqno]);
+        let seen = |entry| self.history.get(entry).map(|kind| (!entry.1, *kind));
         for (level, table) in self.version.tables() {
-            for (key, inverted) in self.contents[&table.number].keys() {
+            for entry @ (key, inverted) in self.contents[&table.number].keys() {
                 let oldest_above = newest_above.entry(key).or_insert(SeqNo::MAX);
-                assert!(!inverted < *oldest_above, "{when}: L{level} holds newer data");
-                *oldest_above = !inverted;
+                // What a part of a merge has put in force lies above too, or is hidden from everyone by now.
+                let holds = !inverted < *oldest_above
+                    || above.contains(entry)
+                    || !moments()
+                        .any(|moment| Self::find(&self.history, key, moment) == seen(entry));
+                assert!(holds, "{when}: L{level} holds newer data");
+                *oldest_above = (*oldest_above).min(!inverted);
+                above.insert(entry);
             }
         }
-        for snapshot in self.snapshots.iter().chain([&self.seqno]) {
+        for snapshot in moments() {
             for i in 0..self.keys {
                 let key = format!("{i:03}").into_bytes();
-                let expected = Self::find(&self.history, &key, *snapshot);
+                let expected = Self::find(&self.history, &key, snapshot);
                 let expected = expected.filter(|(_, kind)| *kind == EntryKind::Put);
-                let found = self.read(&key, *snapshot);
+                let found = self.read(&key, snapshot);
                 assert_eq!(found, expected.map(|(seqno, _)| seqno), "{when}: {i} at {snapshot}");
             }
         }
@@ -329,7 +382,9 @@ impl World {
         let mut steps = 0;
         while let Some(plan) = plan(&self.version, &self.busy, &self.options) {
             self.start(plan);
-            self.end_one();
+            while !self.running.is_empty() {
+                self.end_one();
+            }
             steps += 1;
             assert!(steps < 10_000, "seed {seed}: it never settles");
         }
@@ -338,9 +393,8 @@ impl World {
         while let Step::Run(plan) = range.next_step(&self.version, &self.busy, &self.options) {
             self.start(*plan);
             while !self.running.is_empty() {
-                let Running { id, plan, outputs } = self.running.remove(0);
-                self.version = install(&self.version, &plan, outputs);
-                self.busy.finish(id);
+                let running = self.running.remove(0);
+                self.install(running);
             }
         }
         self.check(&format!("seed {seed}, compacted"));
@@ -367,11 +421,14 @@ fn no_merge_changes_any_answer() {
         seen.extend(world.seen);
     }
     let all = [
+        "given up in between",
         "hidden",
+        "in stretches",
         "merge",
         "merge from level 0",
         "move",
         "move from level 0",
+        "one version twice",
         "range done",
         "rewrite",
         "side by side",

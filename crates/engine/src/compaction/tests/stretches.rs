@@ -1,9 +1,12 @@
 //! Merges of which a part is in force before the rest.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use trommel_base::Cursor;
+use trommel_sstable::ScanOptions;
 use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 
 use super::super::in_progress::InProgress;
@@ -13,12 +16,12 @@ use super::super::stretches::{Stretch, divide, even};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
 use crate::compaction::options::CompactionOptions;
-use crate::version::{LEVELS, Version};
 use crate::{Db, DbCursor, Range, Result, Slice, Snapshot};
 
 /// A store whose base level may hold so many bytes.
 fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
     let options = options(Arc::new(disk.clone())).background_threads(0);
+    let options = options.write_buffer_bytes(32 << 10);
     Db::open("db", options.base_level_bytes(base_level_bytes)).unwrap()
 }
 
@@ -34,7 +37,7 @@ fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
 }
 
 /// The stretches of the merge of four runs over nine tables, each with its tables of the output level.
-fn stretches(table_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
+fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
     let keys = ["b", "d", "f", "h", "j", "l", "n", "p", "r"];
     let tables = keys.iter().zip(1..).map(|(key, number)| (6, number, *key, *key));
@@ -42,7 +45,8 @@ fn stretches(table_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let options = CompactionOptions { waits_for_runs: false, ..CompactionOptions::default() };
     let plan: Plan = plan(&version, &InProgress::default(), &options).unwrap();
     assert_eq!((plan.upper.len(), plan.lower.len(), plan.input_bytes()), (4, 9, 130));
-    divide(plan, bounds.iter().map(|key| key.as_bytes().into()).collect(), table_bytes)
+    let bounds: Vec<_> = bounds.iter().map(|key| key.as_bytes().into()).collect();
+    divide(plan, &bounds, stretch_bytes, 20)
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
     let all =
         |bytes| stretches(bytes, &["c", "h", "i", "n", "q"]).iter().map(told).collect::<Vec<_>>();
     assert_eq!(
-        all(21),
+        all(43),
         [
             "-..h [1, 2, 3] ['c'] Some(25)",
             "h..n [4, 5, 6] ['i'] Some(25)",
@@ -74,7 +78,7 @@ fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
         "a piece that begins where its stretch does begins anyway"
     );
     let whole = ["-..- [1, 2, 3, 4, 5, 6, 7, 8, 9] ['c', 'h', 'i', 'n', 'q'] None"];
-    assert_eq!(all(33), whole, "not two stretches' worth");
+    assert_eq!(all(66), whole, "not two stretches' worth");
     assert_eq!(all(0).len(), 9, "no stretch is less than a table");
 }
 
@@ -116,6 +120,7 @@ fn a_merge_needs_room_for_a_part_of_what_it_writes() {
     let disk = SimDisk::new();
     let watched = Watched { disk: disk.clone(), most: Arc::default() };
     let options = options(Arc::new(watched.clone())).background_threads(0);
+    let options = options.write_buffer_bytes(32 << 10);
     let db = Db::open("db", options.base_level_bytes(1 << 20)).unwrap();
     let put = |step: usize| {
         let numbers = (0..4000).step_by(step);
@@ -139,23 +144,39 @@ fn a_merge_needs_room_for_a_part_of_what_it_writes() {
 
 /// Whatever a merge is given up at: what it has put in force stays so, and nothing else is seen.
 #[test]
-fn a_merge_that_is_given_up_leaves_all_there_is_and_what_it_has_done() {
-    // Into the last level, and into one above it and on.
-    for (base_level_bytes, expected) in [(1 << 20, 5), (16 << 10, 0)] {
+fn a_merge_that_is_given_up_leaves_all_there_is() {
+    // Into the last level; into one above it, and on.
+    for base_level_bytes in [1 << 20, 16 << 10] {
         let steps = 0_u64..;
-        let went_on = steps.map_while(|tables| give_up_after(tables, base_level_bytes));
-        let went_on = went_on.filter(|went_on| *went_on).count();
-        assert!(went_on >= expected, "runs over what they were merged into: {went_on} times");
+        let twice = steps.map_while(|tables| give_up_after(tables, base_level_bytes));
+        let twice = twice.filter(|twice| *twice > 0).count();
+        assert!(twice > 2, "entries in two places in {twice} states, {base_level_bytes}");
     }
 }
 
-/// Compacts a store until a table cannot be created after so many; whether something was in force then of
-/// a merge of level 0. `None` if all could be created.
-fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<bool> {
+/// How many entries lie in two places of the tables.
+fn twice(db: &Db) -> usize {
+    let engine = db.engine();
+    let (mut all, mut count) = (HashSet::new(), 0);
+    for (_, table) in engine.version().tables() {
+        let reader = engine.tables.reader(table).unwrap();
+        let mut cursor = reader.cursor(ScanOptions::default());
+        cursor.seek_to_first().unwrap();
+        while let Some(entry) = cursor.entry() {
+            count += 1;
+            all.insert((entry.key.to_vec(), entry.seqno));
+            cursor.next().unwrap();
+        }
+    }
+    count - all.len()
+}
+
+/// Compacts a store until a table cannot be created after so many; how many entries lie in two places then.
+/// `None` if all tables could be created.
+fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     let (disk, mut content) = (SimDisk::new(), Content::new());
     let db = open(&disk, base_level_bytes);
     let (snapshot, old) = fill(&db, &mut content);
-    let before = db.engine().version();
     disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").after(tables));
     let outcome = db.compact_all();
     if disk.faults_fired() == 0 {
@@ -163,11 +184,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<bool> {
         return None;
     }
     assert!(outcome.is_err_and(|error| error.is_shortage()), "after {tables} tables");
-    let after = db.engine().version();
-    let last = |version: &Version| version.levels[LEVELS - 1].first().map(|table| table.number);
-    let has_runs = before.levels[0].len() == after.levels[0].len();
-    let went_on = has_runs && last(&before) != last(&after);
-    drop((before, after));
+    let left_twice = twice(&db);
     assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
     assert_walks(|| snapshot.range(..), snapshot.cursor().unwrap(), &old);
     for number in 0..KEYS {
@@ -188,7 +205,8 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<bool> {
     assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
     assert_eq!(db.engine().version().levels[0].len(), 0);
     db.verify().unwrap();
-    Some(went_on)
+    assert_eq!(twice(&db), 0);
+    Some(left_twice)
 }
 
 /// Walks of all kinds, in both directions and with turns.

@@ -149,7 +149,7 @@ impl Case {
 
     fn run(&mut self, plan: &Plan) {
         let outputs = self.outputs(plan);
-        self.version = install(&self.version, plan, outputs);
+        self.version = install(&self.version, plan, true, outputs);
     }
 
     fn answer(&mut self, question: &str) -> Vec<String> {

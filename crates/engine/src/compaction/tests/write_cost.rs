@@ -105,7 +105,7 @@ impl Store {
         }
         keys.sort_unstable();
         keys.dedup();
-        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &self.options);
+        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &self.options, None);
         let mut outputs = Vec::new();
         let mut open: Vec<u32> = Vec::new();
         for key in keys {
@@ -130,7 +130,7 @@ impl Store {
                 self.widest_merge = self.widest_merge.max(plan.input_bytes());
                 self.merge(&plan)
             };
-            self.version = install(&self.version, &plan, outputs);
+            self.version = install(&self.version, &plan, true, outputs);
         }
     }
 

@@ -39,15 +39,17 @@ pub(crate) struct OutputCutter {
 
 impl OutputCutter {
     /// A cutter for a merge with these grandparents, in key order. It may be told how large its outputs
-    /// become to share evenly what it writes.
+    /// become in the last level to share evenly what it writes.
     pub(crate) fn new(
         grandparents: Vec<Arc<TableFile>>,
         options: &CompactionOptions,
         even: Option<u64>,
     ) -> Self {
         let half = options.table_bytes / 2;
-        let slack = if grandparents.is_empty() { 0 } else { half };
-        let large = even.unwrap_or(options.table_bytes.saturating_add(slack));
+        let large = match grandparents.is_empty() {
+            true => even.unwrap_or(options.table_bytes),
+            false => options.table_bytes.saturating_add(half),
+        };
         let max_overlap = options.max_grandparent_bytes();
         Self { grandparents, at: 0, overlapped: 0, half, large, max_overlap }
     }

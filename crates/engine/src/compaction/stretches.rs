@@ -26,6 +26,9 @@ use super::share::beginnings;
 /// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory.
 const STRETCH_TABLES: u64 = 2;
 
+/// Tables' worth of inputs from which on a merge is divided: each stretch ends a table early.
+const FEWEST_TABLES: u64 = 8;
+
 /// Most stretches of a merge: each of its inputs is sought in, and read ahead, once in each.
 const MOST_STRETCHES: u64 = 64;
 
@@ -107,7 +110,8 @@ impl Engine {
         // Without a second thread there is nobody to share it with.
         let is_shared = options.background_threads > 1;
         let bounds = if is_shared { self.piece_bounds(&plan)? } else { Vec::new() };
-        if options.filters.budget().is_some() {
+        let is_small = plan.input_bytes() < options.table_bytes.saturating_mul(FEWEST_TABLES);
+        if is_small || options.filters.budget().is_some() {
             return Ok(vec![Stretch::whole(plan, bounds)]);
         }
         // Each idle worker is to find something of it to do; and all inputs are read ahead anew in each.

@@ -318,8 +318,8 @@ impl Options {
         /// Open table files at most, 16 or more; never more than half of what the process may
         /// have open (`ulimit -n`), less some for logs and new tables. Default: 1000.
         max_open_files: usize;
-        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; one that shares evenly what a large
-        /// compaction writes may have up to 1.7 times as many. Default: 64 MiB.
+        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; in the last level,
+        /// those of a large one share evenly what it writes, and may have up to 1.7 times as many. Default: 64 MiB.
         table_bytes: u64;
         /// Bytes from which on the deepest level has another above it; the topmost of several may have to hold twice
         /// as many before one is opened above it. 1 KiB to 1 PiB. Default: 256 MiB.

@@ -37,7 +37,7 @@ pub(crate) struct InProgress {
 struct Job {
     id: JobId,
     /// File numbers of its inputs, and of what it has put in force.
-    inputs: Vec<u64>,
+    tables: Vec<u64>,
     /// Where a merge writes tables.
     output: Option<(usize, KeyRange)>,
     /// Whether it only moves a table.
@@ -62,20 +62,20 @@ impl InProgress {
         (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
     }
 
-    fn add(&mut self, inputs: Vec<u64>, output: Option<(usize, KeyRange)>, is_move: bool) -> JobId {
+    fn add(&mut self, tables: Vec<u64>, output: Option<(usize, KeyRange)>, is_move: bool) -> JobId {
         let id = JobId(self.next_id);
         self.next_id += 1;
-        self.busy.extend(&inputs);
-        self.jobs.push(Job { id, inputs, output, is_move });
+        self.busy.extend(&tables);
+        self.jobs.push(Job { id, tables, output, is_move });
         id
     }
 
     /// Keeps everyone away from what a job, which goes on, has put in force.
     pub(crate) fn keep(&mut self, id: JobId, numbers: impl Iterator<Item = u64>) {
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
-            let before = job.inputs.len();
-            job.inputs.extend(numbers);
-            self.busy.extend(&job.inputs[before..]);
+            let before = job.tables.len();
+            job.tables.extend(numbers);
+            self.busy.extend(&job.tables[before..]);
         }
     }
 
@@ -83,7 +83,7 @@ impl InProgress {
     /// that installs its outputs, so that no planner sees one without the other.
     pub(crate) fn finish(&mut self, id: JobId) {
         if let Some(at) = self.jobs.iter().position(|job| job.id == id) {
-            for number in self.jobs.swap_remove(at).inputs {
+            for number in self.jobs.swap_remove(at).tables {
                 self.busy.remove(&number);
             }
         }

@@ -43,7 +43,7 @@ pub(crate) struct Stretch {
     pub(super) to: Option<Box<[u8]>>,
     /// The first keys of its pieces but the first, ascending.
     pub(super) bounds: Vec<Box<[u8]>>,
-    /// Bytes at which its outputs end, where that is not what the options say.
+    /// Bytes at which its outputs end in the last level, where that is not what the options say.
     pub(super) table_bytes: Option<u64>,
 }
 

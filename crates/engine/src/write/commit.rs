@@ -82,7 +82,8 @@ impl Engine {
         self.check_writable()?;
         let sync = self.wants_sync(options);
         if batch.count() == 0 {
-            return Ok(());
+            // Durable is what was written before, too.
+            return if sync { self.sync() } else { Ok(()) };
         }
         if planted(Bug::BatchSplit) && batch.count() > 1 {
             let mut outcome = Ok(());
@@ -503,7 +504,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use trommel_base::EntryKind;
-    use trommel_vfs::MemoryVfs;
+    use trommel_vfs::{MemoryVfs, Policy, SimDisk};
 
     use super::LEADER_INSERTS;
     use crate::{Db, Error, Options, WriteBatch, WriteOptions};
@@ -553,6 +554,28 @@ mod tests {
             }
             let last = db.get("all write it").unwrap();
             assert_eq!(last.as_deref(), Some(&[WRITERS as u8 - 1][..]), "who came last wins");
+        }
+    }
+
+    /// A batch of nothing that is to be synced makes durable what was written before, as any other does.
+    #[test]
+    fn an_empty_batch_syncs_what_was_written_before() {
+        for log in [true, false] {
+            let disk = SimDisk::new();
+            let open = |disk: &SimDisk| {
+                let options = Options::default().vfs(Arc::new(disk.clone())).log(log);
+                Db::open("db", options.background_threads(0)).unwrap()
+            };
+            let db = open(&disk);
+            db.put("key", "value").unwrap();
+            let after_power_cut = || {
+                let disk = disk.crash(Policy::SYNCED, 1).disk();
+                open(&disk).get("key").unwrap().map(|value| value.to_vec())
+            };
+            db.write(WriteBatch::new()).unwrap();
+            assert_eq!(after_power_cut(), None, "nobody asked for more");
+            db.write_with(WriteBatch::new(), WriteOptions::sync()).unwrap();
+            assert_eq!(after_power_cut().as_deref(), Some(&b"value"[..]));
         }
     }
 

@@ -97,13 +97,16 @@ impl Engine {
     /// Why a write would be refused, if it would.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if let Some(first) = self.poisoned() {
-            return Err(Error::Poisoned { first });
-        }
+        self.check_unpoisoned()?;
         if self.read_only {
             return Err(Error::ReadOnly);
         }
         self.check_open()
+    }
+
+    /// An error after a failure by which all writing ends.
+    pub(crate) fn check_unpoisoned(&self) -> Result<()> {
+        self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }))
     }
 
     /// An error, and the end of all writes, if the lock file is no longer the one that was locked:

@@ -43,9 +43,7 @@ impl Engine {
     }
 
     fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
-        if let Some(first) = self.poisoned() {
-            return Err(Error::Poisoned { first });
-        }
+        self.check_unpoisoned()?;
         if state.shutting_down {
             return Err(Error::Closed);
         }

@@ -108,9 +108,7 @@ impl Engine {
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
         let mut merging = self.merging(&plan, id);
         for stretch in self.stretches(plan)? {
-            if self.background.is_closing() {
-                return Err(Error::Closed);
-            }
+            self.check_merging()?;
             self.run_stretch(stretch, &mut merging)?;
             // The next one may need the room.
             self.sweep();
@@ -150,6 +148,8 @@ impl Engine {
         }
         let written = done.tables.iter().map(|table| table.file_bytes).sum();
         let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
+        // Merged in vain, or not: nothing is written any more.
+        self.check_unpoisoned()?;
         self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
         outputs.keep();
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
@@ -295,16 +295,21 @@ impl Engine {
     /// long as somebody writes.
     fn look_about(&self, merge: &SharedMerge, looks: &mut Looks) -> Result<()> {
         looks.since = 0;
-        if self.background.is_closing() {
-            return Err(Error::Closed);
-        }
+        self.check_merging()?;
         merge.check()?;
         let start = crate::env::now();
         if !looks.may_leave(start) || !self.flush_between() {
             return Ok(());
         }
         looks.was_away(start, crate::env::now());
-        // What was merged could not be installed.
+        Ok(())
+    }
+
+    /// An error where no more may be merged or put in force: the store is being closed, or poisoned.
+    fn check_merging(&self) -> Result<()> {
+        if self.background.is_closing() {
+            return Err(Error::Closed);
+        }
         self.check_writable()
     }
 

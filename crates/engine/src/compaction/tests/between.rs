@@ -186,6 +186,27 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     busy.reopen();
 }
 
+/// Where a log fails for good meanwhile, nothing more is put in force of what was merged.
+#[test]
+fn a_log_that_fails_meanwhile_ends_the_merge() {
+    let mut busy = Busy::new();
+    busy.gated.open_for(2);
+    wait_until("the memtable is a table", || busy.frozen() == 0);
+    wait_until("the merge wants its third table", || busy.gated.is_waited_at());
+    let tables = |db: &Db| -> Vec<_> {
+        db.engine().version().tables().map(|(level, table)| (level, table.number)).collect()
+    };
+    let before = tables(&busy.db);
+    busy.disk.inject(Fault::new(Failure::Io).on(OpKind::Append).named(".log"));
+    assert!(busy.db.put("key0007", "newest").is_err());
+    assert_eq!(busy.disk.faults_fired(), 1);
+    assert!(matches!(busy.end_merge(), Err(Error::Poisoned { .. } | Error::Io { .. })));
+    wait_until("no job is left", || lock(&busy.db.engine().background.state).running == 0);
+    assert_eq!(tables(&busy.db), before);
+    busy.assert_holds();
+    busy.reopen();
+}
+
 /// The merge that waits for that flush would wait for ever, and whoever closes the store for the merge.
 #[test]
 fn a_merge_does_not_wait_for_a_flush_that_panicked() {

@@ -269,8 +269,7 @@ impl Db {
     }
 
     /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, no
-    /// block is read twice, and where blocks of a table come from the device with
-    /// [`ReadMode::Cached`](crate::ReadMode::Cached), their reads overlap.
+    /// block is read twice, and where blocks come from the device their reads overlap.
     ///
     /// # Errors
     /// As [`Db::get`], if any of the keys cannot be looked up.
@@ -300,7 +299,8 @@ impl Db {
     }
 
     /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has
-    /// none); true if it was. Atomic.
+    /// none); true if it was. Atomic. Nobody else writes while it looks, so that it shares its commit, and
+    /// where it is to be durable its sync, with no other write.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].

@@ -14,19 +14,17 @@
 //!
 //! Called by the worker before each entry it writes.
 
-use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{compare_keys, same_bytes};
 
-use crate::version::TableFile;
-
 use super::options::CompactionOptions;
+use super::plan::Grandparent;
 
 /// Decides when an output table is closed.
 #[derive(Debug)]
 pub(crate) struct OutputCutter {
-    grandparents: Vec<Arc<TableFile>>,
+    grandparents: Vec<Grandparent>,
     /// Grandparents before this one end before the last key.
     at: usize,
     /// Bytes of the grandparents that the open output has passed.
@@ -41,7 +39,7 @@ impl OutputCutter {
     /// A cutter for a merge with these grandparents, in key order. Where there are none, it may be told how
     /// large outputs become that share evenly what it writes.
     pub(crate) fn new(
-        grandparents: Vec<Arc<TableFile>>,
+        grandparents: Vec<Grandparent>,
         options: &CompactionOptions,
         even: Option<u64>,
     ) -> Self {
@@ -101,7 +99,7 @@ mod tests {
     /// Writes entries of 10 bytes with these keys; gives the outputs back.
     fn cut(keys: &str, grandparents: &[(usize, u64, &str, &str)], table_bytes: u64) -> String {
         let options = CompactionOptions { table_bytes, ..CompactionOptions::default() };
-        let grandparents = tree(grandparents).levels[6].clone();
+        let grandparents = tree(grandparents).levels[6].iter().map(Grandparent::of).collect();
         let mut cutter = OutputCutter::new(grandparents, &options, None);
         let mut outputs = vec![Vec::new()];
         for key in keys.bytes() {

@@ -73,9 +73,32 @@ pub(crate) struct Plan {
     pub(crate) reason: Reason,
     /// The tables of the level below the output level that the inputs overlap, by key: where
     /// outputs are best cut.
-    pub(crate) grandparents: Vec<Arc<TableFile>>,
+    pub(crate) grandparents: Vec<Grandparent>,
     /// All keys of the inputs lie in here.
     pub(crate) range: KeyRange,
+}
+
+/// A table below the output level. Not the file: that leaves the disk when another merge replaces it.
+#[derive(Debug, Clone)]
+pub(crate) struct Grandparent {
+    /// What tests call it.
+    #[cfg(test)]
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) smallest: Box<[u8]>,
+    pub(crate) largest: Box<[u8]>,
+}
+
+impl Grandparent {
+    pub(super) fn of(table: &Arc<TableFile>) -> Self {
+        Self {
+            #[cfg(test)]
+            number: table.number,
+            file_bytes: table.file_bytes,
+            smallest: table.smallest.clone(),
+            largest: table.largest.clone(),
+        }
+    }
 }
 
 impl Plan {
@@ -258,7 +281,7 @@ impl Planner<'_> {
             lower,
             trivial_move,
             reason,
-            grandparents,
+            grandparents: grandparents.iter().map(Grandparent::of).collect(),
             range,
         };
         let is_free = !plan.tables().any(|table| self.busy.is_busy(table.number))
@@ -288,7 +311,7 @@ impl Planner<'_> {
             lower: Vec::new(),
             trivial_move: false,
             reason,
-            grandparents,
+            grandparents: grandparents.iter().map(Grandparent::of).collect(),
             range,
         })
     }

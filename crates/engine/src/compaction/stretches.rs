@@ -11,6 +11,8 @@
 //! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay would not fit
 //! it together.
 //!
+//! A stretch pins the version it begins with: what another merge replaces meanwhile leaves the disk when it ends.
+//!
 //! Beside its inputs a merge needs room for what it brings down from above, and for a stretch; not for all that
 //! it writes. One that is given up leaves what it has put in force, and all that it was to bring down.
 //!
@@ -18,6 +20,7 @@
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::options::Options;
 
 use super::key_range::total_bytes;
 use super::plan::Plan;
@@ -25,6 +28,9 @@ use super::share::beginnings;
 
 /// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory.
 const STRETCH_TABLES: u64 = 2;
+
+/// Threads that find a table's worth of a stretch each, at most: with more of them large merges would be one.
+const MOST_SHARING: u64 = 4;
 
 /// Tables' worth of inputs from which on a merge is divided: each stretch ends a table early.
 const FEWEST_TABLES: u64 = 8;
@@ -63,6 +69,14 @@ const SLACK: f64 = 1.125;
 pub(super) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
+}
+
+/// Bytes of inputs of a stretch, at least: idle workers are to find something of it to do, and all inputs are
+/// read ahead anew in each.
+pub(super) fn least_bytes(options: &Options) -> u64 {
+    let threads = options.background_threads as u64;
+    let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));
+    options.table_bytes.saturating_mul(tables).max(options.write_buffer_bytes as u64 / 4)
 }
 
 /// Divides a merge into stretches with at least so many bytes of inputs each, by key.
@@ -114,10 +128,6 @@ impl Engine {
         if is_small || options.filters.budget().is_some() {
             return Ok(vec![Stretch::whole(plan, bounds)]);
         }
-        // Each idle worker is to find something of it to do; and all inputs are read ahead anew in each.
-        let tables = STRETCH_TABLES.max(options.background_threads as u64);
-        let of_tables = options.table_bytes.saturating_mul(tables);
-        let least = of_tables.max(options.write_buffer_bytes as u64 / 4);
-        Ok(divide(plan, &bounds, least, options.table_bytes))
+        Ok(divide(plan, &bounds, least_bytes(&options), options.table_bytes))
     }
 }

@@ -12,11 +12,11 @@ use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 use super::super::in_progress::InProgress;
 use super::super::key_range::total_bytes;
 use super::super::plan::{Plan, plan};
-use super::super::stretches::{Stretch, divide, even};
+use super::super::stretches::{Stretch, divide, even, least_bytes};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
 use crate::compaction::options::CompactionOptions;
-use crate::{Db, DbCursor, Range, Result, Slice, Snapshot};
+use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 
 /// A store whose base level may hold so many bytes.
 fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
@@ -89,6 +89,30 @@ fn tables_of_a_stretch_share_what_it_writes_evenly() {
     for (bytes, table_bytes) in cases {
         assert_eq!(even(f64::from(bytes), 100), table_bytes, "{bytes} bytes");
     }
+}
+
+#[test]
+fn many_threads_leave_large_merges_divided() {
+    let options = |threads| Options::default().table_bytes(100).background_threads(threads);
+    let tables = |threads| least_bytes(&options(threads).write_buffer_bytes(0));
+    assert_eq!([0, 1, 2, 3, 4, 64].map(tables), [200, 200, 200, 300, 400, 400]);
+    assert_eq!(least_bytes(&options(2).write_buffer_bytes(4000)), 1000);
+}
+
+/// Another merge may replace these meanwhile, and they are to leave the disk.
+#[test]
+fn a_plan_does_not_hold_the_tables_below_its_outputs() {
+    let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
+    let keys = ["b", "d", "f", "h", "j", "l", "n", "p", "r"];
+    let last = keys.iter().zip(1..).map(|(key, number)| (6, number, *key, *key));
+    let version =
+        tree(&runs.into_iter().chain([(5, 21, "a", "m")]).chain(last).collect::<Vec<_>>());
+    let base = CompactionOptions { base_level_bytes: 60, ..CompactionOptions::default() };
+    let options = CompactionOptions { waits_for_runs: false, table_bytes: 10, ..base };
+    let plan = plan(&version, &InProgress::default(), &options).unwrap();
+    assert_eq!((plan.output_level, plan.grandparents.len()), (5, 9));
+    let holders = |level: usize| version.levels[level].iter().map(Arc::strong_count).max();
+    assert_eq!((holders(5), holders(6)), (Some(2), Some(1)));
 }
 
 /// Counts what lies on the disk in tables whenever one is created.

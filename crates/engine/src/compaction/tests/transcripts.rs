@@ -59,7 +59,8 @@ fn show(plan: &Plan) -> String {
     let how = if plan.trivial_move { "move" } else { "merge" };
     write!(line, " -> L{}, {how} for {:?}", plan.output_level, plan.reason).unwrap();
     if !plan.grandparents.is_empty() {
-        write!(line, ", over {}", numbers(&plan.grandparents)).unwrap();
+        let below = plan.grandparents.iter().map(|table| table.number.to_string());
+        write!(line, ", over {}", below.collect::<Vec<_>>().join(" ")).unwrap();
     }
     line
 }

@@ -35,6 +35,9 @@ pub(crate) enum SetUp {
     Mapped,
 }
 
+/// Logs that are kept to be written over where each commit is synced, as the header of that option advises.
+const RECYCLED_LOGS: usize = 4;
+
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
 
@@ -88,8 +91,6 @@ fn options(settings: &Settings, variant: Variant) -> Options {
     options.set_write_buffer_size(settings.write_buffer_bytes as usize);
     options.set_max_write_buffer_number(settings.frozen_memtables as i32 + 1);
     options.set_level_zero_file_num_compaction_trigger(settings.l0_trigger as i32);
-    options.set_level_zero_slowdown_writes_trigger(settings.l0_slowdown as i32);
-    options.set_level_zero_stop_writes_trigger(settings.l0_stop as i32);
     options.set_max_bytes_for_level_base(settings.base_level_bytes);
     options.set_max_bytes_for_level_multiplier(f64::from(settings.level_ratio));
     options.set_target_file_size_base(settings.table_bytes);
@@ -102,9 +103,15 @@ fn options(settings: &Settings, variant: Variant) -> Options {
     if settings.counted {
         options.enable_statistics();
     }
-    if variant.set_up != SetUp::Equal {
+    if variant.set_up == SetUp::Equal {
+        options.set_level_zero_slowdown_writes_trigger(settings.l0_slowdown as i32);
+        options.set_level_zero_stop_writes_trigger(settings.l0_stop as i32);
+    } else {
         options.set_enable_pipelined_write(true);
         options.set_bytes_per_sync(1 << 20);
+    }
+    if settings.durable {
+        options.set_recycle_log_file_num(RECYCLED_LOGS);
     }
     options
 }
@@ -138,13 +145,20 @@ fn version() -> String {
 /// What the fairness block says of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
-    let (cache, tuned) = match variant.set_up {
-        SetUp::Equal => ("LRUCache", "nothing"),
+    let (cache, mut tuned) = match variant.set_up {
+        SetUp::Equal => ("LRUCache", String::new()),
         SetUp::Cached | SetUp::Direct | SetUp::Mapped => (
             "HyperClockCache",
-            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB",
+            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB".to_owned(),
         ),
     };
+    if settings.durable {
+        tuned.push_str(if tuned.is_empty() { "" } else { ", " });
+        tuned.push_str(&format!("recycle_log_file_num {RECYCLED_LOGS}"));
+    }
+    if tuned.is_empty() {
+        tuned.push_str("nothing");
+    }
     let (read_by, checksums) = match variant.set_up {
         SetUp::Mapped => ("mmap, not through the cache", "not looked at in reads"),
         SetUp::Direct => (stores::DIRECT, stores::VERIFIED_ONCE),
@@ -158,8 +172,11 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
         ("tables are read by", read_by.into()),
         ("checksum of a block", checksums.into()),
-        ("tuned besides", tuned.into()),
+        ("tuned besides", tuned),
     ]);
+    if variant.set_up != SetUp::Equal {
+        facts.insert("level-0 runs that slow, stop writers", "RocksDB's own (20, 36)".into());
+    }
     facts
 }
 

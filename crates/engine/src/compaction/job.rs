@@ -310,7 +310,8 @@ impl Engine {
         if self.background.is_closing() {
             return Err(Error::Closed);
         }
-        self.check_writable()
+        // Not whether the store is closed: until it is shut down a merge that fails is begun again at once.
+        self.check_unpoisoned()
     }
 
     /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.

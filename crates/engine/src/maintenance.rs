@@ -232,7 +232,7 @@ impl Engine {
         let poison = || self.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
         if options.read_only || poison().is_some() {
             let _ = self.closed.set(Error::Closed);
-            return self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }));
+            return self.check_unpoisoned();
         }
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {

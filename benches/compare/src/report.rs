@@ -46,7 +46,7 @@ pub(crate) const UNEQUAL: [&str; 19] = [
     "Trommel opens a level above the base level once that would hold twice the size given, which leaves a run \
      less where it would hold little more than that.",
     "Trommel writes new tables over files that nothing needs any more, of which it keeps for that, while it \
-     works, up to a quarter of what its tables take, and 1 GiB at most (its default); the others remove theirs \
+     works, up to a quarter of what its tables take, and 512 MiB at most (its default); the others remove theirs \
      at once.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \

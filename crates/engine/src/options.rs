@@ -222,7 +222,7 @@ impl Default for Options {
             max_open_files: 1000,
             table_bytes: 64 << 20,
             base_level_bytes: 256 << 20,
-            spare_file_bytes: 1 << 30,
+            spare_file_bytes: 512 << 20,
             level_ratio: 10,
             l0_trigger: 4,
             l0_slowdown: 12,
@@ -330,7 +330,7 @@ impl Options {
         /// a quarter of what its tables take; 0 keeps none. They are removed when the store rests
         /// ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds in which its background threads had
         /// nothing to do), when it is closed, and when the disk is full. Only Linux writes over files.
-        /// Default: 1 GiB.
+        /// Default: 512 MiB.
         spare_file_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;

@@ -35,9 +35,6 @@ pub(crate) enum SetUp {
     Mapped,
 }
 
-/// Logs that are kept to be written over where each commit is synced, as the header of that option advises.
-const RECYCLED_LOGS: usize = 4;
-
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
 
@@ -110,9 +107,6 @@ fn options(settings: &Settings, variant: Variant) -> Options {
         options.set_enable_pipelined_write(true);
         options.set_bytes_per_sync(1 << 20);
     }
-    if settings.durable {
-        options.set_recycle_log_file_num(RECYCLED_LOGS);
-    }
     options
 }
 
@@ -145,20 +139,14 @@ fn version() -> String {
 /// What the fairness block says of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
-    let (cache, mut tuned) = match variant.set_up {
-        SetUp::Equal => ("LRUCache", String::new()),
+    let (cache, tuned) = match variant.set_up {
+        SetUp::Equal => ("LRUCache", "nothing"),
         SetUp::Cached | SetUp::Direct | SetUp::Mapped => (
             "HyperClockCache",
-            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB".to_owned(),
+            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB, format_version 6, \
+             optimize_filters_for_memory",
         ),
     };
-    if settings.durable {
-        tuned.push_str(if tuned.is_empty() { "" } else { ", " });
-        tuned.push_str(&format!("recycle_log_file_num {RECYCLED_LOGS}"));
-    }
-    if tuned.is_empty() {
-        tuned.push_str("nothing");
-    }
     let (read_by, checksums) = match variant.set_up {
         SetUp::Mapped => ("mmap, not through the cache", "not looked at in reads"),
         SetUp::Direct => (stores::DIRECT, stores::VERIFIED_ONCE),
@@ -172,7 +160,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
         ("tables are read by", read_by.into()),
         ("checksum of a block", checksums.into()),
-        ("tuned besides", tuned),
+        ("tuned besides", tuned.into()),
     ]);
     if variant.set_up != SetUp::Equal {
         facts.insert("level-0 runs that slow, stop writers", "RocksDB's own (20, 36)".into());

@@ -141,9 +141,9 @@ impl Properties {
             && self.max_seqno <= MAX_SEQNO
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.smallest.capacity()
+    /// Memory they take besides themselves, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.smallest.capacity()
             + self.largest.capacity()
             + self.compression.capacity()
             + self.filter.capacity()

@@ -200,7 +200,10 @@ impl Table {
         TableMemory {
             index: self.index.memory_bytes() + verified,
             filter: self.filters.pinned_bytes() as usize,
-            other: size_of::<Self>() + self.properties.memory_bytes(),
+            other: size_of::<Self>()
+                + self.properties.heap_bytes()
+                + size_of::<Source>()
+                + self.source.path.capacity(),
         }
     }
 

@@ -18,7 +18,7 @@ impl VerifiedBlocks {
     pub(crate) fn of(index: &IndexTree) -> Self {
         let leaves: Box<[_]> =
             std::iter::repeat_with(OnceLock::new).take(index.leaf_count()).collect();
-        Self { memory: AtomicUsize::new(size_of_val(&*leaves)), leaves }
+        Self { memory: AtomicUsize::new(size_of::<Self>() + size_of_val(&*leaves)), leaves }
     }
 
     /// Whether the block at `at` was found intact.

@@ -90,9 +90,7 @@ impl Piece {
         let beside = match self {
             Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
             Self::Small(filters) => filters.memory_bytes() - size_of::<SmallFilters>(),
-            Self::Top(top) => {
-                top.index.memory_bytes() + size_of_val(&*top.cells) - size_of::<Index>()
-            }
+            Self::Top(top) => top.index.heap_bytes() + size_of_val(&*top.cells),
             Self::User(filter) => filter.memory_bytes().max(stored),
         };
         (size_of::<Pinned>() + beside) as u64

@@ -236,13 +236,13 @@ impl Index {
         separator
     }
 
-    /// Memory it takes, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.prefix.len()
+    /// Memory it takes besides itself, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.prefix.len()
             + size_of_val(&*self.words)
-            + self.len() * 10
-            + self.rest_ends.len() * 4
+            + size_of_val(&*self.ends)
+            + size_of_val(&*self.suffixes)
+            + size_of_val(&*self.rest_ends)
             + self.rests.len()
     }
 }

@@ -95,7 +95,7 @@ impl IndexTree {
     ) -> Result<&'a Index, Error> {
         stats.index_reads += 1;
         let leaf = self.read_leaf(i, source)?;
-        let memory = leaf.memory_bytes();
+        let memory = leaf.heap_bytes();
         // Two readers may load the same leaf; one of the two is kept.
         if cell.set(leaf).is_ok() {
             self.leaves_memory.fetch_add(memory, Ordering::Relaxed);
@@ -209,7 +209,8 @@ impl IndexTree {
 
     /// Memory it takes now, in bytes; places in the cache's share not counted.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let cells = self.leaves.len() * size_of::<OnceLock<Index>>() + self.places.memory_bytes();
-        self.top.memory_bytes() + cells + self.leaves_memory.load(Ordering::Relaxed)
+        let cells = size_of_val(&*self.leaves) + self.places.memory_bytes();
+        let of_leaves = self.leaves_memory.load(Ordering::Relaxed);
+        size_of::<Self>() + self.top.heap_bytes() + cells + of_leaves
     }
 }

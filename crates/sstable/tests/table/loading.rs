@@ -1,13 +1,15 @@
-//! How filters come to memory: each stored byte is read once, however many ask at a time; nothing
-//! lies there twice; and what is counted is what is held.
+//! How filters and indexes come to memory: each stored byte of a filter is read once, however many ask at a
+//! time; nothing lies there twice; and what is counted is what is held.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use trommel_base::MAX_SEQNO;
 use trommel_sstable::{
-    BlockCache, Compression, Expected, FilterPlan, FilterShape, Table, TableConfig, TableOptions,
+    BlockCache, Compression, Expected, FilterPlan, FilterShape, ReadStats, Table, TableConfig,
+    TableMemory, TableOptions,
 };
 use trommel_vfs::{Access, ReadFile, Vfs};
 
@@ -144,6 +146,50 @@ fn what_is_counted_of_filters_is_what_they_hold() {
                 // The cache's own tables grow by the way.
                 assert!(counted.abs_diff(held) <= 640 + held / 100, "{context}");
             }
+        }
+    }
+}
+
+#[test]
+fn what_is_counted_of_an_index_is_what_it_holds() {
+    /// A count of references beside what it is of.
+    const SHARED: isize = 16;
+    // One leaf, several, and many small ones.
+    for (keys, index_leaf_bytes) in [(1, 4096), (300, 64 << 10), (60_000, 64 << 10), (60_000, 512)]
+    {
+        let entries: Vec<Entry> = (0..keys).map(|i| put(key(i), i, b"a value")).collect();
+        let options = TableOptions { index_leaf_bytes, ..options(256, Compression::None, "none") };
+        let table = InMemory::new(options, &entries);
+        let (cache, mut stats) = (BlockCache::new(0), ReadStats::default());
+        for access in [Access::Buffered, Access::Mapped] {
+            let what = format!("{keys} keys, leaves of {index_leaf_bytes}, {access:?}");
+            let file = table.vfs.open(&table.path, access).unwrap();
+            let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
+            let config = TableConfig { cache: Arc::clone(&cache), access, filter_host: None };
+            let before = held();
+            let opened =
+                Table::open(file, &table.path, expected, &config).unwrap().verifying_once();
+            let beside = || {
+                let TableMemory { index, filter, other } = opened.memory_bytes();
+                held() - before - (index + filter + other) as isize
+            };
+            // The table itself lies on the stack; file, index and verified blocks are shared.
+            let is_mapped = access == Access::Mapped;
+            let shared = if is_mapped { 3 } else { 2 } * SHARED - size_of::<Table>() as isize;
+            assert_eq!(beside(), shared, "{what}: opened");
+            let at_first = opened.memory_bytes().index;
+            for i in 0..keys {
+                if is_mapped {
+                    let hash = trommel_filter::hash(&key(i));
+                    assert!(opened.get(&key(i), hash, MAX_SEQNO, &mut stats).unwrap().is_some());
+                } else {
+                    // Reads nothing but the index.
+                    assert!(opened.approximate_offset(&key(i)) < opened.footer().data_bytes);
+                }
+            }
+            assert_eq!(beside(), shared, "{what}: read");
+            let grown = opened.memory_bytes().index - at_first;
+            assert!(index_leaf_bytes > 512 || grown > 50_000, "{what}: {grown} bytes of leaves");
         }
     }
 }

@@ -4,6 +4,8 @@
 //! 2. A [`Figure`] is a number that a group may have.
 //! 3. Over the rounds a figure is its median, least and greatest value.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use trommel_harness::record::Record;
 
@@ -206,6 +208,35 @@ impl Results {
         names
     }
 
+    /// The contenders of any number of keys, as [`Results::names`].
+    pub(crate) fn all_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.nums().into_iter().flat_map(|num| self.names(num)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The contenders of other numbers of keys that were not measured with `num`.
+    pub(crate) fn absent(&self, num: u64) -> Vec<&str> {
+        let here = self.names(num);
+        let mut names = self.all_names();
+        names.retain(|name| !here.contains(name));
+        names
+    }
+
+    /// In how many rounds it was measured, and in how many runs: only in one are all stores measured in turns.
+    pub(crate) fn rounds_and_runs(&self, num: u64) -> String {
+        let ids: BTreeSet<_> = self.of_num(num).map(|record| record.run.as_str()).collect();
+        let runs = match ids.len() {
+            1 => "one run".to_owned(),
+            many => format!("{many} runs"),
+        };
+        format!("Rounds: {}, of {runs}.", self.rounds(num))
+    }
+
     /// A figure of a contender over the rounds.
     pub(crate) fn figure(&self, num: u64, name: &str, figure: &Figure) -> Option<Spread> {
         let groups = self.groups(num, name);
@@ -321,6 +352,23 @@ mod tests {
         let idle = results.figure(1000, "rocksdb", &TIMES[1]).unwrap();
         assert!((idle.median - 6.0).abs() < 1e-9 && idle.rounds == 1, "{idle:?}");
         assert_eq!(results.figure(1000, "trommel", &TIMES[2]), None);
+    }
+
+    #[test]
+    fn who_was_measured_with_other_keys_only_is_known() {
+        let mut more = record("rocksdb", 1, "fillrandom", 1.0);
+        more.settings.insert("num".into(), 2000.into());
+        more.run = "another".into();
+        let mut again = record("trommel", 2, "fillrandom", 1.0);
+        again.run = "another".into();
+        let results = Results::new(vec![record("trommel", 1, "fillrandom", 1.0), again, more]);
+        assert_eq!(results.all_names(), ["trommel", "rocksdb"]);
+        assert_eq!(
+            (results.absent(1000), results.absent(2000)),
+            (vec!["rocksdb"], vec!["trommel"])
+        );
+        assert_eq!(results.rounds_and_runs(1000), "Rounds: 2, of 2 runs.");
+        assert_eq!(results.rounds_and_runs(2000), "Rounds: 1, of one run.");
     }
 
     #[test]

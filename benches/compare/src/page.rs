@@ -8,7 +8,7 @@ use trommel_harness::units;
 
 use trommel_harness::record::Record;
 
-use crate::figures::Results;
+use crate::figures::{Results, TIMES};
 use crate::report::{
     Shown, UNEQUAL, caveat, differing, fairness, floor, ratios, reading, sizes, times, troubles,
     versions,
@@ -71,11 +71,12 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
         return String::new();
     }
     let believed = verdicts.iter().filter(|verdict| verdict.is_of_enough_rounds()).count();
-    let mut text = format!(
-        "\n## Targets not met: {short} of {0}\n\n{believed} of the {0} are of five rounds or more; \
-         the others say of how many.\n\n",
-        verdicts.len()
-    );
+    let all = verdicts.len();
+    let of_rounds = match believed == all {
+        true => "All are of five rounds or more.".to_owned(),
+        false => format!("{believed} are of five rounds or more; the others say of how many."),
+    };
+    let mut text = format!("\n## Targets not met: {short} of {all}\n\n{of_rounds}\n\n");
     for verdict in &verdicts[..short] {
         text += &format!("* {}\n", verdict.line());
     }
@@ -85,6 +86,11 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
             let (num, count) = (units::grouped(num), missing.len());
             text += &format!("* {num} keys, **{count} not measured**: {}\n", missing.join("; "));
         }
+        let absent = results.absent(num);
+        if !absent.is_empty() {
+            let (num, names) = (units::grouped(num), absent.join(", "));
+            text += &format!("* {num} keys, measured with another number of them only: {names}\n");
+        }
     }
     text
 }
@@ -92,8 +98,8 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
 const HEAD: &str = "\
 # Trommel beside other stores
 
-This page is written by the commands below; no figure in it is typed. Each store runs in a process
-of its own. Every value found is checked against its key.
+This page is written by the commands below; no figure of its tables and verdicts is typed. What is said of why a
+target is not met is, and of [what bounds each path](../performance.md). Each store runs in a process of its own. Every value found is checked against its key.
 
 ";
 
@@ -120,12 +126,17 @@ fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
     let mut lines: Vec<_> =
         results.nums().into_iter().map(|num| main_command(results, num)).collect();
     let mut by_rounds = BTreeMap::<_, Vec<_>>::new();
-    for study in studies {
-        let of_each = study.1.nums().into_iter().map(|num| study.1.rounds(num));
-        by_rounds.entry(of_each.max().unwrap_or(1)).or_default().push(study);
+    for (study, results) in studies {
+        let of_each = results.nums().into_iter().map(|num| results.rounds(num));
+        // Where not all that the study names took part, those who did are to be asked for.
+        let named = sheets::absent(*study, results).first().map(|_| results.all_names());
+        let key = (of_each.max().unwrap_or(1), named);
+        by_rounds.entry(key).or_default().push((*study, results));
     }
-    for (number, studies) in by_rounds {
-        lines.push(format!("{COMMAND}{}{}", studied(&studies), rounds(number)));
+    for ((number, named), studies) in by_rounds {
+        let stores =
+            named.map_or_else(String::new, |names| format!(" --stores {}", names.join(",")));
+        lines.push(format!("{COMMAND}{}{stores}{}", studied(&studies), rounds(number)));
     }
     lines.push(format!("{COMMAND} --from RESULTS --page FILE"));
     lines.join("\n")
@@ -160,7 +171,7 @@ fn chosen(results: &Results, num: u64) -> String {
 }
 
 /// The studies on a command line.
-fn studied(studies: &[&(Study, Results)]) -> String {
+fn studied(studies: &[(Study, &Results)]) -> String {
     let mut words = String::new();
     let names: Vec<_> = studies.iter().map(|(study, _)| study.name()).collect();
     if !names.is_empty() {
@@ -193,26 +204,15 @@ fn about(records: &[&Record]) -> String {
         ("Stores", versions(records).join("; ")),
         ("Processor", format!("{}, {cores} threads", cpu.as_deref().unwrap_or("not known"))),
     ];
-    let commits: BTreeSet<_> =
-        records.iter().filter_map(|record| record.environment.commit.as_deref()).collect();
-    if !commits.is_empty() {
-        lines.push(("Commits", commits.into_iter().collect::<Vec<_>>().join(", ")));
-    }
+    let commits = records.iter().map(|record| record.environment.commit.as_deref());
+    let commits: BTreeSet<_> = commits.map(|commit| commit.unwrap_or("not recorded")).collect();
+    lines.push(("Commits", commits.into_iter().collect::<Vec<_>>().join(", ")));
     if let Some(bytes) = memory_bytes {
         lines.push(("Memory", units::bytes(*bytes)));
     }
     let others = [("Kernel", kernel), ("File system", file_system)];
     lines.extend(others.map(|(name, value)| (name, value.clone().unwrap_or_default())));
     lines.iter().map(|(name, value)| format!("* {name}: {value}\n")).collect()
-}
-
-/// In how many runs it was measured, since only in one are all stores measured in turns.
-fn runs(results: &Results, num: u64) -> String {
-    let ids: BTreeSet<_> = results.of_num(num).map(|record| record.run.as_str()).collect();
-    match ids.len() {
-        1 => "one run".to_owned(),
-        many => format!("{many} runs"),
-    }
 }
 
 fn measured(results: &Results, num: u64) -> String {
@@ -222,14 +222,13 @@ fn measured(results: &Results, num: u64) -> String {
     }
     text += &caveat(results, num).map_or_else(String::new, |line| format!("\n**{line}**\n"));
     text += &format!(
-        "\nMicroseconds an operation; of rounds the median, least and greatest. Rounds: {}, of {}.\n\n",
-        results.rounds(num),
-        runs(results, num)
+        "\nMicroseconds an operation; of rounds the median, least and greatest. {}\n\n",
+        results.rounds_and_runs(num)
     );
     text += &times(results, num).markdown();
     text += &floor(results, num).map_or_else(String::new, |line| format!("\n{line}\n"));
     text += "\n### The best Trommel beside the fastest rival\n\n";
-    for line in reading(results, num) {
+    for line in reading(results, num, &TIMES, " us") {
         text += &format!("* {line}\n");
     }
     text += "\n### Times of others as multiples of Trommel's\n\nTo the set-up `trommel`; those \

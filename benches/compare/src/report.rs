@@ -46,8 +46,8 @@ pub(crate) const UNEQUAL: [&str; 19] = [
     "Trommel opens a level above the base level once that would hold twice the size given, which leaves a run \
      less where it would hold little more than that.",
     "Trommel writes new tables over files that nothing needs any more, of which it keeps for that, while it \
-     works, up to a quarter of what its tables take, and 512 MiB at most (its default); the others remove theirs \
-     at once.",
+     works, up to a quarter of what its tables take, and no more than its default (`spare_file_bytes`); the others \
+     remove theirs at once.",
     "fjall's base level, stalls and waiting memtables follow rules of its own; it has no call that \
      waits for its background, so its counts are polled until they are zero for 50 ms, which is a \
      part of its time until idle.",
@@ -152,9 +152,9 @@ fn ratio(results: &Results, num: u64, name: &str, reference: &str, figure: &Figu
     (name != reference && ours > 0.0).then(|| other / ours)
 }
 
-/// For each operation the best Trommel of equal filter bits beside the best rival, each in its best
-/// set-up.
-pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
+/// For each of `figures`, which are times, the best Trommel of equal filter bits beside the best rival, each in
+/// its best set-up.
+pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &str) -> Vec<String> {
     let best = |figure: &Figure, ours: bool| {
         let names = results.names(num).into_iter();
         let names = names
@@ -165,7 +165,7 @@ pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
             .min_by(|a, b| a.1.total_cmp(&b.1))
     };
     let mut lines = Vec::new();
-    for figure in &TIMES {
+    for figure in figures {
         let Some((rival, theirs)) = best(figure, false) else { continue };
         let Some((name, ours)) = best(figure, true) else { continue };
         let verdict = if ours > theirs {
@@ -174,7 +174,7 @@ pub(crate) fn reading(results: &Results, num: u64) -> Vec<String> {
             format!("{} of its time", number(ours / theirs))
         };
         lines.push(format!(
-            "{}: {name} {} us, the fastest rival is {rival} with {} us: {verdict}",
+            "{}: {name} {}{unit}, the fastest rival is {rival} with {}{unit}: {verdict}",
             figure.title,
             number(ours),
             number(theirs)
@@ -306,7 +306,7 @@ pub(crate) fn text(results: &Results, num: u64) -> String {
     text += "\nFiles, memory, opening\n";
     text += &sizes(results, num).text();
     text += "\nThe best Trommel beside the fastest rival\n";
-    for line in reading(results, num) {
+    for line in reading(results, num, &TIMES, " us") {
         text += &format!("- {}\n", line.replace("**", ""));
     }
     text += "\nTargets\n";

@@ -19,6 +19,25 @@ pub(crate) fn verdicts(study: Study, results: &Results) -> Vec<Verdict> {
     shortfalls_first(results.nums().into_iter().flat_map(of_keys).collect())
 }
 
+/// Those named for a study that nothing was recorded of.
+pub(crate) fn absent(study: Study, results: &Results) -> Vec<&'static str> {
+    let here = results.all_names();
+    let named = study.sheet().stores.iter().copied();
+    named.filter(|name| !here.contains(name)).collect()
+}
+
+/// The best Trommel beside the fastest rival, in all tables of times in which stores race.
+fn races(study: Study, results: &Results) -> Vec<String> {
+    let (sheet, mut lines) = (study.sheet(), Vec::new());
+    for num in results.nums() {
+        for (heading, columns) in sheet.tables.iter().filter(|(it, _)| sheet.raced.contains(it)) {
+            let of_each = report::reading(results, num, columns, "");
+            lines.extend(of_each.into_iter().map(|line| format!("{heading}, {line}")));
+        }
+    }
+    lines
+}
+
 /// Headings and tables of a study; a table that no store has a figure for is left out.
 fn tables(study: Study, results: &Results) -> Vec<(&'static str, Grid)> {
     let mut tables = Vec::new();
@@ -40,6 +59,10 @@ pub(crate) fn text(study: Study, results: &Results) -> String {
     for (heading, grid) in tables(study, results) {
         text += &format!("\n{heading}\n{}", grid.text());
     }
+    text += "\nThe best Trommel beside the fastest rival\n";
+    for line in races(study, results) {
+        text += &format!("- {}\n", line.replace("**", ""));
+    }
     text += "\nTargets\n";
     for verdict in verdicts(study, results) {
         text += &format!("- {}\n", verdict.line().replace("**", ""));
@@ -58,11 +81,22 @@ pub(crate) fn markdown(study: Study, results: &Results) -> String {
         text += &format!("* **{line}**\n");
     }
     text += &format!("{}\n", wrapped(sheet.about));
+    for num in results.nums() {
+        text += &format!("\n{}\n", results.rounds_and_runs(num));
+    }
+    let absent = absent(study, results);
+    if !absent.is_empty() {
+        text += &format!("\nNot measured here: {}.\n", absent.join(", "));
+    }
     if let Some(line) = results.nums().into_iter().find_map(|num| report::caveat(results, num)) {
         text += &format!("\n**{line}**\n");
     }
     for (heading, grid) in tables(study, results) {
         text += &format!("\n{heading}:\n\n{}", grid.markdown());
+    }
+    text += "\n### The best Trommel beside the fastest rival\n\n";
+    for line in races(study, results) {
+        text += &format!("* {line}\n");
     }
     text += "\n### Targets\n\n";
     for verdict in verdicts(study, results) {
@@ -127,7 +161,28 @@ pub(crate) fn unequal(studies: &[(Study, Results)]) -> impl Iterator<Item = &'st
 
 #[cfg(test)]
 mod tests {
+    use trommel_harness::Workload;
+
     use super::*;
+
+    #[test]
+    fn who_was_left_out_of_a_study_or_is_ahead_is_told() {
+        let of = |name: &str, seconds| {
+            let mut record = Record::default();
+            (record.store.name, record.workload) = (name.into(), Workload::YcsbA.name().into());
+            (record.operations, record.wall_seconds, record.repeat) = (1000, seconds, 1);
+            record.settings.insert("num".into(), 1000.into());
+            record
+        };
+        let results = Results::new(vec![of("trommel", 0.003), of("lmdb", 0.002)]);
+        let absent = absent(Study::Ycsb, &results);
+        assert!(absent.contains(&"redb") && !absent.contains(&"lmdb"), "{absent:?}");
+        let page = markdown(Study::Ycsb, &results);
+        assert!(page.contains("Not measured here: ") && page.contains("Rounds: 1, of one run."));
+        let ahead = "Microseconds an operation, A: trommel 3.00, the fastest rival is lmdb with 2.00: **1.50 \
+                     times as long: behind**";
+        assert!(page.contains(ahead), "{page}");
+    }
 
     #[test]
     fn words_stand_in_lines_of_a_page() {

@@ -48,6 +48,11 @@ impl Verdict {
         Self { text: format!("{} keys, {}", grouped(num), self.text), ..self }
     }
 
+    /// The same, with a remark on what was measured.
+    pub(crate) fn noting(self, remark: &str) -> Self {
+        Self { text: self.text + remark, ..self }
+    }
+
     /// Whether it is of as many rounds as make a median believed.
     pub(crate) fn is_of_enough_rounds(&self) -> bool {
         self.rounds.is_some_and(|rounds| rounds >= ENOUGH_ROUNDS)
@@ -138,6 +143,8 @@ mod tests {
             met.clone().of_keys(5000).line(),
             "5,000 keys, syncs: 0.500, target at most 0.500: met"
         );
+        let noted = met.clone().noting(" (a remark)").line();
+        assert_eq!(noted, "syncs: 0.500, target at most 0.500 (a remark): met");
         let sorted = shortfalls_first(vec![met.clone(), short.clone()]);
         assert_eq!(sorted, [short.clone(), met]);
         assert!(short.line().ends_with("target at least 4.00: **not met**"));

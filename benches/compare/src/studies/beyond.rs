@@ -70,6 +70,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     sizes: &["beyond-keys", "beyond-reads"],
     tables: &[("Microseconds a lookup", &TIMES), ("Data blocks a lookup", &BLOCKS)],
+    raced: &["Microseconds a lookup"],
     verdicts,
     unequal: &[
         "Beyond the cache: RocksDB's cache also counts its blocks' own memory, Trommel's what they \

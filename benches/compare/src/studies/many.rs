@@ -86,6 +86,7 @@ pub(super) static SHEET: Sheet = Sheet {
             &[Figure { title: "warm", of: warm }, Figure { title: "cold", of: cold }],
         ),
     ],
+    raced: &["Microseconds a key"],
     verdicts,
     unequal: &[
         "Multi-get: RocksDB overlaps reads of one call where it was built with io_uring, which \

@@ -159,6 +159,8 @@ pub(crate) struct Sheet {
     pub(crate) sizes: &'static [&'static str],
     /// Headings of tables, and their figures.
     pub(crate) tables: &'static [(&'static str, &'static [Figure])],
+    /// The headings of those that are times, in which stores race.
+    pub(crate) raced: &'static [&'static str],
     /// The targets and what was measured.
     pub(crate) verdicts: fn(&Results, u64) -> Vec<Verdict>,
     /// What could not be made equal.
@@ -257,6 +259,10 @@ mod tests {
             }
             for name in study.sheet().sizes {
                 assert!(sizes.contains(name), "{study}: {name}");
+            }
+            for heading in study.sheet().raced {
+                let is_there = study.sheet().tables.iter().any(|(other, _)| other == heading);
+                assert!(is_there, "{study}: {heading}");
             }
         }
         assert!("none".parse::<Study>().unwrap_err().contains("studies are sync"));

@@ -68,6 +68,7 @@ pub(super) static SHEET: Sheet = Sheet {
             ],
         ),
     ],
+    raced: &["Milliseconds"],
     verdicts,
     unequal: &[
         "Opening: RocksDB opens every table and reads its footer, properties, index and filter then \

@@ -42,6 +42,7 @@ pub(super) static SHEET: Sheet = Sheet {
         ("Syncs of the log per write, as the store counts them", &SYNCS),
         ("99 of 100 writes ended within so many microseconds, as their threads saw it", &SLOWEST),
     ],
+    raced: &["Microseconds a write, by threads"],
     verdicts,
     unequal: &[
         "Synced writes: RocksDB and Trommel count their log's syncs themselves; fjall, LMDB and \

@@ -30,6 +30,7 @@ pub(super) static SHEET: Sheet = Sheet {
     stores: &["trommel", "rocksdb-best", "rocksdb", "fjall-best"],
     sizes: &["writers-writes"],
     tables: &[("Microseconds a write, by threads", &TIMES)],
+    raced: &["Microseconds a write, by threads"],
     verdicts,
     unequal: &[],
 };

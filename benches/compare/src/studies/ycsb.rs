@@ -46,6 +46,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     sizes: &["ycsb-records", "ycsb-operations"],
     tables: &[("Microseconds an operation", &FIGURES)],
+    raced: &["Microseconds an operation"],
     verdicts,
     unequal: &["YCSB: every write is a commit of its own, also for LMDB and redb, which the main \
          measurement fills in batches; neither syncs."],

@@ -98,8 +98,9 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
 const HEAD: &str = "\
 # Trommel beside other stores
 
-This page is written by the commands below; no figure of its tables and verdicts is typed. What is said of why a
-target is not met is, and of [what bounds each path](../performance.md). Each store runs in a process of its own. Every value found is checked against its key.
+This page is written by the commands below; no figure of its tables and verdicts is typed. The reasons that stand
+behind a target that is not met are, and come from what [Performance](../performance.md) tells. Each store runs in a
+process of its own. Every value found is checked against its key.
 
 ";
 

@@ -2,7 +2,8 @@
 //! threads, a swapped pointer and the clock's part in waiting behind it. In production all of it is
 //! the standard library's; see [`trommel_base::sync`] for what tests make of it.
 
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::thread;
@@ -39,8 +40,8 @@ pub(crate) fn wait_until<'a, T>(
 }
 
 /// Looks for a short while whether `is_over`, which takes less than to sleep and be woken: first
-/// without a break, then letting others run in between. Under tests that try orders of threads not
-/// at all, as they would try nothing but looks.
+/// without a break, then letting others run in between, unless that has lately taken long. Under tests
+/// that try orders of threads not at all, as they would try nothing but looks.
 #[inline]
 pub(crate) fn look_out(is_over: impl Fn() -> bool) {
     /// Looks without a break: about a microsecond.
@@ -51,16 +52,48 @@ pub(crate) fn look_out(is_over: impl Fn() -> bool) {
     if cfg!(any(shuttle, trommel_loom)) {
         return;
     }
-    for nth in 0..LOOKS + YIELDS {
+    for _ in 0..LOOKS {
         if is_over() {
             return;
         }
-        if nth < LOOKS {
-            std::hint::spin_loop();
-        } else {
-            thread::yield_now();
+        std::hint::spin_loop();
+    }
+    for _ in 0..YIELDS {
+        if is_over() || !let_others_run() {
+            return;
         }
     }
+}
+
+/// Lets other threads run, unless that has lately taken long, and returns whether it was worth it.
+///
+/// Where a thread that computes shares the core, the system's scheduler (EEVDF, since Linux 6.6) takes a
+/// whole slice of some milliseconds from one that yields, but soon runs one that sleeps and is woken. Behind
+/// a yield that was slow the next ones, of all threads, are therefore left out.
+pub(crate) fn let_others_run() -> bool {
+    /// What is slow: two switches of threads and the short work of some dozens take less, a slice more.
+    const SLOW: Duration = Duration::from_micros(500);
+    /// Yields left out behind a slow one, which so costs each of them a few microseconds.
+    const LEFT_OUT: u64 = 256;
+    static LEFT: quiet::StaticU64 = quiet::StaticU64::new(0);
+
+    if cfg!(any(shuttle, trommel_loom)) {
+        thread::yield_now();
+        return true;
+    }
+    let left = LEFT.load(Ordering::Relaxed);
+    if left > 0 {
+        // Where two threads count at once, one of them is not counted, which matters to nobody.
+        LEFT.store(left - 1, Ordering::Relaxed);
+        return false;
+    }
+    let start = env::now();
+    thread::yield_now();
+    let is_slow = env::now() - start >= SLOW;
+    if is_slow {
+        LEFT.store(LEFT_OUT, Ordering::Relaxed);
+    }
+    !is_slow
 }
 
 /// Whether the calling thread unwinds.

@@ -13,7 +13,7 @@ use trommel_memtable::Memtable;
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::sync::{AtomicUsize, Condvar, Mutex, lock, look_out, quiet, thread, wait};
+use crate::sync::{AtomicUsize, Condvar, Mutex, let_others_run, lock, look_out, quiet, wait};
 
 /// Bytes of batches that one group takes at most (but always one batch).
 const GROUP_BYTES: usize = 1 << 20;
@@ -209,7 +209,7 @@ impl Queue {
     /// before have just been woken and may come again. A sync takes far longer than this, and
     /// without it they would find one under way that is a single writer's.
     pub(crate) fn gather(&self) {
-        self.gather_while(thread::yield_now);
+        self.gather_while(let_others_run);
     }
 
     /// How many wait behind the leader.
@@ -220,12 +220,12 @@ impl Queue {
         lock(&self.line).waiting.len()
     }
 
-    fn gather_while(&self, mut let_others_run: impl FnMut()) {
+    fn gather_while(&self, mut lets_others_run: impl FnMut() -> bool) {
         let mut before = self.waiting();
         for _ in 0..YIELDS_MAX {
-            let_others_run();
+            let is_worth_it = lets_others_run();
             let now = self.waiting();
-            if now <= before {
+            if now <= before || !is_worth_it {
                 return;
             }
             before = now;
@@ -314,8 +314,9 @@ mod tests {
 
     const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
 
-    /// Of `coming` writers one joins each time the leader lets others run: how often it does.
-    fn turns_given(coming: usize) -> usize {
+    /// Of `coming` writers one joins each time the leader lets others run, of which so many times are
+    /// `worth_it`: how often it does.
+    fn turns_given(coming: usize, worth_it: usize) -> usize {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Place::First(_)));
         let mut turns = 0;
@@ -324,14 +325,16 @@ mod tests {
             if turns <= coming {
                 assert!(matches!(queue.join(ALONE), Place::Behind(_)));
             }
+            turns <= worth_it
         });
         turns
     }
 
     #[test]
     fn a_leader_lets_others_run_as_long_as_they_come() {
-        assert_eq!(turns_given(0), 1, "a lone writer is not kept");
-        assert_eq!(turns_given(3), 4);
-        assert_eq!(turns_given(usize::MAX), YIELDS_MAX, "it does lead in the end");
+        assert_eq!(turns_given(0, usize::MAX), 1, "a lone writer is not kept");
+        assert_eq!(turns_given(3, usize::MAX), 4);
+        assert_eq!(turns_given(usize::MAX, usize::MAX), YIELDS_MAX, "it does lead in the end");
+        assert_eq!(turns_given(usize::MAX, 2), 3, "it does not lose a slice for each of them");
     }
 }

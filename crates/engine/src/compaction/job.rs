@@ -28,11 +28,18 @@ use crate::output::{Outputs, Purpose};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 
-/// Bytes that a merge reads ahead of each input, which all lie in a processor's second cache then: the
-/// system reads farther ahead by itself.
-const READ_AHEAD_BYTES: usize = 256 << 10;
+/// Bytes that a merge reads ahead of its inputs together, which lie in a processor's second cache then, and of
+/// one at least and at most: the system reads farther ahead by itself.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+const READ_AHEAD_OF_ONE: (usize, usize) = (64 << 10, 256 << 10);
 /// The same where nothing but the merge reads ahead: each read waits for the device.
 const DIRECT_READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// Bytes that a merge of so many `inputs` reads ahead of each.
+fn read_ahead_of_one(inputs: usize) -> usize {
+    let (least, most) = READ_AHEAD_OF_ONE;
+    (READ_AHEAD_BYTES / inputs.max(1)).clamp(least, most)
+}
 
 /// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the store is
 /// being closed, somebody else's part of it has failed, or a memtable waits.
@@ -316,9 +323,11 @@ impl Engine {
 
     /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
+        let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
+        let runs = if plan.level == 0 { plan.upper.len() } else { 1 };
         let read_ahead_bytes = match self.options.load().read_mode {
             ReadMode::Direct => DIRECT_READ_AHEAD_BYTES,
-            _ => READ_AHEAD_BYTES,
+            _ => read_ahead_of_one(runs + deeper.clone().count()),
         };
         let scan = ScanOptions {
             fill_cache: false,
@@ -338,7 +347,6 @@ impl Engine {
         } else {
             sources.push(level(&plan.upper));
         }
-        let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
         sources.extend(deeper.map(|tables| level(tables)));
         Ok(sources)
     }

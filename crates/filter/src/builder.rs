@@ -66,9 +66,12 @@ impl Plan {
 
 /// Blocks for `keys` keys of `millibits` thousandths of a bit each, rounded up; at least one.
 pub(crate) fn blocks_for(keys: u64, millibits: u32) -> u64 {
+    if let Some(millibits) = keys.checked_mul(u64::from(millibits)) {
+        return millibits.div_ceil(1000 * BLOCK_BITS).max(1);
+    }
     let millibits = u128::from(keys) * u128::from(millibits);
     let blocks = millibits.div_ceil(1000 * u128::from(BLOCK_BITS));
-    u64::try_from(blocks).unwrap_or(u64::MAX).max(1)
+    u64::try_from(blocks).unwrap_or(u64::MAX)
 }
 
 /// Keys from which on a filter errs as often as any larger one, to the last digit that matters.

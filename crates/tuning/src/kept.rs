@@ -6,7 +6,7 @@
 //! part in 64 of its bytes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trommel_filter::FilterSpec;
 
@@ -23,71 +23,74 @@ const KEY_BITS: u32 = 7;
 /// Menus that are kept: of 3 to 6 KiB each, as listed with a cap of 40 bits.
 const MOST_MENUS: usize = 512;
 
-/// Menus that were made, for whoever asks next: some 2 MiB at most, since all are let go when there
-/// are 512.
-#[derive(Debug, Default)]
-pub struct Menus {
+/// Menus that were made, for whoever asks next in this process: of a store that is opened again, or of
+/// another. Some 2 MiB at most, since all are let go when there are 512.
+#[derive(Debug)]
+struct Menus {
     /// By rule and by keys; of rules there are few.
     known: Vec<(Rule, HashMap<u64, Arc<Menu>>)>,
     count: usize,
 }
 
+static MENUS: Mutex<Menus> = Mutex::new(Menus::none());
+
 impl Menus {
-    /// The menu of `keys` keys under `rule`: the corners of its hull.
-    fn of(&mut self, rule: &Rule, keys: u64) -> Arc<Menu> {
-        let nth = self.known.iter().position(|(known, _)| known == rule);
-        if let Some(menu) = nth.and_then(|nth| self.known[nth].1.get(&keys)) {
-            return Arc::clone(menu);
-        }
-        let menu = Arc::new(Menu::new(rule, keys).hull());
+    const fn none() -> Self {
+        Self { known: Vec::new(), count: 0 }
+    }
+
+    fn get(&self, rule: &Rule, keys: u64) -> Option<Arc<Menu>> {
+        self.known.iter().find(|(known, _)| known == rule)?.1.get(&keys).cloned()
+    }
+
+    fn keep(&mut self, rule: &Rule, keys: u64, menu: Arc<Menu>) {
         if self.count == MOST_MENUS {
-            *self = Self::default();
+            *self = Self::none();
         }
         let nth = self.known.iter().position(|(known, _)| known == rule).unwrap_or_else(|| {
             self.known.push((rule.clone(), HashMap::new()));
             self.known.len() - 1
         });
-        self.known[nth].1.insert(keys, Arc::clone(&menu));
-        self.count += 1;
-        menu
+        self.count += usize::from(self.known[nth].1.insert(keys, menu).is_none());
     }
 }
 
-/// Prices and chooses by a solver's rules, with menus that are remembered.
-#[derive(Debug)]
-pub struct Chooser<'a> {
-    solver: &'a Solver,
-    menus: &'a mut Menus,
+/// The menu of `keys` keys under `rule`, the corners of its hull: of those `kept`, or it is from now on.
+fn menu(kept: &Mutex<Menus>, rule: &Rule, keys: u64) -> Arc<Menu> {
+    let menus = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(menu) = menus().get(rule, keys) {
+        return menu;
+    }
+    // Made without the lock: two threads may make the same one, none waits for another's.
+    let menu = Arc::new(Menu::new(rule, keys).hull());
+    menus().keep(rule, keys, Arc::clone(&menu));
+    menu
+}
+
+fn kept_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
+    menu(&MENUS, rule, keys)
 }
 
 impl Solver {
-    /// What chooses for many tables, and remembers in `menus` what it made for that.
-    pub fn chooser<'a>(&'a self, menus: &'a mut Menus) -> Chooser<'a> {
-        Chooser { solver: self, menus }
-    }
-}
-
-impl Chooser<'_> {
-    /// As [`Solver::price`], of these menus: what they buy at it fits `budget` in real bytes. Where one
-    /// table of many that are alike could have more, a share of them is offered it.
+    /// As [`price`](Self::price), of menus that are kept: what they buy at it fits `budget` in real bytes.
+    /// Where one table of many that are alike could have more, a share of them is offered it.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
     pub fn offer(
-        &mut self,
+        &self,
         tree: &Tree,
         workload: &Workload,
         budget: u64,
     ) -> Result<Offer, TuningError> {
-        let make = |rule: &Rule, keys| self.menus.of(rule, keys);
-        let problem = Problem::new(self.solver.rules(), tree, workload, near_menu_of, make);
-        problem.offer(budget)
+        Problem::new(self.rules(), tree, workload, near_menu_of, kept_menu).offer(budget)
     }
 
-    /// As [`Solver::choose`], but for a part in 64 of the bytes.
-    pub fn choose(&mut self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
+    /// As [`choose`](Self::choose), but for a part in 64 of the bytes, of menus that are kept.
+    #[must_use]
+    pub fn choose_near(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
         let (menu_keys, scale) = near_menu_of(keys);
-        let menu = self.menus.of(self.solver.rules().of(level), menu_keys);
+        let menu = kept_menu(self.rules().of(level), menu_keys);
         menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
     }
 }
@@ -116,15 +119,13 @@ mod tests {
     #[test]
     fn it_chooses_nearly_as_the_solver_does() {
         let solver = Solver::new(Rules::default());
-        let mut menus = Menus::default();
-        let mut chooser = solver.chooser(&mut menus);
         let mut differ = 0;
         for keys in [0, 1, 100, 127, 128, 5_001, 65_535, 65_536, 99_999, 12_345_678] {
             for weight in [0.0, 1e-3, 1.0] {
                 for price in [0.0, 1e-9, 1e-7, 1e-5, f64::INFINITY] {
                     let price = Price::new(price).unwrap();
                     let (near, exact) = (
-                        chooser.choose(2, keys, weight, price),
+                        solver.choose_near(2, keys, weight, price),
                         solver.choose(2, keys, weight, price),
                     );
                     let (near, exact) = (bytes(near, keys), bytes(exact, keys));
@@ -141,7 +142,6 @@ mod tests {
     #[test]
     fn what_it_buys_wastes_hardly_more_than_the_best() {
         let solver = Solver::new(Rules::default());
-        let mut menus = Menus::default();
         let mut random = fastrand::Rng::with_seed(7);
         for nth in 0..40 {
             let levels = random.usize(2..6);
@@ -149,13 +149,12 @@ mod tests {
             let tree = Tree::new(runs.collect()).unwrap();
             let workload = Workload::new(random.f64()).unwrap();
             let budget = tree.keys() * random.u64(4..20) / 8;
-            let mut chooser = solver.chooser(&mut menus);
-            let price = chooser.offer(&tree, &workload, budget).unwrap().price();
+            let price = solver.offer(&tree, &workload, budget).unwrap().price();
             let visits = workload.visits(&tree);
             let tables = tree.tables().zip(&visits);
             let filters: Vec<FilterSpec> = tables
                 .map(|((level, table), visits)| {
-                    chooser.choose(level, table.keys, visits.weight(), price)
+                    solver.choose_near(level, table.keys, visits.weight(), price)
                 })
                 .collect();
             let cost = Cost::sum(&tree, &visits, &filters);
@@ -173,7 +172,6 @@ mod tests {
         // A ribbon's step is a bit for each key, a Bloom filter's a cache line.
         for (kind, within) in [(FilterKind::Paired, 1.01), (FilterKind::Ribbon, 1.1)] {
             let solver = Solver::new(Rules::everywhere(Rule::new(&[kind]).unwrap()));
-            let mut menus = Menus::default();
             let (mut worst, mut unmixed) = (1.0_f64, 1.0_f64);
             for nth in 0..20 {
                 let (keys, alike) = (random.u64(600..20_000), random.u64(40..200));
@@ -184,8 +182,7 @@ mod tests {
                 let tree = Tree::new(runs.to_vec()).unwrap();
                 let workload = Workload::new(1.0).unwrap();
                 let budget = tree.keys() * random.u64(6..18) / 8;
-                let mut chooser = solver.chooser(&mut menus);
-                let offer = chooser.offer(&tree, &workload, budget).unwrap();
+                let offer = solver.offer(&tree, &workload, budget).unwrap();
                 let visits = workload.visits(&tree);
                 let (mut spent, mut wasted, mut flat) = (0, 0.0, 0.0);
                 for ((level, table), visits) in tree.tables().zip(&visits) {
@@ -193,10 +190,11 @@ mod tests {
                     // Numbers of files, as they come.
                     let first = random.u64(..1 << 40);
                     for number in first..first + table.alike {
-                        let filter = chooser.choose(level, table.keys, weight, offer.of(number));
+                        let filter =
+                            solver.choose_near(level, table.keys, weight, offer.of(number));
                         spent += bytes(filter, table.keys);
                         wasted += weight * rate(filter, table.keys);
-                        let usual = chooser.choose(level, table.keys, weight, offer.price());
+                        let usual = solver.choose_near(level, table.keys, weight, offer.price());
                         flat += weight * rate(usual, table.keys);
                     }
                 }
@@ -223,15 +221,15 @@ mod tests {
 
     #[test]
     fn menus_are_made_once_and_let_go_when_they_are_many() {
-        let mut menus = Menus::default();
         let (rule, other) = (Rule::default(), Rule::default().with_bits(0.0, 2.0).unwrap());
-        let made = menus.of(&rule, 640);
-        assert!(Arc::ptr_eq(&made, &menus.of(&rule, 640)));
-        assert!(!Arc::ptr_eq(&made, &menus.of(&other, 640)));
+        let kept = Mutex::new(Menus::none());
+        let made = menu(&kept, &rule, 640);
+        assert!(Arc::ptr_eq(&made, &menu(&kept, &rule, 640)));
+        assert!(!Arc::ptr_eq(&made, &menu(&kept, &other, 640)));
         for keys in 0..MOST_MENUS as u64 {
-            menus.of(&other, keys);
-            assert!(menus.count <= MOST_MENUS);
+            menu(&kept, &other, keys);
+            assert!(kept.lock().unwrap().count <= MOST_MENUS);
         }
-        assert!(!Arc::ptr_eq(&made, &menus.of(&rule, 640)), "it was let go");
+        assert!(!Arc::ptr_eq(&made, &menu(&kept, &rule, 640)), "it was let go");
     }
 }

@@ -20,7 +20,7 @@
 //! not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `chooser` for many tables, `by_level` for
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `kept` for many tables, `by_level` for
 //! policies that say one filter for a level; `held` for a store that lives, `shape` for one that is not
 //! there.
 
@@ -28,13 +28,13 @@
 
 mod budget;
 mod by_level;
-mod chooser;
 mod core;
 mod cost;
 mod curve;
 mod error;
 mod fill;
 mod held;
+mod kept;
 mod menu;
 mod price;
 mod rules;
@@ -47,7 +47,6 @@ mod workload;
 
 pub use budget::Budget;
 pub use by_level::{ByLevel, LevelPlan, Visited};
-pub use chooser::{Chooser, Menus};
 pub use cost::Cost;
 pub use curve::{Lines, bytes, rate};
 pub use error::TuningError;

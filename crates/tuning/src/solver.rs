@@ -259,7 +259,7 @@ impl<'a> Problem<'a> {
         tree: &'a Tree,
         workload: &Workload,
         menu_of: impl Fn(u64) -> (u64, f64),
-        mut make: impl FnMut(&Rule, u64) -> Arc<Menu>,
+        make: impl Fn(&Rule, u64) -> Arc<Menu>,
     ) -> Self {
         let mut problem = Self {
             rules,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
-use trommel_tuning::{Chooser, Held, Price, bytes, rate, to_drop};
+use trommel_tuning::{Held, Price, Solver, bytes, rate, to_drop};
 
 use super::{MOST_STEPS, Terms, raised};
 use crate::engine::Engine;
@@ -80,13 +80,11 @@ impl Engine {
                 takes: held.bytes,
             })
             .collect();
-        let menus = &mut *self.tuner.menus();
-        let mut chooser = terms.solver.chooser(menus);
         for step in 0..MOST_STEPS {
             let Ok(usual) = raised(terms.offer.price(), step) else { break };
             for it in &mut candidates {
                 let price = if step > 0 { usual } else { terms.offer.of(it.table.number) };
-                aim(it, &mut chooser, price, built_for_planned);
+                aim(it, &terms.solver, price, built_for_planned);
             }
             let all: u64 = candidates.iter().map(|it| it.takes).sum();
             if all <= limit || usual.per_byte().is_infinite() {
@@ -106,9 +104,9 @@ impl Engine {
 }
 
 /// Has the candidate get what is worth most at `price`, if that is less than what it has.
-fn aim(it: &mut Candidate<'_>, chooser: &mut Chooser<'_>, price: Price, built_for_planned: f64) {
+fn aim(it: &mut Candidate<'_>, solver: &Solver, price: Price, built_for_planned: f64) {
     let keys = it.table.keys;
-    it.to = chooser.choose(it.level, keys, it.held.weight, price);
+    it.to = solver.choose_near(it.level, keys, it.held.weight, price);
     let takes = match bytes(it.to, keys) {
         0 => 0,
         planned => (planned as f64 * built_for_planned) as u64 + FILTER_OVERHEAD_BYTES,

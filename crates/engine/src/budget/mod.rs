@@ -30,8 +30,7 @@
 //! with what each table should have.
 //!
 //! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the job
-//! that needs it, of levels rather than tables; jobs take turns at the menus that are remembered
-//! ([`Menus`]).
+//! that needs it, of levels rather than tables, from menus that the process keeps.
 //!
 //! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter report.
 
@@ -49,9 +48,7 @@ use std::time::Duration;
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
-use trommel_tuning::{
-    Held, Menus, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop,
-};
+use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
 pub(crate) use fit::LEAST_GAIN;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
@@ -65,7 +62,7 @@ use crate::env;
 use crate::output::{Purpose, logical_level};
 use crate::rebuild::queue::Waiting;
 use crate::sync::quiet::AtomicU64;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, lock};
 use crate::version::{Keeping, LEVELS, TableFile, Version};
 
 /// Lookups after which their misses are believed.
@@ -97,7 +94,6 @@ pub(crate) struct Tuner {
     /// How many sidecars had been lost when filters were settled.
     losses: AtomicU64,
     built: Mutex<Built>,
-    menus: Mutex<Menus>,
 }
 
 /// Bytes that filters were planned to take, and that they took, as those of prefixes and what cutting
@@ -136,11 +132,6 @@ impl Tuner {
 
     fn run_keys(&self) -> u64 {
         lock(&self.built).run_keys
-    }
-
-    /// The menus that jobs made. No other lock may be taken by who holds them.
-    pub(crate) fn menus(&self) -> MutexGuard<'_, Menus> {
-        lock(&self.menus)
     }
 
     /// How many bytes are built for each that is planned.
@@ -202,12 +193,11 @@ impl Engine {
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.tuner.built_for_planned()) as u64;
-        let offer =
-            match solver.chooser(&mut self.tuner.menus()).offer(shape.tree(), &workload, planned) {
-                // The least that the floors allow, then.
-                Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
-                offer => offer?,
-            };
+        let offer = match solver.offer(shape.tree(), &workload, planned) {
+            // The least that the floors allow, then.
+            Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
+            offer => offer?,
+        };
         Ok(Terms { solver, workload, offer, misses })
     }
 
@@ -243,9 +233,7 @@ impl Engine {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
             if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
         };
-        let menus = &mut *self.tuner.menus();
-        let mut chooser = solver.chooser(menus);
-        let mut at = |price| chooser.choose(level, keys, weight, price);
+        let at = |price| solver.choose_near(level, keys, weight, price);
         let choice = Choice { offer, usual: at(offer.price()), larger: at(offer.lower()) };
         let room = limit.saturating_sub(shape.bytes_that_stay);
         let more = takes(choice.larger).saturating_sub(takes(choice.usual));
@@ -269,7 +257,7 @@ impl Engine {
         };
         let mut best = (wasted(first), first);
         for step in 1..MOST_STEPS {
-            let spec = chooser.choose(level, keys, weight, raised(offer.price(), step)?);
+            let spec = solver.choose_near(level, keys, weight, raised(offer.price(), step)?);
             let wasted = wasted(spec);
             if wasted < best.0 {
                 best = (wasted, spec);
@@ -410,14 +398,12 @@ impl Engine {
         let budget = options.filters.budget()?;
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
-        let menus = &mut *self.tuner.menus();
-        let mut chooser = terms.solver.chooser(menus);
         let weighted = version.tables().zip(shape.weights(&terms.workload));
         let planned = weighted.filter_map(|((physical, table), weight)| {
             let level = logical_level(version, physical).0;
             wants(level, table.number).then(|| {
                 let price = terms.offer.of(table.number);
-                (table.number, chooser.choose(level, table.keys, weight, price))
+                (table.number, terms.solver.choose_near(level, table.keys, weight, price))
             })
         });
         Some(planned.collect())

@@ -203,12 +203,10 @@ impl Engine {
             levels: Vec::new(),
             tables: Vec::new(),
         };
-        let menus = &mut *self.tuner.menus();
-        let mut chooser = terms.solver.chooser(menus);
         for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
             let level = logical_level(version, physical).0;
             let price = terms.offer.of(table.number);
-            let planned = chooser.choose(level, table.keys, weight, price);
+            let planned = terms.solver.choose_near(level, table.keys, weight, price);
             report.add(budget, planned, (level, table, *facts), weight);
         }
         Some(report)

@@ -52,7 +52,7 @@ pub(super) static SHEET: Sheet = Sheet {
             80% of what rocksdb-best reached on such a store as fast as it could in as long, while another \
             thread reads 2,000 keys a second; both for `--tails-seconds`. Times count from when an \
             operation was due. \"Nothing\" is the control: the same two threads at the same rates, \
-            spinning for the next turn in the same way, with no store behind them, just before; \
+            waiting for the next turn in the same way, with no store behind them, just before; \
             what it shows is the machine's own. The first store of each round is rocksdb-best, whose \
             peak sets the rate; the others follow in turns.",
     stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],

@@ -58,42 +58,64 @@ pub(crate) fn look_out(is_over: impl Fn() -> bool) {
         }
         std::hint::spin_loop();
     }
+    static SLOW: SlowYields = SlowYields::none();
     for _ in 0..YIELDS {
-        if is_over() || !let_others_run() {
+        if is_over() || SLOW.are_near() {
+            return;
+        }
+        if !yields_quickly() {
+            SLOW.note();
             return;
         }
     }
 }
 
-/// Lets other threads run, unless that has lately taken long, and returns whether it was worth it.
+/// Lets other threads run, and returns whether that was quick.
 ///
 /// Where a thread that computes shares the core, the system's scheduler (EEVDF, since Linux 6.6) takes a
-/// whole slice of some milliseconds from one that yields, but soon runs one that sleeps and is woken. Behind
-/// a yield that was slow the next ones, of all threads, are therefore left out.
-pub(crate) fn let_others_run() -> bool {
-    /// What is slow: two switches of threads and the short work of some dozens take less, a slice more.
-    const SLOW: Duration = Duration::from_micros(500);
-    /// Yields left out behind a slow one, which so costs each of them a few microseconds.
-    const LEFT_OUT: u64 = 256;
-    static LEFT: quiet::StaticU64 = quiet::StaticU64::new(0);
+/// whole slice of some milliseconds from one that yields, but soon runs one that sleeps and is woken.
+pub(crate) fn yields_quickly() -> bool {
+    /// Two switches of threads and the short work of some dozens take less, a slice more.
+    const QUICK: Duration = Duration::from_micros(500);
 
     if cfg!(any(shuttle, trommel_loom)) {
         thread::yield_now();
         return true;
     }
-    let left = LEFT.load(Ordering::Relaxed);
-    if left > 0 {
-        // Where two threads count at once, one of them is not counted, which matters to nobody.
-        LEFT.store(left - 1, Ordering::Relaxed);
-        return false;
-    }
     let start = env::now();
     thread::yield_now();
-    let is_slow = env::now() - start >= SLOW;
-    if is_slow {
-        LEFT.store(LEFT_OUT, Ordering::Relaxed);
+    env::now() - start < QUICK
+}
+
+/// Whether yields at some place, of whatever thread, were slow of late: then the next ones are better left
+/// out.
+#[derive(Debug)]
+pub(crate) struct SlowYields {
+    left_out: quiet::StaticU64,
+}
+
+impl SlowYields {
+    /// Yields that are left out behind a slow one, which so costs each of them a few microseconds.
+    const LEFT_OUT: u64 = 256;
+
+    pub(crate) const fn none() -> Self {
+        Self { left_out: quiet::StaticU64::new(0) }
     }
-    !is_slow
+
+    /// Whether to leave the next one out, which is counted.
+    pub(crate) fn are_near(&self) -> bool {
+        let left = self.left_out.load(Ordering::Relaxed);
+        if left > 0 {
+            // Where two threads count at once, one of them is not counted, which matters to nobody.
+            self.left_out.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
+    }
+
+    /// Notes one that was slow.
+    pub(crate) fn note(&self) {
+        self.left_out.store(Self::LEFT_OUT, Ordering::Relaxed);
+    }
 }
 
 /// Whether the calling thread unwinds.

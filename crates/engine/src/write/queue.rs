@@ -13,7 +13,9 @@ use trommel_memtable::Memtable;
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::sync::{AtomicUsize, Condvar, Mutex, let_others_run, lock, look_out, quiet, wait};
+use crate::sync::{
+    AtomicUsize, Condvar, Mutex, SlowYields, lock, look_out, quiet, wait, yields_quickly,
+};
 
 /// Bytes of batches that one group takes at most (but always one batch).
 const GROUP_BYTES: usize = 1 << 20;
@@ -149,6 +151,15 @@ impl Group {
     }
 }
 
+/// How a leader's wait for others ended.
+#[derive(Debug, PartialEq)]
+enum Gathered {
+    /// With nobody more, soon, or with as many as may be waited for.
+    Enough,
+    /// With nobody more, and late: threads run that are no writers.
+    SlowlyNobody,
+}
+
 /// Writers in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -209,7 +220,10 @@ impl Queue {
     /// before have just been woken and may come again. A sync takes far longer than this, and
     /// without it they would find one under way that is a single writer's.
     pub(crate) fn gather(&self) {
-        self.gather_while(let_others_run);
+        static SLOW: SlowYields = SlowYields::none();
+        if !SLOW.are_near() && self.gather_while(yields_quickly) == Gathered::SlowlyNobody {
+            SLOW.note();
+        }
     }
 
     /// How many wait behind the leader.
@@ -220,16 +234,17 @@ impl Queue {
         lock(&self.line).waiting.len()
     }
 
-    fn gather_while(&self, mut lets_others_run: impl FnMut() -> bool) {
+    fn gather_while(&self, mut others_run_quickly: impl FnMut() -> bool) -> Gathered {
         let mut before = self.waiting();
         for _ in 0..YIELDS_MAX {
-            let is_worth_it = lets_others_run();
+            let is_quick = others_run_quickly();
             let now = self.waiting();
-            if now <= before || !is_worth_it {
-                return;
+            if now <= before {
+                return if is_quick { Gathered::Enough } else { Gathered::SlowlyNobody };
             }
             before = now;
         }
+        Gathered::Enough
     }
 
     /// Those behind the leader whose batches can be logged with its `own`.
@@ -314,27 +329,39 @@ mod tests {
 
     const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
 
-    /// Of `coming` writers one joins each time the leader lets others run, of which so many times are
-    /// `worth_it`: how often it does.
-    fn turns_given(coming: usize, worth_it: usize) -> usize {
+    /// Of `coming` writers one joins each time the leader lets others run, quickly or not: how often it
+    /// does, and how that ends.
+    fn gathered(coming: usize, is_quick: bool) -> (usize, Gathered) {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Place::First(_)));
         let mut turns = 0;
-        queue.gather_while(|| {
+        let end = queue.gather_while(|| {
             turns += 1;
             if turns <= coming {
                 assert!(matches!(queue.join(ALONE), Place::Behind(_)));
             }
-            turns <= worth_it
+            is_quick
         });
-        turns
+        (turns, end)
     }
 
     #[test]
     fn a_leader_lets_others_run_as_long_as_they_come() {
-        assert_eq!(turns_given(0, usize::MAX), 1, "a lone writer is not kept");
-        assert_eq!(turns_given(3, usize::MAX), 4);
-        assert_eq!(turns_given(usize::MAX, usize::MAX), YIELDS_MAX, "it does lead in the end");
-        assert_eq!(turns_given(usize::MAX, 2), 3, "it does not lose a slice for each of them");
+        for is_quick in [true, false] {
+            let end = if is_quick { Gathered::Enough } else { Gathered::SlowlyNobody };
+            assert_eq!(gathered(0, is_quick).0, 1, "a lone writer is not kept");
+            assert_eq!(gathered(3, is_quick), (4, end));
+            let all = gathered(usize::MAX, is_quick);
+            assert_eq!(all, (YIELDS_MAX, Gathered::Enough), "it does lead in the end");
+        }
+    }
+
+    #[test]
+    fn yields_are_left_out_behind_a_slow_one_for_a_while() {
+        let slow = SlowYields::none();
+        assert!(!slow.are_near());
+        slow.note();
+        let left_out = (0..1000).filter(|_| slow.are_near()).count();
+        assert_eq!(left_out, 256);
     }
 }

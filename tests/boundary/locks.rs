@@ -129,6 +129,28 @@ fn another_store_in_the_place_of_an_open_one_is_left_alone() {
     assert_eq!(listing(), before);
 }
 
+/// A store holds, for a walk, tables that merges have replaced. It removed what lay at their paths once the walk was
+/// over, whoever's that was by then.
+#[test]
+fn what_a_walk_held_is_not_removed_from_another_store() {
+    let (home, dir) = home();
+    fill(&dir);
+    let db = Db::open(&dir, small()).expect("opening");
+    let other = home.path().join("other");
+    db.checkpoint(&other).expect("a copy, whose tables have the same names");
+    let mut walk = db.iter();
+    walk.next().expect("an entry").expect("reading");
+    change(&db, "more").expect("a flush");
+    db.compact_all().expect("merging");
+    fs::rename(&dir, home.path().join("moved")).expect("renaming");
+    fs::rename(&other, &dir).expect("renaming");
+    drop(walk);
+    assert!(db.put("more", "of it").is_ok(), "nothing is known yet");
+    let _ = db.wait_idle();
+    db.close().expect_err("its place is another's");
+    assert!(Db::verify_dir(&dir, &small()).expect("verifying").is_sound());
+}
+
 #[test]
 fn a_store_that_is_deleted_while_open_is_an_error_and_stays_deleted() {
     let (_home, dir) = home();

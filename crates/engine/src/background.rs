@@ -459,12 +459,24 @@ impl Engine {
         std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
         state.end(kind);
-        if let Err(error) = &outcome {
-            self.judge(&mut state, kind, error);
-        } else if let Some(trouble) = state.trouble(kind) {
-            trouble.succeeded();
-        }
+        let judged = match (&outcome, state.trouble(kind)) {
+            (Err(error), Some(trouble)) => self.judge(trouble, error),
+            (Ok(()), Some(trouble)) => {
+                trouble.succeeded();
+                Judged::Noted
+            }
+            (_, None) => Judged::Noted,
+        };
         self.background.changed.notify_all();
+        drop(state);
+        // Who listens may call the store.
+        if let Err(error) = &outcome {
+            match judged {
+                Judged::Retried(pause) => crate::events::retrying(error, pause),
+                Judged::Poisons => crate::events::poisoned(error),
+                Judged::Noted => {}
+            }
+        }
         outcome
     }
 
@@ -489,22 +501,20 @@ impl Engine {
         }
     }
 
-    /// Whether a failed job is tried again later, was given up, or poisons the store.
-    fn judge(&self, state: &mut State, kind: Kind, error: &Error) {
-        let Some(trouble) = state.trouble(kind) else { return };
+    /// Whether a failed job is tried again later, was given up, or poisons the store, which it then does.
+    fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
         if matches!(error, Error::Closed) || self.poison.get().is_some() {
             trouble.note(error.clone());
-        } else if error.is_shortage() {
-            let pause = trouble.failed(error.clone(), env::now());
-            crate::events::retrying(error, pause);
-        } else {
-            trouble.note(error.clone());
-            if self.poison.set(Arc::new(error.clone())).is_ok() {
-                crate::events::poisoned(error);
-            }
-            // They look at the poison too.
-            self.publication.tell();
+            return Judged::Noted;
         }
+        if error.is_shortage() {
+            return Judged::Retried(trouble.failed(error.clone(), env::now()));
+        }
+        trouble.note(error.clone());
+        let is_first = self.poison.set(Arc::new(error.clone())).is_ok();
+        // They look at the poison too.
+        self.publication.tell();
+        if is_first { Judged::Poisons } else { Judged::Noted }
     }
 
     /// Removes the files that nothing refers to any more, but for those that are kept to be written over.
@@ -519,6 +529,16 @@ impl Engine {
         self.graveyard.clear();
         self.arenas.release();
     }
+}
+
+/// What becomes of a store of which a job has failed.
+enum Judged {
+    /// Nothing more.
+    Noted,
+    /// The job is tried again, after this time.
+    Retried(Duration),
+    /// It takes no more writes.
+    Poisons,
 }
 
 /// A job that panics, or a thread between two of them, must not leave everyone waiting for its outcome:

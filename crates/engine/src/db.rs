@@ -1,7 +1,7 @@
 //! The handle to a store.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
@@ -54,6 +54,8 @@ pub struct Db {
 struct Handle {
     engine: Arc<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// How closing ended, for all who close.
+    closed: OnceLock<Result<()>>,
 }
 
 impl Db {
@@ -75,7 +77,7 @@ impl Db {
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
         let engine = Engine::open(dir, options, unfinished)?;
         let options = engine.options.load_full();
-        let handle = Handle { engine, threads: Mutex::default() };
+        let handle = Handle { engine, threads: Mutex::default(), closed: OnceLock::new() };
         let wanted = if options.read_only { 0 } else { options.background_threads };
         for number in 0..wanted {
             let engine = Arc::clone(&handle.engine);
@@ -736,6 +738,9 @@ impl Handle {
     fn close(&self) -> Result<()> {
         // Held throughout: a second closer must not end the work that the first one waits for.
         let mut threads = lock(&self.threads);
+        if let Some(outcome) = self.closed.get() {
+            return outcome.clone();
+        }
         let closed = self.engine.close();
         self.engine.background.shut_down();
         for thread in threads.drain(..) {
@@ -743,7 +748,9 @@ impl Handle {
                 self.engine.poison(Error::internal("a background thread panicked"));
             }
         }
-        closed.and(self.engine.finish_manifest())
+        let outcome = closed.clone().and(self.engine.finish_manifest(closed.is_ok()));
+        let _ = self.closed.set(outcome.clone());
+        outcome
     }
 }
 

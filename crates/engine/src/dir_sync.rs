@@ -6,7 +6,7 @@
 //! files in one directory at the same time, so the failure that one of them is told of may cost the
 //! entries of all. Every later sync of that directory therefore fails as the first one did, until
 //! the store is opened again. Whoever needs it durable stops there, before anything refers to what
-//! may not be.
+//! may not be. (Where there was no handle to sync it with nothing was tried, so that is not remembered.)
 //!
 //! A process may change its working directory while a store is open that was given by a relative path.
 //! So the directory at which that began is kept, and put before every relative path.
@@ -23,7 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
+use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, is_out_of_handles};
 
 use crate::files::room::{Room, RoomyFile};
 use crate::sync::{Mutex, lock};
@@ -110,7 +110,10 @@ impl Vfs for DirSync {
             return Err(io::Error::new(*kind, text.clone()));
         }
         self.vfs.sync_dir(&self.at(dir)).inspect_err(|error| {
-            failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
+            // Without a handle for the directory nothing was synced, and nothing is forgotten.
+            if !is_out_of_handles(error) {
+                failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
+            }
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use trommel_memtable::ArenaPool;
 use trommel_sstable::BlockCache;
-use trommel_vfs::{FileLock, Vfs};
+use trommel_vfs::Vfs;
 
 use crate::background::Background;
 use crate::budget::Tuner;
@@ -19,6 +19,7 @@ use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
 use crate::files::LOCK;
 use crate::files::graveyard::Graveyard;
+use crate::files::held::HeldLock;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
@@ -85,7 +86,7 @@ pub(crate) struct Engine {
     /// What reads are refused with: the store was closed, or nothing in it is certain.
     pub(crate) closed: OnceLock<Error>,
     /// Released when the store is closed.
-    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+    pub(crate) lock: Arc<HeldLock>,
 }
 
 impl Engine {
@@ -113,9 +114,8 @@ impl Engine {
     /// somebody removed or replaced it, so another process may write to the store too. Looks at the
     /// directory, so not for hot paths: asked before the manifest or a new log is written.
     pub(crate) fn check_lock(&self) -> Result<()> {
-        match &*lock(&self.lock) {
-            Some(held) if !held.is_in_place() => {}
-            _ => return Ok(()),
+        if !self.lock.is_lost() {
+            return Ok(());
         }
         let why = "it was removed or replaced while the store was open, so another process may have \
                    written to the store: close it everywhere, verify it, and never remove its LOCK";

@@ -1,6 +1,7 @@
 //! The files of a store: their names.
 
 pub(crate) mod graveyard;
+pub(crate) mod held;
 pub(crate) mod room;
 pub(crate) mod unfinished;
 

@@ -71,9 +71,19 @@ impl Manifest {
         let state = self.state.apply(edit).map_err(|e| Error::internal(e.0))?;
         if self.writer.should_roll() {
             let old = self.writer.number();
-            let number = engine.new_file_number();
-            let state = ManifestState { next_file_number: number + 1, ..state };
-            *self = Self::create(engine, number, state)?;
+            let begun = || {
+                let number = engine.new_file_number();
+                let next_file_number = number + 1;
+                Self::create(engine, number, ManifestState { next_file_number, ..state.clone() })
+            };
+            *self = begun().or_else(|error| {
+                if !error.is_out_of_handles() {
+                    return Err(error);
+                }
+                // Under another number: the first may be in force already, or be what there is of it.
+                engine.tables.release_handles();
+                begun()
+            })?;
             engine.graveyard.add(engine.dir.join(names::manifest(old)));
         } else {
             self.writer.append(edit)?;

@@ -253,17 +253,18 @@ impl Engine {
         if options.log { Ok(()) } else { self.wait_until(|view| view.frozen.is_empty()) }
     }
 
-    /// The last step of closing, once no background job runs any more.
-    pub(crate) fn finish_manifest(&self) -> Result<()> {
+    /// The last step of closing, once no background job runs any more. The manifest says that the store was
+    /// closed only where all of it `is_written`.
+    pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
+        let locked = self.check_lock();
         self.graveyard.clear();
         self.tables.close();
-        let locked = if self.poison.get().is_none() { self.check_lock() } else { Ok(()) };
-        let poison = self.poison.get().filter(|_| !planted(Bug::CleanAfterPoison));
-        let finished = match (lock(&self.manifest).take(), poison) {
-            (Some(mut manifest), None) => manifest.finish(),
+        let is_sound = self.poison.get().is_none() || planted(Bug::CleanAfterPoison);
+        let finished = match lock(&self.manifest).take() {
+            Some(mut manifest) if is_sound && is_written => manifest.finish(),
             _ => Ok(()),
         };
-        *lock(&self.lock) = None;
+        self.lock.give_back();
         locked.and(finished)
     }
 }

@@ -212,9 +212,13 @@ impl<'a> Outputs<'a> {
         self.close_table()?;
         if !self.created.is_empty() && !planted(Bug::TableDirNotSynced) {
             let dir = &self.engine.dir;
-            let synced = self.engine.vfs.sync_dir(dir);
-            // Whatever the cause: what other jobs created may not be durable either.
-            synced.map_err(|e| self.engine.poison(Error::io(dir, "making durable", e)))?;
+            let synced = self.engine.tables.with_handles(|| self.engine.vfs.sync_dir(dir));
+            synced.map_err(|error| match Error::io(dir, "making durable", error) {
+                // Nothing was tried.
+                error if error.is_out_of_handles() => error,
+                // Whatever the cause: what other jobs created may not be durable either.
+                error => self.engine.poison(error),
+            })?;
         }
         Ok(self.done.clone())
     }

@@ -37,6 +37,7 @@ use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::graveyard::Graveyard;
+use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
 use crate::install::Manifest;
@@ -442,6 +443,16 @@ fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     }
 }
 
+/// An empty block cache, and what shares the store's memory with it.
+fn first_shares(options: &Options) -> (Arc<BlockCache>, Arc<MemoryShares>) {
+    let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
+    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
+    let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
+    let memory = MemoryShares::new(Arc::clone(&blocks), limit, wanted);
+    memory.set_pinned_limit(options.pinned_limit());
+    (blocks, memory)
+}
+
 /// An engine around a recovered state, with nothing replayed yet.
 fn assemble(
     dir: &Path,
@@ -452,12 +463,7 @@ fn assemble(
     own: Weak<Engine>,
 ) -> Engine {
     let vfs = Arc::clone(&options.vfs);
-    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
-    let limit = options.memory_limit.unwrap_or(u64::MAX);
-    let blocks = BlockCache::new(options.wanted_cache_bytes().min(limit));
-    let memory =
-        MemoryShares::new(Arc::clone(&blocks), options.memory_limit, options.wanted_cache_bytes());
-    memory.set_pinned_limit(options.pinned_limit());
+    let (blocks, memory) = first_shares(&options);
     let tables = Arc::new(TableCache::new(
         dir.to_path_buf(),
         Arc::clone(&vfs),
@@ -469,6 +475,7 @@ fn assemble(
     ));
     let arenas = ArenaPool::new(options.arena_limit());
     let view = first_view(recovered, &arenas);
+    let lock = Arc::new(HeldLock::new(held));
     let read_only = options.read_only;
     let options = CurrentOptions::new(options);
     let counters = Counters::new();
@@ -485,7 +492,11 @@ fn assemble(
         memory,
         tables,
         arenas,
-        graveyard: Arc::new(Graveyard::new(Arc::clone(&vfs), recovered.state.next_file_number)),
+        graveyard: Arc::new(Graveyard::new(
+            Arc::clone(&vfs),
+            recovered.state.next_file_number,
+            Arc::clone(&lock),
+        )),
         counters,
         trace: crate::trace::TraceSlot::new(),
         tuner: crate::budget::Tuner::default(),
@@ -508,6 +519,6 @@ fn assemble(
         debt: AtomicU64::new(0),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
-        lock: Mutex::new(held),
+        lock,
     }
 }

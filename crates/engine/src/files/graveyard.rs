@@ -10,6 +10,8 @@
 //! 4. What is queued or kept is removed when the store rests: when somebody waits for that, or a background
 //!    thread finds that nothing was done for a while. Also when it is closed, or finds the disk full; then
 //!    nothing more is kept until it rests.
+//! 5. Where the store's directory is not the one that was locked any more, what lies there is another's: nothing
+//!    is removed, renamed or written over, and what was queued is forgotten.
 //!
 //! After a crash these files lie there, perhaps under their old names, or under that of a table that was being
 //! written; the manifest names none of them, so they are removed when the store is opened.
@@ -23,6 +25,7 @@ use std::time::{Duration, Instant};
 use trommel_vfs::Vfs;
 
 use crate::env;
+use crate::files::held::HeldLock;
 use crate::manifest::names;
 use crate::sync::{AtomicUsize, Mutex, lock};
 
@@ -44,6 +47,8 @@ pub(crate) struct Graveyard {
     vfs: Arc<dyn Vfs>,
     /// Files from this number on are this open store's own.
     own_from: u64,
+    /// Whether the directory is ours.
+    lock: Arc<HeldLock>,
     /// Files that are to come here once nobody holds them.
     held: AtomicUsize,
     files: Mutex<Files>,
@@ -115,8 +120,8 @@ impl Files {
 
 impl Graveyard {
     /// For a store whose next file has the number `own_from`. It keeps nothing yet.
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64) -> Self {
-        Self { vfs, own_from, held: AtomicUsize::new(0), files: Mutex::default() }
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64, lock: Arc<HeldLock>) -> Self {
+        Self { vfs, own_from, lock, held: AtomicUsize::new(0), files: Mutex::default() }
     }
 
     /// Changes how many bytes of files are kept to be written over, and removes those that are more.
@@ -159,10 +164,10 @@ impl Graveyard {
 
     /// A file to be written over.
     pub(crate) fn take_spare(&self) -> Option<PathBuf> {
-        let mut files = lock(&self.files);
-        if files.spare_limit == 0 {
+        if lock(&self.files).spare_limit == 0 || !self.is_ours() {
             return None;
         }
+        let mut files = lock(&self.files);
         files.used = Some(env::now());
         files.spare.take().or_else(|| {
             let at = files.waiting.iter().position(|it| it.spare.is_some())?;
@@ -189,6 +194,9 @@ impl Graveyard {
     /// that the store's tables take. A file that cannot be removed now is removed when the store is next opened,
     /// so failures need no report.
     pub(crate) fn sweep(&self, live: u64) {
+        if !self.is_ours() {
+            return;
+        }
         let mut files = lock(&self.files);
         let keeps = files.spare_limit > 0 && !files.is_full;
         let waiting = std::mem::take(&mut files.waiting);
@@ -238,9 +246,23 @@ impl Graveyard {
     }
 
     fn remove(&self, files: Vec<PathBuf>) {
+        if files.is_empty() || !self.is_ours() {
+            return;
+        }
         for path in files {
             let _ = self.vfs.remove(&path);
         }
+    }
+
+    /// Whether what lies at the paths of these files is the store's; forgets them where it is not.
+    fn is_ours(&self) -> bool {
+        let is_ours = self.lock.is_held();
+        if !is_ours {
+            let mut files = lock(&self.files);
+            files.waiting.clear();
+            files.spare = Spare::default();
+        }
+        is_ours
     }
 }
 
@@ -363,7 +385,7 @@ mod tests {
     /// Where the disk was full nothing is kept until the store rests, which it does by itself.
     #[test]
     fn a_full_disk_is_forgotten_by_a_store_that_rests() {
-        let graveyard = Graveyard::new(Arc::new(SimDisk::new()), 1);
+        let graveyard = Graveyard::new(Arc::new(SimDisk::new()), 1, HeldLock::of_nothing());
         graveyard.set_spare_limit(1 << 20);
         assert_eq!(graveyard.rests_at(), None);
         graveyard.make_room();
@@ -375,7 +397,7 @@ mod tests {
     #[test]
     fn no_more_files_are_kept_than_may_be() {
         let disk = SimDisk::new();
-        let graveyard = Graveyard::new(Arc::new(disk.clone()), 1);
+        let graveyard = Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing());
         graveyard.set_spare_limit(1 << 20);
         for number in 1..100 {
             let path = format!("{number:06}.sst");

@@ -81,11 +81,12 @@ mod tests {
     use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
 
     use super::*;
+    use crate::files::held::HeldLock;
 
     /// A disk on which a file waits to be removed, where room is made for it, and a file to write to.
     fn full() -> (SimDisk, Arc<Graveyard>, RoomyFile) {
         let disk = SimDisk::new();
-        let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1));
+        let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing()));
         graveyard.set_spare_limit(1 << 20);
         let mut old = disk.create(Path::new("000001.log")).unwrap();
         old.append(&[7; 1_000]).unwrap();

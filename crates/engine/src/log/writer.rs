@@ -205,9 +205,10 @@ impl LogWriter {
     #[cold]
     fn set_space_aside(&mut self) {
         let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
-        // Whoever appends will be told if there is no room; the next one asks again.
-        let is_there = self.file.set_space_aside(more).is_ok();
-        self.space_end = self.end + if is_there { more } else { 0 };
+        // Whoever appends will be told if there is no room. It is asked for again as far on, whether it was there or
+        // not: on a disk that is nearly full each commit would else look for it, in vain.
+        let _ = self.file.set_space_aside(more);
+        self.space_end = self.end + more;
     }
 
     /// [`LogWriter::push`] and [`LogWriter::commit`].

@@ -125,11 +125,14 @@ impl Engine {
         if self.options.load().log {
             return Ok(());
         }
-        self.flush().map_err(|error| match error {
+        self.write_out().map_err(|error| match error {
             // Whoever closes the store writes out what is in memory, and hears of it if that fails.
             Error::Closed => error,
             error => self.poison(error),
-        })
+        })?;
+        // The write is durable by now: a merge that fails here is tried again, or has poisoned the store.
+        let _ = self.work_inline();
+        Ok(())
     }
 
     #[inline]
@@ -276,16 +279,21 @@ impl Engine {
         pushed.map_err(|error| self.poison(error))
     }
 
-    /// Inserts a member's batch; the last of the group makes all of it visible.
+    /// Inserts a member's batch; the last of the group makes all of it visible. The group is logged, so that
+    /// only a member that dies can fail it: what else poisons the store meanwhile does not keep the others
+    /// from making it visible, and none of them says that it failed.
     fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
-        let unless_done = PoisonOnUnwind(self);
+        let unless_done = PoisonOnUnwind { engine: self, group: Some(group) };
         self.insert_batch(&group.memtable, own, first_seqno);
         let is_last = group.inserted();
         if is_last {
             self.publish(group.last_seqno);
         }
         std::mem::forget(unless_done);
-        if is_last { Ok(()) } else { self.wait_published(group.last_seqno) }
+        if is_last {
+            return Ok(());
+        }
+        self.wait_published_unless(group.last_seqno, || group.is_broken())
     }
 
     /// Inserts the leader's `own` batch and those of its followers, and makes them visible.
@@ -297,7 +305,7 @@ impl Engine {
         followers: &[Arc<Member>],
         first_seqno: SeqNo,
     ) {
-        let unless_done = PoisonOnUnwind(self);
+        let unless_done = PoisonOnUnwind { engine: self, group: None };
         self.insert_batch(memtable, own, first_seqno);
         let mut next_seqno = first_seqno + own.operations();
         for member in followers {
@@ -330,17 +338,24 @@ impl Engine {
         }
     }
 
-    /// Waits until everything up to `seqno` is visible.
+    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned before.
     #[inline]
     pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
+        self.wait_published_unless(seqno, || true)
+    }
+
+    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned before, and that
+    /// keeps it from becoming so.
+    #[inline]
+    fn wait_published_unless(&self, seqno: SeqNo, is_kept: impl Fn() -> bool) -> Result<()> {
         if self.snapshots.visible() >= seqno {
             return Ok(());
         }
-        self.wait_until_published(seqno)
+        self.wait_until_published(seqno, &is_kept)
     }
 
     #[inline(never)]
-    fn wait_until_published(&self, seqno: SeqNo) -> Result<()> {
+    fn wait_until_published(&self, seqno: SeqNo, is_kept: &dyn Fn() -> bool) -> Result<()> {
         look_out(|| self.snapshots.visible() >= seqno);
         if self.snapshots.visible() >= seqno {
             return Ok(());
@@ -350,7 +365,7 @@ impl Engine {
             if self.snapshots.visible() >= seqno {
                 return true;
             }
-            if let Some(first) = self.poisoned() {
+            if let Some(first) = self.poisoned().filter(|_| is_kept()) {
                 outcome = Err(Error::Poisoned { first });
             }
             outcome.is_err()
@@ -485,11 +500,16 @@ fn operations(followers: &[Arc<Member>]) -> u64 {
 
 /// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between log and
 /// publication would leave the others waiting for ever.
-struct PoisonOnUnwind<'a>(&'a Engine);
+struct PoisonOnUnwind<'a> {
+    engine: &'a Engine,
+    /// Who waits for the caller, if each inserts for itself.
+    group: Option<&'a Group>,
+}
 
 impl Drop for PoisonOnUnwind<'_> {
     fn drop(&mut self) {
-        self.0.poison(panicked());
+        self.group.inspect(|group| group.break_up());
+        self.engine.poison(panicked());
     }
 }
 
@@ -506,7 +526,8 @@ mod tests {
     use trommel_base::EntryKind;
     use trommel_vfs::{MemoryVfs, Policy, SimDisk};
 
-    use super::LEADER_INSERTS;
+    use super::{Group, LEADER_INSERTS, Wanted};
+    use crate::batch::Batch;
     use crate::{Db, Error, Options, WriteBatch, WriteOptions};
 
     const WRITERS: usize = 5;
@@ -576,6 +597,36 @@ mod tests {
             assert_eq!(after_power_cut(), None, "nobody asked for more");
             db.write_with(WriteBatch::new(), WriteOptions::sync()).unwrap();
             assert_eq!(after_power_cut().as_deref(), Some(&b"value"[..]));
+        }
+    }
+
+    /// What poisons the store while a group inserts does not fail the group, which is logged: it becomes visible.
+    #[test]
+    fn a_group_that_is_logged_does_not_fail() {
+        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        let engine = db.engine();
+        let wanted = |key: &'static str| {
+            let batch = Batch::one(EntryKind::Put, key.as_bytes(), b"v").unwrap();
+            Wanted { batch: Some(batch), sync: false }
+        };
+        let logged = engine.exclusively(|leader| {
+            let first = leader.last_seqno + 1;
+            leader.last_seqno += 2;
+            let memtable = Arc::clone(&leader.active.memtable);
+            Ok((Group::new(memtable, 2, leader.last_seqno), first))
+        });
+        let (group, first) = logged.unwrap();
+        thread::scope(|scope| {
+            let early = scope.spawn(|| engine.insert(&group, &wanted("early"), first));
+            thread::sleep(Duration::from_millis(50));
+            engine.poison(Error::internal("a disk that failed"));
+            thread::sleep(Duration::from_millis(50));
+            assert!(!early.is_finished(), "failed, and about to become visible");
+            engine.insert(&group, &wanted("late"), first + 1).unwrap();
+            early.join().unwrap().unwrap();
+        });
+        for key in ["early", "late"] {
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(&b"v"[..]));
         }
     }
 

@@ -138,16 +138,28 @@ pub(crate) struct Group {
     pub(crate) last_seqno: SeqNo,
     /// Members that have not inserted yet.
     remaining: AtomicUsize,
+    /// Whether a member died before it had inserted, so that the group never becomes visible.
+    is_broken: quiet::AtomicBool,
 }
 
 impl Group {
     pub(crate) fn new(memtable: Arc<Memtable>, members: usize, last_seqno: SeqNo) -> Arc<Self> {
-        Arc::new(Self { memtable, last_seqno, remaining: AtomicUsize::new(members) })
+        let (remaining, is_broken) = (AtomicUsize::new(members), quiet::AtomicBool::new(false));
+        Arc::new(Self { memtable, last_seqno, remaining, is_broken })
     }
 
     /// Notes that one member has inserted; true for the last one.
     pub(crate) fn inserted(&self) -> bool {
         self.remaining.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Says that a member will not insert; who waits for the group is to be told after that.
+    pub(super) fn break_up(&self) {
+        self.is_broken.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
     }
 }
 

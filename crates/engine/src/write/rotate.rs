@@ -180,7 +180,20 @@ impl Engine {
 
     /// Writes the memtables out to tables, and waits until that is done.
     pub(crate) fn flush(&self) -> Result<()> {
+        self.write_out()?;
+        // Where nobody else will, the compaction that this has made necessary is done here. That there is no
+        // room for it is no failure of what was asked for; it is tried again.
+        match self.work_inline() {
+            Err(error) if !error.is_shortage() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the memtables out to tables, and waits until that is done. As writers do, it waits first where
+    /// there are too many runs in level 0, or too much is due: each table is one run more.
+    pub(super) fn write_out(&self) -> Result<()> {
         self.check_writable()?;
+        self.wait_for_merges()?;
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
@@ -188,9 +201,7 @@ impl Engine {
         // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that is
         // waited for, as its memory is given back.
         let Some(newest) = newest else { return Ok(()) };
-        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))?;
-        // Where nobody else will, the compaction that this has made necessary is done here.
-        self.work_inline().map(drop)
+        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))
     }
 
     /// Ends the log, durably, so that the next open knows it to be whole.
@@ -213,7 +224,7 @@ mod tests {
     use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
-    use crate::{Db, Options};
+    use crate::{Db, Options, WriteOptions};
 
     /// A flush that stood in the queue behind a rotation that failed rotated once more: two logs named
     /// the same predecessor, and the store was damaged.
@@ -274,6 +285,98 @@ mod tests {
         });
         drop(db);
         assert_eq!(Db::open("db", options()).unwrap().get("key").unwrap().unwrap(), b"value"[..]);
+    }
+
+    /// Without a handle for the directory nothing was synced: it is tried again, and the store goes on.
+    #[test]
+    fn a_directory_that_no_handle_is_left_for_is_synced_later() {
+        let of_dir = || Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir);
+        // Of the new log, and of the table.
+        for calls in 0..2 {
+            for is_lasting in [false, true] {
+                let disk = SimDisk::new();
+                let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+                let db = Db::open("db", options).unwrap();
+                db.put("key", "value").unwrap();
+                let way = of_dir().after(calls);
+                disk.inject(if is_lasting { way.lasting() } else { way });
+                let flushed = db.flush();
+                assert!(disk.faults_fired() > 0);
+                assert_eq!(flushed.is_err(), is_lasting, "{calls}: {flushed:?}");
+                disk.clear_faults();
+                db.put("more", "value").unwrap();
+                db.flush().unwrap();
+                db.close().unwrap();
+            }
+        }
+    }
+
+    /// Whoever closes a store hears how that ended, not only who comes first.
+    #[test]
+    fn all_who_close_hear_of_a_failure() {
+        let disk = SimDisk::new();
+        let options = || Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+        let db = Db::open("db", options()).unwrap();
+        db.put("key", "value").unwrap();
+        let other = db.clone();
+        disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".log"));
+        db.close().unwrap_err();
+        other.close().unwrap_err();
+        let db = Db::open("db", options()).unwrap();
+        let other = db.clone();
+        db.close().unwrap();
+        other.close().unwrap();
+    }
+
+    /// Without a log what is in memory is lost where it cannot be written out.
+    #[test]
+    fn a_store_that_lost_its_last_memtable_was_not_closed() {
+        let disk = SimDisk::new();
+        let options =
+            || Options::default().vfs(Arc::new(disk.clone())).background_threads(0).log(false);
+        let was_closed = || {
+            let db = Db::open("db", options()).unwrap();
+            db.put("key", "value").unwrap();
+            (db.recovery_report().was_closed, db)
+        };
+        was_closed().1.close().unwrap();
+        let (closed, db) = was_closed();
+        assert!(closed);
+        disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").lasting());
+        db.close().unwrap_err();
+        disk.clear_faults();
+        assert!(!was_closed().0);
+    }
+
+    /// Merges that find no room: a write that is in a table is acknowledged all the same, and there are never more
+    /// runs in level 0 than stop writers, whoever makes them.
+    #[test]
+    fn merges_without_room_fail_no_flush_and_are_waited_for() {
+        const STOP: usize = 4;
+        for log in [true, false] {
+            let disk = SimDisk::new();
+            let options =
+                Options::default().vfs(Arc::new(disk.clone())).background_threads(0).log(log);
+            let options = options.l0_trigger(2).l0_slowdown(STOP).l0_stop(STOP);
+            let db = Db::open("db", options).unwrap();
+            let runs = || db.engine().version().levels[0].len();
+            let mut most = 0;
+            for n in 0..20 {
+                // The flush has room, and the merge that it waits for; what comes after it has none.
+                let tables = if runs() < STOP { 1 } else { 2 };
+                disk.clear_faults();
+                let full = Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst");
+                disk.inject(full.after(tables).lasting());
+                // Of keys on both sides of all others, so that no run can be moved.
+                db.put(format!("a{n}"), "value").unwrap();
+                db.put_with(format!("z{n}"), "value", WriteOptions::sync()).unwrap();
+                if log {
+                    db.flush().unwrap();
+                }
+                most = most.max(runs());
+            }
+            assert_eq!(most, STOP, "with a log: {log}");
+        }
     }
 
     #[test]

@@ -102,6 +102,21 @@ impl Engine {
         }
     }
 
+    /// Returns once no writer would be stopped for what waits to be merged.
+    pub(super) fn wait_for_merges(&self) -> Result<()> {
+        loop {
+            let view = self.view.load_full();
+            let cause = match self.pressure(&view, &self.options.load()) {
+                Pressure::Stop(cause) if cause != Cause::Memtables => cause,
+                _ => return Ok(()),
+            };
+            self.check_writable()?;
+            crate::events::stopped(cause);
+            let waited = self.stall(cause, || self.wait_for_progress(&view))?;
+            crate::events::resumed(cause, waited);
+        }
+    }
+
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.compaction();
         // While compactions rest by request, waiting for them would last for ever.

@@ -8,7 +8,11 @@
 //! 1. A file that is open in this process, or mapped, is not written over (module `in_use`).
 //! 2. Nor is one with a second name, which is somebody's copy. Its names are counted when it has lost the old
 //!    one, so that nobody can give it another one by that in between.
-//! 3. Other processes of this program are kept out by the store's lock.
+//! 3. Nor one that another process has open through this program, as one that inspects the store does: whoever
+//!    reads a file holds a shared `flock` on it, and whoever writes over one takes it alone. Where the file system
+//!    has no such locks, nothing is written over.
+//!
+//! Others that read the store's files, such as a program that copies them, must ask for a checkpoint instead.
 //!
 //! Its last byte is cut off first, so that whoever finds it by its new name before it is written, as after a
 //! crash, does not take it for the whole file that it was.
@@ -39,6 +43,10 @@ pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
 fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
     let file = open_regular(old, OFlags::WRONLY, "open")?;
     let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
+    // Until the last copy of this file is closed, which is when it is written.
+    if file.try_lock().is_err() {
+        return Ok(None);
+    }
     rename_to_nothing(old, path)?;
     match file.metadata() {
         Ok(found) if found.nlink() == 1 && cut_last_byte(&file, found.len()).is_ok() => {

@@ -5,7 +5,7 @@
 //! are the same.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
@@ -39,7 +39,17 @@ const DIRECT_BYTES: usize = 1 << 20;
 pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
     // First the claim: from then on nobody makes the file shorter.
     let (claim, may_be_mapped) = Claim::shared(&file)?;
+    // The same for other processes.
+    let locked = file.try_lock_shared();
     let (path, bytes) = (path.to_path_buf(), file.metadata()?.len());
+    match locked {
+        // One of them writes over it, so that it is no file of a store. (An empty one is somebody's lock.)
+        Err(TryLockError::WouldBlock) if may_be_mapped && bytes > 0 => {
+            return Err(io::Error::new(ErrorKind::NotFound, "it is being written over"));
+        }
+        // A writer in this process does; or the file system has no such locks, and nothing is written over there.
+        _ => {}
+    }
     match access {
         Access::Buffered => {}
         Access::Mapped => {

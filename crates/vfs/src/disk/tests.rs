@@ -290,3 +290,40 @@ fn a_file_that_nobody_has_open_is_written_over() {
     drop(write_over(false));
     drop(first);
 }
+
+/// Another process has locks of its own, as a second open of the file in this one has.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_another_process_reads_is_not_written_over() {
+    let (_guard, dir) = folder();
+    let (old, new) = (dir.join("old"), dir.join("new"));
+    let write = || DiskVfs.create(&old).unwrap().append(&[7; 10_000]).unwrap();
+    write();
+    let reading = File::open(&old).unwrap();
+    reading.try_lock_shared().unwrap();
+    drop(DiskVfs.create_over(&old, &new).unwrap());
+    assert!(!old.exists());
+    assert_eq!(reading.metadata().unwrap().len(), 10_000, "it changed under a reader");
+    assert_eq!(DiskVfs.read(&new, 100).unwrap(), b"");
+    fs::remove_file(&new).unwrap();
+
+    write();
+    let reader = DiskVfs.open(&old, Access::Buffered).unwrap();
+    let other = File::open(&old).unwrap();
+    assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)), "nothing tells of readers");
+    drop(reader);
+    let mut over = DiskVfs.create_over(&old, &new).unwrap();
+    over.append(b"new").unwrap();
+    assert!(matches!(other.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    drop(over);
+    other.try_lock_shared().unwrap();
+
+    // One that another process writes over is there for nobody else.
+    drop(other);
+    let other = File::open(&new).unwrap();
+    other.try_lock().unwrap();
+    let refused = DiskVfs.open(&new, Access::Buffered).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    drop(other);
+    DiskVfs.open(&new, Access::Buffered).unwrap();
+}

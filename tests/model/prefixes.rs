@@ -111,6 +111,36 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     assert_eq!(db.stats().prefix_checked, 0);
 }
 
+/// A walk that begins in the middle of its range cannot tell whether a "maybe" was false; a "no" counted all the same,
+/// so that the rate that was measured was 0.
+#[test]
+fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let options = options(&vfs)
+        .prefix_extractor(Prefix::until("/"))
+        .prefix_filters(Some("blocked:2".parse().unwrap()));
+    let db = Db::open("/store", options).unwrap();
+    fill(&db);
+    let absent = || {
+        let levels = db.filter_report().prefixes;
+        levels.iter().map(|level| level.negatives + level.false_positives).sum::<u64>()
+    };
+    let seek = |user: u32, key: &str| {
+        let mut cursor = db.prefix_cursor(format!("{user:04}/")).unwrap();
+        cursor.seek(format!("{user:04}/{key}")).unwrap();
+        assert!(!cursor.valid());
+    };
+    db.reset_stats();
+    (1..400).step_by(2).for_each(|user| seek(user, "05"));
+    assert_eq!(absent(), 0, "{}", db.filter_report());
+    (1..400).step_by(2).for_each(|user| seek(user, ""));
+    assert!(absent() > 199 * 4, "{}", db.filter_report());
+    let report = db.filter_report();
+    let (low, high) = report.prefixes[0].interval.unwrap();
+    let expected = report.prefixes[0].expected_rate.unwrap();
+    assert!(low / 2.0 <= expected && expected <= high * 2.0, "{report}");
+}
+
 #[test]
 fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
     for whole_keys in [true, false] {

@@ -81,14 +81,14 @@ impl MemoryShares {
         self.change(|| self.memtables.store(bytes, Relaxed));
     }
 
-    /// Notes that a table was opened.
+    /// Notes that a table was opened, or that an open one takes more.
     pub(crate) fn add_table(&self, bytes: u64) {
         self.change(|| {
             self.tables.fetch_add(bytes, Relaxed);
         });
     }
 
-    /// Notes that a table was closed.
+    /// Notes that a table was closed, or takes less.
     pub(crate) fn remove_table(&self, bytes: u64) {
         self.change(|| {
             self.tables.fetch_sub(bytes, Relaxed);

@@ -38,7 +38,8 @@ pub struct FilterLevel {
     pub bits_stored: f64,
     /// Bytes of the filters in memory, were all tables open.
     pub filter_bytes: u64,
-    /// Lookups that came to such a table since the counters were reset.
+    /// Lookups that came to such a table since the counters were reset. Those at a snapshot, of keys that it did not
+    /// have, in a table with newer entries are left out: whether its "maybe" was true cannot be told.
     pub probes: u64,
     /// Probes that the filter answered with "no": each a read saved.
     pub negatives: u64,
@@ -67,7 +68,8 @@ pub struct FilterReport {
     pub levels: Vec<FilterLevel>,
     /// What filters of prefixes did in scans and seeks, by level, then by kind, where there are
     /// any: `keys` are prefixes, a probe is a table asked in one scan, a "no" is a table that the
-    /// scan passed over, and a false positive a table in which it then found nothing of its range.
+    /// scan passed over, and a false positive a table in which it then found nothing of its range. Where a
+    /// scan begins in the middle of its range, that cannot be told, and only tables count in which it found some.
     pub prefixes: Vec<FilterLevel>,
     /// Tables whose filter of prefixes is not used: it was made by an extractor that is not the
     /// one in force.

@@ -25,6 +25,7 @@ mod error;
 mod filter_memory;
 mod filters;
 pub mod format;
+mod grown;
 mod index;
 mod keys;
 mod layout;

@@ -136,8 +136,8 @@ impl Table {
         source.data_bytes = footer.data_bytes;
         let index = open_index(&source, &footer, &tail)?;
         let properties = open_properties(&source, &footer, &tail)?;
-        let (source, index) = (Arc::new(source), Arc::new(index));
         let host = config.filter_host.clone();
+        let (source, index) = (Arc::new(source), Arc::new(index.held_by(host.clone())));
         let reader = host.as_ref().and_then(|host| host.user_filters());
         let filters = Filters::open(&source, &index, &footer, &properties, host, reader);
         Ok(Self { source, index, footer, filters, properties, verified: None })

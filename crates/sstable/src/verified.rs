@@ -1,8 +1,9 @@
 //! Which data blocks of a mapped table were found intact, for tables that verify each one once.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::grown::Grown;
 use crate::index::{At, Index, IndexTree};
 
 /// One bit a data block, by leaf of the index; a leaf has its bits once one of its blocks was
@@ -10,15 +11,14 @@ use crate::index::{At, Index, IndexTree};
 #[derive(Debug)]
 pub(crate) struct VerifiedBlocks {
     leaves: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    memory: AtomicUsize,
+    memory: Grown,
 }
 
 impl VerifiedBlocks {
     /// None yet, of a table with this index.
     pub(crate) fn of(index: &IndexTree) -> Self {
-        let leaves: Box<[_]> =
-            std::iter::repeat_with(OnceLock::new).take(index.leaf_count()).collect();
-        Self { memory: AtomicUsize::new(size_of::<Self>() + size_of_val(&*leaves)), leaves }
+        let leaves = std::iter::repeat_with(OnceLock::new).take(index.leaf_count()).collect();
+        Self { memory: Grown::new(index.host()), leaves }
     }
 
     /// Whether the block at `at` was found intact.
@@ -38,7 +38,7 @@ impl VerifiedBlocks {
         let words = cell.get_or_init(|| {
             let words: Box<[_]> =
                 std::iter::repeat_with(AtomicU64::default).take(leaf.len().div_ceil(64)).collect();
-            self.memory.fetch_add(size_of_val(&*words), Ordering::Relaxed);
+            self.memory.add(size_of_val(&*words));
             words
         });
         if let Some(word) = words.get(at.slot / 64) {
@@ -48,6 +48,6 @@ impl VerifiedBlocks {
 
     /// Memory it takes now, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.memory.load(Ordering::Relaxed)
+        size_of::<Self>() + size_of_val(&*self.leaves) + self.memory.bytes()
     }
 }

@@ -121,6 +121,29 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
     assert_eq!(db.filter_report().alarms().count(), 0, "what was counted is forgotten");
 }
 
+/// At a snapshot nobody can tell whether the "maybe" of a table with newer entries was false. Its "no" counted all the
+/// same, so that the rate was 0 and hid what a bad filter did.
+#[test]
+fn answers_that_cannot_be_judged_do_not_count() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let db = two_levels(&vfs);
+    let snapshot = db.snapshot();
+    db.put(key(0), "newer").unwrap();
+    db.compact_all().unwrap();
+    db.reset_stats();
+    let keys: Vec<String> = (0..3000).map(|number| key(2 * number + 1)).collect();
+    keys.iter().for_each(|key| assert_eq!(snapshot.get(key).unwrap(), None));
+    assert!(snapshot.multi_get(&keys).unwrap().iter().all(Option::is_none));
+    let report = db.filter_report();
+    assert!(report.levels.iter().all(|level| level.probes == 0), "{report}");
+    ask(&db, 3000, 1);
+    let report = db.filter_report();
+    assert_eq!(report.levels.iter().map(|level| level.probes).sum::<u64>(), 3000, "{report}");
+    let one = &report.levels[0];
+    let (low, high) = one.interval.unwrap();
+    assert!((low..=high).contains(&one.expected_rate.unwrap()), "{report}");
+}
+
 #[test]
 fn hot_absent_keys_raise_no_alarm() {
     let vfs = Arc::new(MemoryVfs::new());

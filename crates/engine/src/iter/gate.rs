@@ -11,7 +11,8 @@
 //!    of it. A table whose filter another one made is not passed over, and is counted: by its
 //!    name, or because the filter denies the prefix of the table's own first or last key.
 //! 4. Each table is asked once in a walk. When the walk has looked for the first or the last key
-//!    of the range in a table that said "maybe", it is known whether that was true.
+//!    of the range in a table that said "maybe", it is known whether that was true. Where a walk begins in the middle
+//!    it is not, and there a "no" is not counted either, or the rate that is measured would be too low.
 //!
 //! A walk with a gate yields all of its range, and of what lies outside any part: who walks must
 //! not look there.
@@ -19,6 +20,7 @@
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
+use trommel_base::SeqNo;
 use trommel_sstable::Verdict;
 
 use super::range::Bounds;
@@ -56,7 +58,7 @@ impl RangeGate {
     }
 
     /// What `table` says of the range; `None` where it cannot be asked.
-    fn ask(&self, level: usize, table: &Reader) -> Option<Verdict> {
+    fn ask(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
         let (extractor, Asked { len, hash }) = match &self.set {
             Some((extractor, asked)) => (extractor, *asked),
@@ -70,12 +72,13 @@ impl RangeGate {
             self.engine.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
         };
-        if !verdict.maybe {
-            self.engine.counters.with(|shard| {
-                shard.prefix(level, verdict.kind).count_negatives(1, verdict.expected);
-            });
-        }
         Some(verdict)
+    }
+
+    fn count_refusal(&self, level: usize, verdict: Verdict) {
+        self.engine.counters.with(|shard| {
+            shard.prefix(level, verdict.kind).count_negatives(1, verdict.expected);
+        });
     }
 
     fn count_maybe(&self, level: usize, verdict: Verdict, is_true: bool) {
@@ -103,8 +106,8 @@ enum Answer {
     None,
     /// It holds nothing of the range.
     No,
-    /// It may, and whether it does has yet to be seen.
-    Maybe(Verdict),
+    /// It may, and whether it does has yet to be seen; with the number of its newest entry.
+    Maybe(Verdict, SeqNo),
     /// It may, and all is counted.
     Settled,
 }
@@ -114,12 +117,19 @@ pub(crate) struct TableGate {
     range: Arc<RangeGate>,
     level: usize,
     answers: Vec<Answer>,
+    /// What said no since the walk last came to stand in a table.
+    refused: Vec<(Verdict, SeqNo)>,
 }
 
 impl TableGate {
     /// A gate before so many tables of `level`.
     pub(crate) fn new(range: &Arc<RangeGate>, level: usize, tables: usize) -> Self {
-        Self { range: Arc::clone(range), level, answers: vec![Answer::None; tables] }
+        Self {
+            range: Arc::clone(range),
+            level,
+            answers: vec![Answer::None; tables],
+            refused: Vec::new(),
+        }
     }
 
     /// Whether table `at` is known to hold nothing of the range.
@@ -127,51 +137,63 @@ impl TableGate {
         self.answers.get(at) == Some(&Answer::No)
     }
 
-    /// Whether table `at` may hold something of the range.
-    pub(crate) fn admits(&mut self, at: usize, table: &Reader) -> bool {
+    /// Whether table `at`, whose newest entry has the number `newest`, may hold something of the range.
+    pub(crate) fn admits(&mut self, at: usize, newest: SeqNo, table: &Reader) -> bool {
         let Some(answer) = self.answers.get_mut(at) else { return true };
         if *answer == Answer::None {
-            *answer = match self.range.ask(self.level, table) {
+            *answer = match self.range.ask(table) {
                 None => Answer::Settled,
-                Some(verdict) if verdict.maybe => Answer::Maybe(verdict),
-                Some(_) => Answer::No,
+                Some(verdict) if verdict.maybe => Answer::Maybe(verdict, newest),
+                Some(verdict) => {
+                    self.refused.push((verdict, newest));
+                    Answer::No
+                }
             };
         }
         *answer != Answer::No
     }
 
-    /// Notes that a walk forward in table `at` begins at `key`, and so stands on `found`.
-    /// `skipped`: whether it may have begun behind newer versions of `key` itself.
+    /// Notes that a walk forward began at `key`, with versions up to `seqno`, and so stands on `found` in table
+    /// `at`; or in none.
     pub(crate) fn found_from(
         &mut self,
-        at: usize,
+        at: Option<usize>,
         key: &[u8],
-        skipped: bool,
+        seqno: SeqNo,
         found: Option<&[u8]>,
     ) {
-        let from = &*self.range.bounds.from;
-        self.settle(at, found, *key < *from || *key == *from && !skipped);
+        let range = Arc::clone(&self.range);
+        let from = &*range.bounds.from;
+        // Else it may have begun behind newer versions of `key` itself.
+        self.settle(at, found, |newest| *key < *from || *key == *from && newest <= seqno);
     }
 
-    /// Notes that a walk backward in table `at` begins before `key` and so stands on `found`.
-    pub(crate) fn found_before(&mut self, at: usize, key: &[u8], found: Option<&[u8]>) {
+    /// Notes that a walk backward began before `key` and so stands on `found` in table `at`; or in none.
+    pub(crate) fn found_before(&mut self, at: Option<usize>, key: &[u8], found: Option<&[u8]>) {
         let all = self.range.bounds.ends_before(key);
-        self.settle(at, found, all);
+        self.settle(at, found, |_| all);
     }
 
-    /// Notes that a walk came to `found` in table `at`.
-    pub(crate) fn passed(&mut self, at: usize, found: Option<&[u8]>) {
-        self.settle(at, found, false);
+    /// Notes that a walk came to `found` in table `at`; or to the end.
+    pub(crate) fn passed(&mut self, at: Option<usize>, found: Option<&[u8]>) {
+        self.settle(at, found, |_| false);
     }
 
-    /// A key within the range makes the "maybe" true; another, or none, makes it false only if
-    /// all of the range was looked at.
-    fn settle(&mut self, at: usize, found: Option<&[u8]>, all: bool) {
-        let Some(Answer::Maybe(verdict)) = self.answers.get(at).copied() else { return };
+    /// A key within the range makes the "maybe" of table `at` true; another, or none, makes it false only if
+    /// all of the range was looked at, of a table whose newest entry has such a number. Nor does a "no" count
+    /// else.
+    fn settle(&mut self, at: Option<usize>, found: Option<&[u8]>, all: impl Fn(SeqNo) -> bool) {
+        for (verdict, newest) in self.refused.drain(..) {
+            if all(newest) {
+                self.range.count_refusal(self.level, verdict);
+            }
+        }
+        let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) else { return };
+        let Answer::Maybe(verdict, newest) = *answer else { return };
         let is_true = found.is_some_and(|key| self.range.bounds.holds(key));
-        if is_true || all {
+        if is_true || all(newest) {
+            *answer = Answer::Settled;
             self.range.count_maybe(self.level, verdict, is_true);
-            self.answers[at] = Answer::Settled;
         }
     }
 }

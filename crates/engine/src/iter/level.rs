@@ -140,7 +140,7 @@ impl LevelCursor {
             let Some(file) = self.tables.get(at) else { return Ok(None) };
             if !self.gate.as_ref().is_some_and(|gate| gate.has_refused(at)) {
                 let table = self.cache.reader(file)?;
-                if self.gate.as_mut().is_none_or(|gate| gate.admits(at, &table)) {
+                if self.gate.as_mut().is_none_or(|gate| gate.admits(at, file.max_seqno, &table)) {
                     self.cursor = Some(table.cursor(self.scan));
                     self.at = at;
                     break;
@@ -155,11 +155,11 @@ impl LevelCursor {
         Ok(self.cursor.as_mut())
     }
 
-    /// Tells the gate where the cursor has come to.
-    fn tell_gate(&mut self, tell: impl FnOnce(&mut TableGate, usize, Option<&[u8]>)) {
-        if let (Some(gate), Some(cursor)) = (&mut self.gate, &self.cursor) {
-            tell(gate, self.at, cursor.entry().map(|entry| entry.key));
-        }
+    /// Tells the gate in which table the cursor has come to stand, if in any, and on which key.
+    fn tell_gate(&mut self, tell: impl FnOnce(&mut TableGate, Option<usize>, Option<&[u8]>)) {
+        let Some(gate) = &mut self.gate else { return };
+        let entry = self.cursor.as_ref().and_then(TableCursor::entry);
+        tell(gate, self.cursor.as_ref().map(|_| self.at), entry.map(|entry| entry.key));
     }
 
     /// Moves on to the first entry of the next table that has one, if the current one is at its
@@ -245,8 +245,7 @@ impl Cursor for LevelCursor {
             {
                 cursor.seek(key, seqno)?;
             }
-            let skipped = this.tables.get(this.at).is_some_and(|table| table.max_seqno > seqno);
-            this.tell_gate(|gate, at, found| gate.found_from(at, key, skipped, found));
+            this.tell_gate(|gate, at, found| gate.found_from(at, key, seqno, found));
             this.skip_ends_forward()
         })
     }

@@ -200,7 +200,9 @@ impl Engine {
             };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
             table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
-            self.take_survivors(level, (nth, &table), keys.clone(), batch);
+            let counts_refusals = is_decided(file, false, batch.seqno);
+            let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
+            self.take_survivors(&table_of_run, keys.clone(), batch);
             *reader = Some(table);
         }
         match batch.scratch.requests.is_empty() {
@@ -254,13 +256,7 @@ impl Engine {
     /// Notes which of `keys` a table, given with its place in its run, must be searched for by what its
     /// filter said of them, and counts those that it turned away. Where none of whole keys could be
     /// asked, that of the prefixes is.
-    fn take_survivors(
-        &self,
-        level: usize,
-        table: (usize, &Reader),
-        keys: Range<usize>,
-        batch: &mut Batch<'_>,
-    ) {
+    fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut Batch<'_>) {
         let said = std::mem::take(&mut batch.scratch.said);
         for (run, verdict, maybe) in said.runs() {
             let keys = keys.start + run.start..keys.start + run.end;
@@ -271,33 +267,37 @@ impl Engine {
                 }
                 negatives -= 1;
                 if verdict == Verdict::UNFILTERED {
-                    self.take_by_prefix(level, table, at, batch);
+                    self.take_by_prefix(table, at, batch);
                 } else {
-                    batch.request(table.0, at, verdict, true);
+                    batch.request(table.number, at, verdict, true);
                 }
             }
-            if negatives > 0 {
-                self.count_negatives(level, verdict, negatives);
+            if negatives > 0 && table.counts_refusals {
+                self.count_negatives(table.level, verdict, negatives);
             }
         }
         batch.scratch.said = said;
     }
 
     /// Notes whether a table must be searched for the pending key `at`, by its filter of prefixes.
-    fn take_by_prefix(
-        &self,
-        level: usize,
-        (number, table): (usize, &Reader),
-        at: usize,
-        batch: &mut Batch<'_>,
-    ) {
-        let verdict = self.ask_prefix(table, batch.keys[at]);
+    fn take_by_prefix(&self, table: &TableOfRun<'_>, at: usize, batch: &mut Batch<'_>) {
+        let verdict = self.ask_prefix(table.table, batch.keys[at]);
         if verdict.maybe {
-            batch.request(number, at, verdict, false);
-        } else {
-            self.count_negatives(level, verdict, 1);
+            batch.request(table.number, at, verdict, false);
+        } else if table.counts_refusals {
+            self.count_negatives(table.level, verdict, 1);
         }
     }
+}
+
+/// A table that keys of a batch are looked for in.
+struct TableOfRun<'a> {
+    /// Its place in the run.
+    number: usize,
+    table: &'a Reader,
+    level: usize,
+    /// See [`is_decided`].
+    counts_refusals: bool,
 }
 
 impl Scratch<'_> {

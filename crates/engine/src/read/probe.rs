@@ -75,11 +75,20 @@ impl<'a> Lookup<'a> {
         let verdict = table.filters().ask(self.key, self.hash);
         table.filters().note_lines(fence.lines());
         if !verdict.maybe {
-            tally.refuse(self.engine, fence.level, verdict);
+            self.refuse(fence, verdict, tally);
             return Ok(());
         }
         *found = self.look_up(fence, &table, verdict, tally)?;
         Ok(())
+    }
+
+    /// Notes that a filter turned the key away. Where its "maybe" could not have been called false, its "no" is not
+    /// counted either, or the rate that is measured would be too low.
+    #[inline]
+    fn refuse(&self, fence: &Fence, verdict: Verdict, tally: &mut Tally) {
+        if is_decided(&fence.file, false, self.seqno) {
+            tally.refuse(self.engine, fence.level, verdict);
+        }
     }
 
     /// The newest visible version of the key in a table whose filter of whole keys, if it has one,
@@ -97,7 +106,7 @@ impl<'a> Lookup<'a> {
         if !is_of_keys {
             verdict = self.engine.ask_prefix(table, self.key);
             if !verdict.maybe {
-                tally.refuse(self.engine, *level, verdict);
+                self.refuse(fence, verdict, tally);
                 return Ok(None);
             }
         }
@@ -176,8 +185,9 @@ impl Tally {
     }
 }
 
-/// Whether a filter's "maybe" can be called true or false: where nothing was found, some version
-/// of the key might be in the table and be too new to be seen.
+/// Whether a filter's answer counts: a "maybe" must be known to be true or false, and where nothing was found, some
+/// version of the key might be in the table and be too new to be seen.
+#[inline]
 pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
     found || file.max_seqno <= seqno
 }

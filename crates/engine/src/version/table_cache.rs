@@ -207,6 +207,14 @@ impl FilterHost for TableHost {
         self.memory.unpin_filter(bytes);
     }
 
+    fn grows(&self, bytes: u64) {
+        self.memory.add_table(bytes);
+    }
+
+    fn shrinks(&self, bytes: u64) {
+        self.memory.remove_table(bytes);
+    }
+
     fn not_held(&self) {
         self.memory.note_filter_not_held();
     }

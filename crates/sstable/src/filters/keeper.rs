@@ -21,7 +21,8 @@ use crate::format::{BlockKind, Handle};
 use crate::index::{Index, IndexTree};
 use crate::source::Source;
 
-/// Who allows a table's filters their memory, and hears of those that cannot be used.
+/// Who allows a table's filters their memory, is told of what else an open table comes to take, and hears of filters
+/// that cannot be used.
 pub trait FilterHost: Send + Sync + fmt::Debug {
     /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
     /// from now on.
@@ -29,6 +30,13 @@ pub trait FilterHost: Send + Sync + fmt::Debug {
 
     /// `bytes` that were pinned are held no longer.
     fn unpin(&self, bytes: u64);
+
+    /// The open table is about to take `bytes` more, for as long as it is open: of its index, which is read where it
+    /// is needed.
+    fn grows(&self, _bytes: u64) {}
+
+    /// `bytes` of these are held no longer.
+    fn shrinks(&self, _bytes: u64) {}
 
     /// A filter, or a piece of one, was asked for and can be held nowhere: it may not be pinned,
     /// and takes more than half a shard of the block cache. Said once for each piece as long as

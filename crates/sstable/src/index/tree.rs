@@ -1,13 +1,13 @@
 //! The index of a table as its reader sees it: one level, or a top and leaves loaded at first use.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::Index;
-use crate::Error;
 use crate::format::{BlockKind, Fault, Footer, Handle};
+use crate::grown::Grown;
 use crate::places::{Places, Spot};
 use crate::source::{ReadStats, Source};
+use crate::{Error, FilterHost};
 
 /// A data block, counted by leaf and within the leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct IndexTree {
     top: Index,
     /// One cell a leaf; empty where the index has one level and the top is the only leaf.
     leaves: Box<[OnceLock<Index>]>,
-    leaves_memory: AtomicUsize,
+    leaves_memory: Grown,
     /// Where the blocks lie in the cache.
     places: Places,
 }
@@ -43,9 +43,19 @@ impl IndexTree {
         Ok(Self {
             top,
             leaves: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
-            leaves_memory: AtomicUsize::new(0),
+            leaves_memory: Grown::default(),
             places: Places::of(cells.max(1)),
         })
+    }
+
+    /// The same, whose leaves the host is told of.
+    pub(crate) fn held_by(self, host: Option<Arc<dyn FilterHost>>) -> Self {
+        Self { leaves_memory: Grown::new(host), ..self }
+    }
+
+    /// Who is told of what it comes to take.
+    pub(crate) fn host(&self) -> Option<Arc<dyn FilterHost>> {
+        self.leaves_memory.host()
     }
 
     /// How many leaves there are: at least one.
@@ -96,9 +106,10 @@ impl IndexTree {
         stats.index_reads += 1;
         let leaf = self.read_leaf(i, source)?;
         let memory = leaf.heap_bytes();
+        self.leaves_memory.add(memory);
         // Two readers may load the same leaf; one of the two is kept.
-        if cell.set(leaf).is_ok() {
-            self.leaves_memory.fetch_add(memory, Ordering::Relaxed);
+        if cell.set(leaf).is_err() {
+            self.leaves_memory.take_back(memory);
         }
         Ok(cell.get().unwrap_or(&self.top))
     }
@@ -210,7 +221,7 @@ impl IndexTree {
     /// Memory it takes now, in bytes; places in the cache's share not counted.
     pub(crate) fn memory_bytes(&self) -> usize {
         let cells = size_of_val(&*self.leaves) + self.places.memory_bytes();
-        let of_leaves = self.leaves_memory.load(Ordering::Relaxed);
+        let of_leaves = self.leaves_memory.bytes();
         size_of::<Self>() + self.top.heap_bytes() + cells + of_leaves
     }
 }

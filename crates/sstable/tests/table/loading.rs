@@ -2,14 +2,14 @@
 //! time; nothing lies there twice; and what is counted is what is held.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use trommel_base::MAX_SEQNO;
 use trommel_sstable::{
-    BlockCache, Compression, Expected, FilterPlan, FilterShape, ReadStats, Table, TableConfig,
-    TableMemory, TableOptions,
+    BlockCache, Compression, Expected, FilterHost, FilterPlan, FilterShape, FilterState, ReadStats,
+    Table, TableConfig, TableMemory, TableOptions,
 };
 use trommel_vfs::{Access, ReadFile, Vfs};
 
@@ -191,5 +191,65 @@ fn what_is_counted_of_an_index_is_what_it_holds() {
             let grown = opened.memory_bytes().index - at_first;
             assert!(index_leaf_bytes > 512 || grown > 50_000, "{what}: {grown} bytes of leaves");
         }
+    }
+}
+
+/// Bytes that a table said it came to take.
+#[derive(Debug, Default)]
+struct Ledger(AtomicI64);
+
+impl FilterHost for Ledger {
+    fn pin(&self, _: u64) -> bool {
+        false
+    }
+
+    fn unpin(&self, _: u64) {}
+
+    fn unusable(&self, _: &FilterState) {}
+
+    fn grows(&self, bytes: u64) {
+        self.0.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    fn shrinks(&self, bytes: u64) {
+        self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+}
+
+/// Leaves of the index, and notes of what was verified, are read and made where they are needed: whoever shares out
+/// the memory hears of them then, not of the little that a table takes when it is opened.
+#[test]
+fn the_host_hears_of_what_an_open_table_comes_to_take() {
+    let entries: Vec<Entry> = (0..20_000).map(|i| put(key(i), i, b"a value")).collect();
+    let options = TableOptions { index_leaf_bytes: 512, ..options(256, Compression::None, "none") };
+    let table = InMemory::new(options, &entries);
+    for access in [Access::Buffered, Access::Mapped] {
+        let ledger = Arc::new(Ledger::default());
+        let told = || ledger.0.load(Ordering::Relaxed);
+        let file = table.vfs.open(&table.path, access).unwrap();
+        let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
+        let filter_host = Some(Arc::<Ledger>::clone(&ledger) as Arc<dyn FilterHost>);
+        let config = TableConfig { cache: BlockCache::new(0), access, filter_host };
+        let opened = Table::open(file, &table.path, expected, &config).unwrap().verifying_once();
+        let at_first = opened.memory_bytes().index;
+        assert_eq!(told(), 0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut stats = ReadStats::default();
+                    for i in 0..20_000 {
+                        let hash = trommel_filter::hash(&key(i));
+                        assert!(
+                            opened.get(&key(i), hash, MAX_SEQNO, &mut stats).unwrap().is_some()
+                        );
+                    }
+                });
+            }
+        });
+        let grown = (opened.memory_bytes().index - at_first) as i64;
+        assert!(grown > 20_000, "{grown} bytes of leaves");
+        assert_eq!(told(), grown, "{access:?}");
+        drop(opened);
+        assert_eq!(told(), 0, "{access:?}");
     }
 }

@@ -316,9 +316,10 @@ impl Options {
         /// Compression of table blocks. Default: LZ4.
         compression: Compression;
         /// Open table files at most, 16 or more; never more than half of what the process may
-        /// have open (`ulimit -n`), less some for logs and new tables. Default: 1000.
+        /// have open (`ulimit -n`), less some for logs and new tables. A store of more tables opens them again and
+        /// again, and finds nothing of what its block cache had of those that were closed. Default: 1000.
         max_open_files: usize;
-        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; in the last level,
+        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; where nothing lies below,
         /// those of a large one share evenly what it writes, and may have up to 1.7 times as many. Default: 64 MiB.
         table_bytes: u64;
         /// Bytes from which on the deepest level has another above it; the topmost of several may have to hold twice

@@ -24,7 +24,7 @@ const KEY_BITS: u32 = 7;
 const MOST_MENUS: usize = 512;
 
 /// Menus that were made, for whoever asks next in this process: of a store that is opened again, or of
-/// another. Some 2 MiB at most, since all are let go when there are 512.
+/// another. Some 3 MiB at most, since all are let go when there are 512.
 #[derive(Debug)]
 struct Menus {
     /// By rule and by keys; of rules there are few.

@@ -28,17 +28,26 @@ use crate::output::{Outputs, Purpose};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 
-/// Bytes that a merge reads ahead of its inputs together, which lie in a processor's second cache then, and of
-/// one at least and at most: the system reads farther ahead by itself.
-const READ_AHEAD_BYTES: usize = 1 << 20;
-const READ_AHEAD_OF_ONE: (usize, usize) = (64 << 10, 256 << 10);
-/// The same where nothing but the merge reads ahead: each read waits for the device.
-const DIRECT_READ_AHEAD_BYTES: usize = 1 << 20;
+/// Bytes that a merge reads ahead.
+struct ReadAhead {
+    /// Of all inputs together, if these are not so many that each has the least.
+    of_all: usize,
+    /// Of one at most.
+    of_one: usize,
+}
 
-/// Bytes that a merge of so many `inputs` reads ahead of each.
-fn read_ahead_of_one(inputs: usize) -> usize {
-    let (least, most) = READ_AHEAD_OF_ONE;
-    (READ_AHEAD_BYTES / inputs.max(1)).clamp(least, most)
+/// Bytes that are read ahead of one input at least.
+const LEAST_READ_AHEAD: usize = 64 << 10;
+/// What lies in a processor's second cache: the system reads farther ahead by itself.
+const READ_AHEAD: ReadAhead = ReadAhead { of_all: 1 << 20, of_one: 256 << 10 };
+/// The same where nothing but the merge reads ahead: each read waits for the device.
+const DIRECT_READ_AHEAD: ReadAhead = ReadAhead { of_all: 8 << 20, of_one: 1 << 20 };
+
+impl ReadAhead {
+    /// Bytes for each of so many inputs.
+    fn of_each(&self, inputs: usize) -> usize {
+        (self.of_all / inputs.max(1)).clamp(LEAST_READ_AHEAD, self.of_one)
+    }
 }
 
 /// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the store is
@@ -325,10 +334,11 @@ impl Engine {
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
         let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
         let runs = if plan.level == 0 { plan.upper.len() } else { 1 };
-        let read_ahead_bytes = match self.options.load().read_mode {
-            ReadMode::Direct => DIRECT_READ_AHEAD_BYTES,
-            _ => read_ahead_of_one(runs + deeper.clone().count()),
+        let read_ahead = match self.options.load().read_mode {
+            ReadMode::Direct => DIRECT_READ_AHEAD,
+            _ => READ_AHEAD,
         };
+        let read_ahead_bytes = read_ahead.of_each(runs + deeper.clone().count());
         let scan = ScanOptions {
             fill_cache: false,
             read_ahead_bytes,

@@ -105,21 +105,33 @@ probes() {
   done
 }
 
+# present KIND ROW: instructions of a get of a key that is there, with such filters of 23.4 bits a key.
+present() {
+  local out="$scratch/$1-$2"
+  counted "$out" --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
+    "$examples/lookups" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4"
+  awk '/^totals:/ { printf "%.1f", $2 / '"$READS"' }' "$out.1"
+}
+
+# Each runs on one core: two halves that take about as long.
 {
   tree 1 deep
   tree 4 runs
   tree 11 runs
-} >"$scratch/counts"
-
+} >"$scratch/counts" &
+trees=$!
 {
   walks 1 deep cached
   walks 1 deep read
   walks 1 deep mapped
   walks 4 runs cached
 } >"$scratch/walk-counts"
-
 for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
 for kind in standard blocked paired ribbon; do probes "$kind"; done >"$scratch/probe-counts"
+for row in deep runs; do
+  echo "$row-present $(present blocked $row) $(present paired $row)"
+done >"$scratch/kinds"
+wait "$trees"
 
 # held WORDS COUNTS LIMITS WHAT: prints counts beside limits, both behind a name of so many words. One that
 # is missing, of another name, or above its limit is a failure.
@@ -188,17 +200,6 @@ paste -d ' ' "$scratch/counts" <(sed '/^#/d' "$limits") | awk '
   failed=1
 }
 
-# present KIND ROW: instructions of a get of a key that is there, with such filters of 23.4 bits a key.
-present() {
-  local out="$scratch/$1-$2"
-  counted "$out" --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
-    "$examples/lookups" 10000 4 "$READS" 1 "$2-present" "L0-=$1:23.4"
-  awk '/^totals:/ { printf "%.1f", $2 / '"$READS"' }' "$out.1"
-}
-
-for row in deep runs; do
-  echo "$row-present $(present blocked $row) $(present paired $row)"
-done >"$scratch/kinds"
 printf '\n%-14s %10s %10s %8s\n' 23.4\ bits blocked paired ratio
 awk '
   {

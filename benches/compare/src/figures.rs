@@ -4,7 +4,7 @@
 //! 2. A [`Figure`] is a number that a group may have.
 //! 3. Over the rounds a figure is its median, least and greatest value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use trommel_harness::record::Record;
@@ -227,20 +227,37 @@ impl Results {
         names
     }
 
-    /// In how many rounds it was measured, and in how many runs: only in one are all stores measured in turns.
+    /// In how many rounds it was measured, in how many runs, and with which program: only in one run are all stores
+    /// measured in turns.
     pub(crate) fn rounds_and_runs(&self, num: u64) -> String {
         let ids: BTreeSet<_> = self.of_num(num).map(|record| record.run.as_str()).collect();
         let runs = match ids.len() {
             1 => "one run".to_owned(),
             many => format!("{many} runs"),
         };
-        format!("Rounds: {}, of {runs}.", self.rounds(num))
+        let commits = self.of_num(num).map(|record| record.environment.commit.as_deref());
+        let commits: BTreeSet<_> =
+            commits.map(|it| it.unwrap_or("a commit not recorded")).collect();
+        let commits = commits.into_iter().collect::<Vec<_>>().join(", ");
+        format!("Rounds: {}, of {runs}, with the program of {commits}.", self.rounds(num))
     }
 
     /// A figure of a contender over the rounds.
     pub(crate) fn figure(&self, num: u64, name: &str, figure: &Figure) -> Option<Spread> {
         let groups = self.groups(num, name);
         Spread::of(groups.iter().filter_map(|group| (figure.of)(group)).collect())
+    }
+
+    /// How many times as much as the one contender's figure the other's is, in each round that has both.
+    pub(crate) fn ratios(&self, num: u64, (one, other): (&str, &str), figure: &Figure) -> Vec<f64> {
+        let of_rounds = |name: &str| {
+            let rounds = self.groups_by_round(num, name).into_iter();
+            rounds.filter_map(|(round, group)| Some((round, (figure.of)(&group)?)))
+        };
+        let others: BTreeMap<u64, f64> = of_rounds(other).collect();
+        of_rounds(one)
+            .filter_map(|(round, value)| Some(others.get(&round)? / value.max(f64::MIN_POSITIVE)))
+            .collect()
     }
 
     /// Microseconds that an append takes on this machine.
@@ -288,6 +305,10 @@ impl Results {
     }
 
     fn groups(&self, num: u64, name: &str) -> Vec<Group<'_>> {
+        self.groups_by_round(num, name).into_iter().map(|(_, group)| group).collect()
+    }
+
+    fn groups_by_round(&self, num: u64, name: &str) -> Vec<(u64, Group<'_>)> {
         let mut groups: Vec<(u64, Group<'_>)> = Vec::new();
         for record in self.of_num(num).filter(|record| record.store.name == name) {
             let round = round_of(record);
@@ -296,7 +317,7 @@ impl Results {
                 None => groups.push((round, Group { records: vec![record] })),
             }
         }
-        groups.into_iter().map(|(_, group)| group).collect()
+        groups
     }
 }
 
@@ -355,6 +376,20 @@ mod tests {
     }
 
     #[test]
+    fn ratios_are_of_one_round_each() {
+        let results = Results::new(vec![
+            record("trommel", 1, "fillrandom", 0.001),
+            record("rocksdb", 1, "fillrandom", 0.004),
+            record("rocksdb", 2, "fillrandom", 0.006),
+            record("trommel", 3, "fillrandom", 0.002),
+            record("rocksdb", 3, "fillrandom", 0.005),
+        ]);
+        let ratios = results.ratios(1000, ("trommel", "rocksdb"), &TIMES[0]);
+        assert_eq!(ratios.len(), 2, "{ratios:?}");
+        assert!((ratios[0] - 4.0).abs() < 1e-9 && (ratios[1] - 2.5).abs() < 1e-9, "{ratios:?}");
+    }
+
+    #[test]
     fn who_was_measured_with_other_keys_only_is_known() {
         let mut more = record("rocksdb", 1, "fillrandom", 1.0);
         more.settings.insert("num".into(), 2000.into());
@@ -367,8 +402,9 @@ mod tests {
             (results.absent(1000), results.absent(2000)),
             (vec!["rocksdb"], vec!["trommel"])
         );
-        assert_eq!(results.rounds_and_runs(1000), "Rounds: 2, of 2 runs.");
-        assert_eq!(results.rounds_and_runs(2000), "Rounds: 1, of one run.");
+        let unknown = "with the program of a commit not recorded.";
+        assert_eq!(results.rounds_and_runs(1000), format!("Rounds: 2, of 2 runs, {unknown}"));
+        assert_eq!(results.rounds_and_runs(2000), format!("Rounds: 1, of one run, {unknown}"));
     }
 
     #[test]

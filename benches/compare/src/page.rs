@@ -10,8 +10,8 @@ use trommel_harness::record::Record;
 
 use crate::figures::{Results, TIMES};
 use crate::report::{
-    Shown, UNEQUAL, caveat, differing, fairness, floor, ratios, reading, sizes, times, troubles,
-    versions,
+    BEHIND, Shown, UNEQUAL, caveat, differing, fairness, floor, ratios, reading, sizes, times,
+    troubles, versions,
 };
 use crate::rows::Row;
 use crate::sheets;
@@ -80,6 +80,14 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
     for verdict in &verdicts[..short] {
         text += &format!("* {}\n", verdict.line());
     }
+    text += &unmeasured(results);
+    text += &behind(results, studies);
+    text
+}
+
+/// What was not measured.
+fn unmeasured(results: &Results) -> String {
+    let mut text = String::new();
     for num in results.nums() {
         let missing = targets::unmeasured(results, num);
         if !missing.is_empty() {
@@ -92,7 +100,32 @@ fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
             text += &format!("* {num} keys, measured with another number of them only: {names}\n");
         }
     }
+    let here = results.all_names();
+    let usual = ALL.iter().filter(|contender| contender.usual).map(|contender| contender.name);
+    let left_out: Vec<_> = usual.filter(|name| !here.contains(name)).collect();
+    if !here.is_empty() && !left_out.is_empty() {
+        text += &format!("* With no number of keys: {}\n", left_out.join(", "));
+    }
     text
+}
+
+/// Where a rival is ahead of all set-ups of Trommel, target or not.
+fn behind(results: &Results, studies: &[(Study, Results)]) -> String {
+    let nums = results.nums().into_iter();
+    let rows = nums.flat_map(|num| {
+        let lines = reading(results, num, &TIMES, " us").into_iter();
+        lines.map(move |line| format!("{} keys, {line}", units::grouped(num)))
+    });
+    let raced = studies.iter().flat_map(|(study, results)| {
+        let lines = sheets::races(*study, results).into_iter();
+        lines.map(|line| format!("{}: {line}", study.sheet().title))
+    });
+    let lines: Vec<_> = rows.chain(raced).filter(|line| line.ends_with(BEHIND)).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let list: String = lines.iter().map(|line| format!("* {line}\n")).collect();
+    format!("\n### Where a rival is ahead\n\nMost of these have no target.\n\n{list}")
 }
 
 const HEAD: &str = "\
@@ -109,15 +142,17 @@ In the main measurement a store is filled at random keys drawn with replacement,
 memory and is closed; its files are synced, dropped from the page cache and read in again; it is
 opened, read at random without a clock (half as many reads as are measured, and one for every three
 keys at least), and then measured. A missing key lies inside the range of keys and is never asked
-for twice. A scan counts one operation an entry, a seek reads ten or a hundred entries, a multi-get looks up a
-hundred keys and counts each.
+for twice. A key is a number below that of the keys, as eight bytes, the first the most significant, and eight
+times '0'; a missing one is such a key and eight random bytes more. A scan counts one operation an entry, a seek makes an
+iterator and reads ten or a hundred entries, a multi-get looks up a hundred keys and counts each.
 
 ";
 
 const UNITS: &str = "\
 Times are microseconds an operation on one machine: the ratios between stores that were measured in turns
-are worth more than the figures. Verdicts of fewer than five rounds say so. Where only writing
-had changed, fills were measured anew in rounds of their own, of the same stores in turns.
+are worth more than the figures. Verdicts of fewer than five rounds say so. Sections may be of different
+days and programs, which each names; what of the machine was set otherwise than by default stands among
+the settings (Fairness), and the commit is that in `TROMMEL_COMMIT` when the program was built.
 
 ";
 
@@ -236,8 +271,8 @@ fn measured(results: &Results, num: u64) -> String {
              without a log to `trommel-nolog`. Above 1 Trommel is faster.\n\n";
     text += &ratios(results, num).markdown();
     text += "\n### Files, memory, opening\n\n`runs` are sorted runs that a lookup may have to ask. \
-             Write amplification is bytes handed to write calls per byte of keys and values. Peaks \
-             are of resident memory.\n\n";
+             Write amplification is bytes handed to write calls per byte of keys and values (none where \
+             a map is written). Peaks are of resident memory.\n\n";
     text += &sizes(results, num).markdown();
     text += "\n### Targets\n\n";
     for verdict in targets::verdicts(results, num) {

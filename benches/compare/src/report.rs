@@ -21,8 +21,8 @@ const REFERENCE: &str = "trommel";
 pub(crate) const NO_LOG: &str = "-nolog";
 /// The set-up of Trommel that writes as stores of transactions do: not one entry at a time.
 pub(crate) const BATCHES: &str = "trommel-batches";
-/// The set-up of Trommel whose filters have more bits than the others get.
-pub(crate) const OWN_FILTERS: &str = "trommel-own";
+/// The set-ups of Trommel whose filters have more bits than the others get end so.
+pub(crate) const OWN_BITS: &str = "-own";
 
 /// What could not be made equal, for readers of the figures.
 pub(crate) const UNEQUAL: [&str; 19] = [
@@ -152,14 +152,17 @@ fn ratio(results: &Results, num: u64, name: &str, reference: &str, figure: &Figu
     (name != reference && ours > 0.0).then(|| other / ours)
 }
 
-/// For each of `figures`, which are times, the best Trommel of equal filter bits beside the best rival, each in
-/// its best set-up.
+/// How a line of [`reading`] ends that is to a rival's credit.
+pub(crate) const BEHIND: &str = ": behind**";
+
+/// For each of `figures`, which are times, the best Trommel of at most the others' filter bits beside the best rival,
+/// each in its best set-up.
 pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &str) -> Vec<String> {
     let best = |figure: &Figure, ours: bool| {
         let names = results.names(num).into_iter();
-        let names = names
-            .filter(|name| name.starts_with(REFERENCE) == ours)
-            .filter(|name| !name.ends_with(NO_LOG) && ![OWN_FILTERS, BATCHES].contains(name));
+        let names = names.filter(|name| name.starts_with(REFERENCE) == ours).filter(|name| {
+            !name.ends_with(NO_LOG) && !name.ends_with(OWN_BITS) && *name != BATCHES
+        });
         names
             .filter_map(|name| Some((name.to_owned(), results.figure(num, name, figure)?.median)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
@@ -169,7 +172,7 @@ pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &st
         let Some((rival, theirs)) = best(figure, false) else { continue };
         let Some((name, ours)) = best(figure, true) else { continue };
         let verdict = if ours > theirs {
-            format!("**{} times as long: behind**", number(ours / theirs))
+            format!("**{} times as long{BEHIND}", number(ours / theirs))
         } else {
             format!("{} of its time", number(ours / theirs))
         };

@@ -27,7 +27,7 @@ pub(crate) fn absent(study: Study, results: &Results) -> Vec<&'static str> {
 }
 
 /// The best Trommel beside the fastest rival, in all tables of times in which stores race.
-fn races(study: Study, results: &Results) -> Vec<String> {
+pub(crate) fn races(study: Study, results: &Results) -> Vec<String> {
     let (sheet, mut lines) = (study.sheet(), Vec::new());
     for num in results.nums() {
         for (heading, columns) in sheet.tables.iter().filter(|(it, _)| sheet.raced.contains(it)) {
@@ -178,7 +178,7 @@ mod tests {
         let absent = absent(Study::Ycsb, &results);
         assert!(absent.contains(&"redb") && !absent.contains(&"lmdb"), "{absent:?}");
         let page = markdown(Study::Ycsb, &results);
-        assert!(page.contains("Not measured here: ") && page.contains("Rounds: 1, of one run."));
+        assert!(page.contains("Not measured here: ") && page.contains("Rounds: 1, of one run, "));
         let ahead = "Microseconds an operation, A: trommel 3.00, the fastest rival is lmdb with 2.00: **1.50 \
                      times as long: behind**";
         assert!(page.contains(ahead), "{page}");

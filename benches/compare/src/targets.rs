@@ -1,7 +1,7 @@
 //! What the main measurement is to reach; of each part, what bounds it and what was tried.
 
 use crate::figures::{Figure, Results, SIZES, Spread, TIMES};
-use crate::report::{BATCHES, NO_LOG, OWN_FILTERS};
+use crate::report::{BATCHES, NO_LOG, OWN_BITS};
 use crate::verdict::{OURS, Verdict, beside, shortfalls_first};
 
 /// Set-ups of Trommel, as it answers whoever asks for nothing else, and otherwise.
@@ -217,7 +217,7 @@ fn reverse(results: &Results, num: u64) -> Vec<Verdict> {
     let spread = |name: &str, title| results.figure(num, name, figure(title)?);
     let names = results.names(num).into_iter();
     let ratios = names
-        .filter(|name| name.starts_with(OURS) && *name != OWN_FILTERS)
+        .filter(|name| name.starts_with(OURS) && !name.ends_with(OWN_BITS))
         .filter_map(|name| Some((name, spread(name, "reverse")?, spread(name, "scan")?)));
     let verdict = |(name, reverse, scan): (&str, Spread, Spread)| {
         let (what, ratio) = (format!("reverse beside scan, {name}"), reverse.median / scan.median);

@@ -89,13 +89,26 @@ pub(crate) fn beside(
     let ((name, ours), (rival, theirs)) = (best(&[OURS])?, best(rivals)?);
     let rounds = Some(ours.rounds.min(theirs.rounds));
     let ratio = theirs.median / ours.median.max(f64::MIN_POSITIVE);
+    let by_round = round_by_round(&results.ratios(num, (name, rival), figure), times);
     let (ours, theirs) = (number(ours.median), number(theirs.median));
     let text = format!(
-        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much, target at least {}",
+        "{what}: {name} {ours}, {rival} {theirs}, which is {} times as much{by_round}, target at least {}",
         number(ratio),
         number(times),
     );
     Some(Verdict { text, is_met: ratio >= times, bound: "", rounds })
+}
+
+/// The least and greatest of several rounds' ratios, and how many of these reach the target.
+fn round_by_round(ratios: &[f64], times: f64) -> String {
+    if ratios.len() < 2 {
+        return String::new();
+    }
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = ratios.iter().copied().fold(0.0, f64::max);
+    let reached = ratios.iter().filter(|ratio| **ratio >= times).count();
+    let (least, greatest, rounds) = (number(least), number(greatest), ratios.len());
+    format!(" ({least} to {greatest} by round, {reached} of {rounds} reach it)")
 }
 
 /// Rounds whose median is believed.
@@ -128,6 +141,13 @@ mod tests {
         let of = |rounds| Verdict::at_most("syncs", 0.5, 0.5).of_rounds(rounds);
         assert_eq!(of(1).line(), "syncs: 0.500, target at most 0.500 (of one round): met");
         assert_eq!(of(2).of_rounds(5), of(2), "what it is of by itself counts");
+    }
+
+    #[test]
+    fn rounds_are_told_beside_their_median() {
+        assert_eq!(round_by_round(&[3.0], 2.0), "");
+        let text = round_by_round(&[3.0, 2.55, 3.5], 3.0);
+        assert_eq!(text, " (2.55 to 3.50 by round, 2 of 3 reach it)");
     }
 
     #[test]

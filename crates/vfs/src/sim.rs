@@ -209,9 +209,12 @@ impl SimDisk {
     ) -> io::Result<()> {
         let mut state = self.state();
         let outcome = state.outcome(kind, path, None);
+        let is_out_of_handles = outcome.as_ref().is_some_and(Outcome::is_out_of_handles);
         let synced = match outcome.as_ref().map(|outcome| outcome.effect) {
             None | Some(Effect::Whole) => Synced::Durable,
             Some(Effect::Lie) => Synced::Not,
+            // A directory is opened to be synced: without a handle for it nothing was tried.
+            Some(_) if kind == OpKind::SyncDir && is_out_of_handles => Synced::Not,
             Some(Effect::Nothing | Effect::Part(_) | Effect::AllBut(_)) => Synced::Failed,
         };
         let change = change(&state.live, synced)?;

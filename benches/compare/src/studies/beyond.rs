@@ -67,6 +67,7 @@ pub(super) static SHEET: Sheet = Sheet {
         "rocksdb-best",
         "rocksdb-mmap",
         "lmdb",
+        "lmdb-best",
     ],
     sizes: &["beyond-keys", "beyond-reads"],
     tables: &[("Microseconds a lookup", &TIMES), ("Data blocks a lookup", &BLOCKS)],

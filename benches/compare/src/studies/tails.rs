@@ -43,7 +43,8 @@ const IDLE_PART: f64 = 0.5;
 /// What bounds the tails.
 const BOUND: &str = "writer, reader and the background share two cores, and whoever is put aside waits for a turn of the \
     scheduler; what the machine alone did is what the control had, and what is above it is the store's: its reader \
-    also meets up to ten runs in level 0, as merges are put off while memtables fill";
+    also meets up to ten runs in level 0, as merges are put off while memtables fill; where the controls differ by as \
+    much as the figures, nothing is decided";
 
 pub(super) static SHEET: Sheet = Sheet {
     name: "tails",
@@ -247,8 +248,12 @@ fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
         let tail = |what: &str, figure: &Figure, idle: &Figure| {
             let what = format!("{what}, {name}");
             let verdict = beside(&compared, num, &what, figure, &["rocksdb"], 1.0)?;
-            let control = results.figure(num, name, idle)?.median;
-            let remark = format!(" (the control just before it had {})", number(control));
+            let control = |name: &str| Some(number(results.figure(num, name, idle)?.median));
+            let theirs = control(CALIBRATES).unwrap_or_default();
+            let remark = format!(
+                " (the control had {} before it, and {theirs} before {CALIBRATES})",
+                control(name)?
+            );
             Some(verdict.noting(&remark))
         };
         [

@@ -125,13 +125,15 @@ impl Engine {
         if self.options.load().log {
             return Ok(());
         }
-        self.write_out().map_err(|error| match error {
+        let is_due = self.write_out().map_err(|error| match error {
             // Whoever closes the store writes out what is in memory, and hears of it if that fails.
             Error::Closed => error,
             error => self.poison(error),
         })?;
-        // The write is durable by now: a merge that fails here is tried again, or has poisoned the store.
-        let _ = self.work_inline();
+        if is_due {
+            // The write is durable by now: a merge that fails here is tried again, or has poisoned the store.
+            let _ = self.work_inline();
+        }
         Ok(())
     }
 

@@ -180,18 +180,20 @@ impl Engine {
 
     /// Writes the memtables out to tables, and waits until that is done.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.write_out()?;
+        if !self.write_out()? {
+            return Ok(());
+        }
         // Where nobody else will, the compaction that this has made necessary is done here. That there is no
-        // room for it is no failure of what was asked for; it is tried again.
+        // room for it is no failure of what was asked for; it is tried again, unless nothing is any more.
         match self.work_inline() {
-            Err(error) if !error.is_shortage() => Err(error),
+            Err(error) if !error.is_shortage() || self.poisoned().is_some() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Writes the memtables out to tables, and waits until that is done. As writers do, it waits first where
-    /// there are too many runs in level 0, or too much is due: each table is one run more.
-    pub(super) fn write_out(&self) -> Result<()> {
+    /// Writes the memtables out to tables, and waits until that is done; whether there were any. As writers do, it
+    /// waits first where there are too many runs in level 0, or too much is due: each table is one run more.
+    pub(super) fn write_out(&self) -> Result<bool> {
         self.check_writable()?;
         self.wait_for_merges()?;
         let newest = self.exclusively(|leader| {
@@ -200,8 +202,9 @@ impl Engine {
         })?;
         // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that is
         // waited for, as its memory is given back.
-        let Some(newest) = newest else { return Ok(()) };
-        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))
+        let Some(newest) = newest else { return Ok(false) };
+        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))?;
+        Ok(true)
     }
 
     /// Ends the log, durably, so that the next open knows it to be whole.

@@ -135,6 +135,10 @@ impl Outcome {
     pub(super) fn error(&self) -> io::Error {
         self.failure.error()
     }
+
+    pub(super) fn is_out_of_handles(&self) -> bool {
+        matches!(self.failure, Failure::TooManyOpenFiles | Failure::TooManySystemFiles)
+    }
 }
 
 impl Fault {

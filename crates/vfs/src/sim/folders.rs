@@ -8,7 +8,8 @@
 //! 3. Syncing a directory makes the pending changes in it durable, with the earlier ones that the
 //!    first law ties to them.
 //! 4. After a failed sync of a directory its pending changes stay pending through later syncs, unless
-//!    a later change of the same name is synced.
+//!    a later change of the same name is synced. (Where there was no handle to open it with, it was not
+//!    synced: a later sync makes up for that.)
 //! 5. An entry and the bytes of the file it names do not wait for each other. A directory whose own
 //!    entry is lost is lost with all in it.
 

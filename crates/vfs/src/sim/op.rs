@@ -76,7 +76,7 @@ pub(super) enum Change {
 pub(super) enum Synced {
     /// All is durable.
     Durable,
-    /// Nothing was done: a lie. A later sync makes up for it.
+    /// Nothing was done: a lie, or nothing could be tried. A later sync makes up for it.
     Not,
     /// An error was reported, and what waited to be written is forgotten: a later sync will report
     /// success and will not have written it.

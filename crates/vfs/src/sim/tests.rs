@@ -381,6 +381,19 @@ fn bytes_of_a_failed_sync_stay_in_doubt_through_later_syncs() {
     }
 }
 
+/// A directory is opened to be synced, and where there is no handle for it nothing was tried.
+#[test]
+fn a_directory_that_could_not_be_opened_is_synced_later() {
+    let disk = SimDisk::new();
+    write(&disk, "a", b"a");
+    disk.inject(Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir));
+    assert!(crate::is_out_of_handles(&disk.sync_dir(path("")).expect_err("no handle")));
+    let look = |disk: &SimDisk| read(disk, "a").is_some();
+    assert_eq!(all(&disk, look), set([false, true]));
+    sync_dir(&disk, "");
+    assert_eq!(all(&disk, look), set([true]));
+}
+
 #[test]
 fn entries_of_a_failed_directory_sync_stay_in_doubt_through_later_syncs() {
     let disk = SimDisk::new();

@@ -34,8 +34,8 @@ lacks() {
 command -v valgrind >/dev/null || lacks valgrind
 grep -qw avx2 /proc/cpuinfo || lacks AVX2
 
-cargo build --quiet --release -p trommel-harness --example lookups --example walks --example puts
-cargo build --quiet --release -p trommel-filter --example probes
+# Of the whole workspace, as the program is built: what both need is then compiled once.
+cargo build --quiet --release --example lookups --example walks --example puts --example probes
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -109,7 +109,7 @@ fn studies_have_their_figures_verdicts_and_fairness() {
         "## Synced writes\n",
         "synced writes, 16 threads, syncs per write: ",
         "Entries lost",
-        "Rounds: 1, of one run.",
+        "Rounds: 1, of one run, with the program of ",
         "### The best Trommel beside the fastest rival\n\n* Microseconds a write, by threads, 1: trommel",
         "multi-get of 64, trommel, cold",
         "YCSB E, us an operation",

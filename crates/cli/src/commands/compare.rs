@@ -104,7 +104,7 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
             )));
         }
     }
-    print(args, &changes, out)?;
+    let printed = print(args, &changes, out);
     let absent = absent(&base, &new);
     for (workload, absence) in &absent {
         note(&format!("{workload} is {}", absence.name()));
@@ -116,9 +116,14 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
         );
     }
     if changes.iter().any(|change| change.verdict == Verdict::Unknown) {
-        note("where the verdict is 'unknown' there are too few runs to know anything about chance");
+        note(
+            "where the verdict is 'unknown' there are too few runs, or they do not differ at all, to know \
+             anything about chance",
+        );
     }
-    args.fail_on.map_or(Ok(()), |threshold| check(&changes, &absent, &args.watch, threshold))
+    let judge = |threshold| check(&changes, &absent, &args.watch, threshold);
+    // Also where nobody reads the table any more.
+    args.fail_on.map_or(Ok(()), judge).and(printed)
 }
 
 /// The names of the workloads that were finished.

@@ -37,38 +37,42 @@ pub(crate) struct RatesArgs {
 }
 
 pub(crate) fn run(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    // All that is asked for before anything is said: what is wrong with the last is no half of an answer.
+    let of_rate = |rate: &f64| row(*rate, |kind| bits_for(kind, *rate, args.keys));
+    let rows: Vec<_> = args.fpr.iter().map(of_rate).collect::<Result<_, _>>()?;
     let mut output = args.output.begin("rates", out);
     if args.fpr.is_empty() {
         output.list("rates", &["bits_per_key", "standard", "blocked", "paired", "ribbon"])?;
         for &bits in &args.bits {
-            let of = |kind| Ok(spec(FilterSpec::new(kind, bits))?.expected_fpr(args.keys));
+            let of = |kind| Ok(Some(spec(FilterSpec::new(kind, bits))?.expected_fpr(args.keys)));
             output.row(row(bits, of)?)?;
         }
     } else {
         output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
-        for &rate in &args.fpr {
-            output.row(row(rate, |kind| bits_for(kind, rate, args.keys))?)?;
+        for row in rows {
+            output.row(row)?;
         }
     }
     Ok(output.finish()?)
 }
 
-/// The bits per key, to a thousandth, that a filter of so many keys takes to err as rarely as `rate`.
+/// The bits per key, to a thousandth, that a filter of so many keys takes to err as rarely as `rate`; none where no
+/// filter of that kind does, of up to 64 bits a key.
 ///
 /// # Errors
-/// If no filter of that kind does.
-fn bits_for(kind: FilterKind, rate: f64, keys: u64) -> Result<f64, Failure> {
-    // Refuses what is no rate, and what no table is large enough for.
-    spec(FilterSpec::with_fpr(kind, rate))?;
+/// What is asked for is no rate.
+fn bits_for(kind: FilterKind, rate: f64, keys: u64) -> Result<Option<f64>, Failure> {
+    let is_rate = rate > 0.0 && rate < 1.0;
+    if let (Err(error), false) = (FilterSpec::with_fpr(kind, rate), is_rate) {
+        return Err(Failure::Usage(error.to_string()));
+    }
     let errs_too_often = |millibits: u32| {
         let spec = spec(FilterSpec::new(kind, f64::from(millibits) / 1000.0))?;
         Ok::<_, Failure>(spec.expected_fpr(keys) > rate)
     };
     let (mut low, mut high) = MILLIBITS;
     if errs_too_often(high)? {
-        return Err(Failure::Usage(format!(
-            "no {kind} filter of {keys} keys, of up to 64 bits each, errs as rarely as {rate:e}"
-        )));
+        return Ok(None);
     }
     while low < high {
         let middle = low.midpoint(high);
@@ -78,19 +82,20 @@ fn bits_for(kind: FilterKind, rate: f64, keys: u64) -> Result<f64, Failure> {
             high = middle;
         }
     }
-    Ok(f64::from(high) / 1000.0)
+    Ok(Some(f64::from(high) / 1000.0))
 }
 
 fn spec<E: ToString>(spec: Result<FilterSpec, E>) -> Result<FilterSpec, Failure> {
     spec.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// What was asked about, and the answer for each kind.
+/// What was asked about, and the answer for each kind that has one.
 fn row(
     asked: f64,
-    answer: impl Fn(FilterKind) -> Result<f64, Failure>,
+    answer: impl Fn(FilterKind) -> Result<Option<f64>, Failure>,
 ) -> Result<Vec<Value>, Failure> {
-    let answers = KINDS.into_iter().map(|kind| answer(kind).map(Value::Float));
+    let answers =
+        KINDS.into_iter().map(|kind| answer(kind).map(|it| it.map_or(Value::Null, Value::Float)));
     std::iter::once(Ok(Value::Float(asked))).chain(answers).collect()
 }
 
@@ -119,5 +124,25 @@ mod tests {
             }
         }
         assert_ne!(bits_for(1e-4, 1000), bits_for(1e-4, 1_000_000));
+    }
+
+    /// One kind that could not be as good left the others without an answer, and a document half written.
+    #[test]
+    fn a_rate_that_some_kinds_cannot_reach_is_answered_for_the_others() {
+        let rates = |fpr: Vec<f64>, text: &mut Vec<u8>| {
+            let output = OutputArgs { format: Format::Json, color: ColorChoice::Never };
+            run(&RatesArgs { bits: Vec::new(), fpr, keys: 1_000_000, output }, text)
+        };
+        let mut text = Vec::new();
+        rates(vec![1e-2, 1e-9], &mut text).unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let rows = found["bits_per_key"].as_array().unwrap();
+        assert!(rows[0]["blocked"].is_f64() && rows[1]["blocked"].is_null(), "{found}");
+        assert!(rows[1]["standard"].is_f64() && rows[1]["ribbon"].is_f64(), "{found}");
+        for wrong in [0.0, 1.0, -1.0, f64::NAN] {
+            let mut text = Vec::new();
+            assert!(rates(vec![1e-2, wrong], &mut text).is_err(), "{wrong}");
+            assert!(text.is_empty(), "half of a document");
+        }
     }
 }

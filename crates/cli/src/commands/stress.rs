@@ -235,15 +235,17 @@ pub(crate) fn run(
         Some(kept) => Failure::from(error).with(told_kept(kept)),
         None => error.into(),
     })?;
-    print(&report, counters, out)?;
+    let printed = print(&report, counters, out);
     if let (Some(kept), None) = (&kept, &report.finding) {
         control.progress.say(&told_kept(kept));
     }
-    match &report.finding {
+    let found = match &report.finding {
         Some(finding) => Err(told(finding.kind, &finding.what, &report, kept.as_ref())),
         None if report.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
-    }
+    };
+    // Also where nobody reads the counters any more.
+    found.and(printed)
 }
 
 fn told(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure {
@@ -308,10 +310,12 @@ fn print(report: &Report, counters: Option<Counters>, out: &mut dyn Write) -> Re
     let mut line = serde_json::to_string(report)
         .map_err(|error| Failure::Other(format!("the counters cannot be written: {error}")))?;
     line.push('\n');
+    // The file first: whoever reads the output may be gone.
+    if let Some(Counters { path, mut file }) = counters {
+        file.write_all(line.as_bytes()).map_err(|error| not_written(&path, &error))?;
+    }
     out.write_all(line.as_bytes())?;
-    out.flush()?;
-    let Some(Counters { path, mut file }) = counters else { return Ok(()) };
-    file.write_all(line.as_bytes()).map_err(|error| not_written(&path, &error))
+    Ok(out.flush()?)
 }
 
 /// The worker's part; not for people.

@@ -48,13 +48,8 @@ pub(crate) fn run(
             session.wait("verifying", move || Db::verify_dir(dir, &Options::default()))?
         }
     };
-    let mut output = args.output.begin("verify", out);
-    output.record("", &sums(&report))?;
-    let damage = report.damage.iter().map(|damage| fields_of(damage, args.key_form)).collect();
-    output.items("damage", damage)?;
-    write_dropped(&mut output, "incomplete", &report.incomplete)?;
-    output.finish()?;
-    match report.damage.len() {
+    let printed = print(args, &report, out);
+    let found = match report.damage.len() {
         0 => Ok(()),
         places => {
             let files: BTreeSet<&PathBuf> = report.damage.iter().map(|d| &d.file).collect();
@@ -62,7 +57,18 @@ pub(crate) fn run(
             let places = if places == 1 { "one place".into() } else { format!("{places} places") };
             Err(Failure::Damaged(format!("{files} file{s} damaged, in {places}")))
         }
-    }
+    };
+    // Also where nobody reads the list any more.
+    found.and(printed)
+}
+
+fn print(args: &VerifyArgs, report: &VerifyReport, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut output = args.output.begin("verify", out);
+    output.record("", &sums(report))?;
+    let damage = report.damage.iter().map(|damage| fields_of(damage, args.key_form)).collect();
+    output.items("damage", damage)?;
+    write_dropped(&mut output, "incomplete", &report.incomplete)?;
+    Ok(output.finish()?)
 }
 
 fn sums(report: &VerifyReport) -> Vec<(&'static str, Value)> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use trommel::{
@@ -110,6 +111,13 @@ fn damage_is_found_and_named() {
     assert_eq!(report["damage"][0]["file"], table.display().to_string());
     // Scans come to it too.
     assert_eq!(program.run_on("scan --count").code, Some(4));
+    // Nor does it go unsaid where nobody reads what is printed.
+    let mut unread = program.command_on("verify");
+    let mut unread = unread.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(unread.stdout.take());
+    let ran = unread.wait_with_output().unwrap();
+    assert_eq!(ran.status.code(), Some(4));
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "error: 1 file damaged, in one place\n");
 }
 
 #[test]

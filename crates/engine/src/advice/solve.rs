@@ -150,11 +150,20 @@ impl FilterAdvice {
 }
 
 /// The advice as a policy. A level that is not there yet gets what the last has, or the one above it
-/// where the last has none: it will not be the last any more.
+/// where the last has none: it will not be the last any more. Level 0, where it is empty, gets what the
+/// first level has that has any.
 fn policy(levels: &[LevelAdvice]) -> Option<FilterPolicy> {
     let (last, upper) = levels.split_last()?;
     let bare = last.level > 0 && last.filter == FilterSpec::NONE;
     let mut parts = Vec::new();
+    if levels[0].level > 0 && !(bare && upper.is_empty()) {
+        // Nothing lies in level 0 now, where all that is written comes first.
+        let built = levels.iter().map(|level| level.filter).find(|spec| *spec != FilterSpec::NONE);
+        parts.push(match built {
+            Some(spec) => format!("L0={spec}"),
+            None => format!("L0=paired:{FIRST_BITS}"),
+        });
+    }
     for (nth, level) in upper.iter().enumerate() {
         let and_below = if bare && nth + 1 == upper.len() { "-" } else { "" };
         parts.push(format!("L{}{and_below}={}", level.level, level.filter));

@@ -335,6 +335,23 @@ fn of_one_level_nothing_can_be_moved_elsewhere() {
     }
 }
 
+/// Level 0 is empty once all is merged; the policy that was advised then had nothing for what is written next.
+#[test]
+fn a_level_0_that_is_empty_is_advised_filters() {
+    let db = open("paired:12");
+    for number in 0..3000 {
+        db.put(key(2 * number), [7; 40]).unwrap();
+    }
+    db.compact_all().unwrap();
+    ask(&db, misses());
+    let options = AdviceOptions::new().budget("6/key".parse::<Budget>().unwrap());
+    let advice = db.filter_advice_with(&options).unwrap();
+    check(&db, &advice);
+    assert_eq!((advice.verdict, advice.levels[0].level), (AdviceVerdict::Change, 1), "{advice}");
+    let policy = advice.policy.unwrap();
+    assert_eq!(policy.for_level(0, false), advice.levels[0].filter, "{policy}");
+}
+
 #[test]
 fn a_budget_is_kept_and_nonsense_refused() {
     let db = grown("L0=paired:16,L1-=paired:12");

@@ -408,6 +408,10 @@ impl Run<'_, '_> {
             writeln!(self.out, "checkpoint   : skipped (the store lies in no directory)")?;
             return Ok(None);
         };
+        if dir.exists() {
+            writeln!(self.out, "checkpoint   : skipped ({} is there already)", dir.display())?;
+            return Ok(None);
+        }
         let to = dir.clone();
         let measured = self.once(Workload::Checkpoint, move |store| store.checkpoint(&to))?;
         if self.control.stop.is_set() && !dir.exists() {

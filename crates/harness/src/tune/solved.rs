@@ -79,7 +79,10 @@ pub(super) fn policy(tree: &Shape, misses: f64, budget: &Budget) -> Result<Strin
     }
     let plan = ByLevel::new(&Rules::default(), &tables).solve(budget.bytes(&runs))?;
     let entry = |(level, (spec, _)): (&usize, &(FilterSpec, Cost))| format!("L{level}={spec}");
-    let entries: Vec<String> = plan.levels.iter().map(entry).collect();
+    // What is written comes to level 0 first, whether or not the tree has runs there.
+    let first = plan.levels.first_key_value().filter(|(level, _)| **level > 0);
+    let level_0 = first.map(|(_, (spec, _))| format!("L0={spec}"));
+    let entries: Vec<String> = level_0.into_iter().chain(plan.levels.iter().map(entry)).collect();
     Ok(entries.join(","))
 }
 

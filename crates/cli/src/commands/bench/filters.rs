@@ -45,6 +45,9 @@ impl FilterArgs {
         if let Some(policy) = &self.filters {
             return Ok(policy.clone());
         }
+        if self.bloom_bits.is_some_and(f64::is_nan) {
+            return Err(Failure::Usage("--bloom-bits=nan is no number of bits".into()));
+        }
         let bits = self.bloom_bits.filter(|bits| *bits >= 0.0);
         let Some(uri) = &self.filter_uri else {
             return match bits {

@@ -122,18 +122,26 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File),
         false => Vec::new(),
     };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    if whole < bytes.len() {
+    let is_cut = whole < bytes.len();
+    if is_cut && whole == 0 && !bytes.starts_with(b"{") {
+        return Err(Failure::Usage(format!(
+            "{} holds no results of this program: give another file with -o",
+            file.display()
+        )));
+    }
+    bytes.truncate(whole);
+    let text = String::from_utf8_lossy(&bytes);
+    let records = match text.trim() {
+        "" => Vec::new(),
+        _ => read_lines(&text)
+            .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))?,
+    };
+    // Only of a file of results: what else it might be is somebody's.
+    if is_cut {
         let note = "note: the last line of the results was cut off, and is removed";
         control.progress.say(note);
         results.set_len(whole as u64).map_err(|error| failed("writing", error))?;
-        bytes.truncate(whole);
     }
-    let text = String::from_utf8_lossy(&bytes);
-    if text.trim().is_empty() {
-        return Ok((HashSet::new(), results));
-    }
-    let records = read_lines(&text)
-        .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))?;
     Ok((records.into_iter().map(|record| record.key).collect(), results))
 }
 

@@ -73,6 +73,7 @@ pub(super) static SHEET: Sheet = Sheet {
     tables: &[("Microseconds a lookup", &TIMES), ("Data blocks a lookup", &BLOCKS)],
     raced: &["Microseconds a lookup"],
     verdicts,
+    ahead: "LMDB reads its pages in the page cache, which holds all of them here; direct reads pass that by",
     unequal: &[
         "Beyond the cache: RocksDB's cache also counts its blocks' own memory, Trommel's what they \
          hold; indexes and filters are outside of both caches. RocksDB counts blocks by its \

@@ -88,6 +88,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     raced: &["Microseconds a key"],
     verdicts,
+    ahead: "",
     unequal: &[
         "Multi-get: RocksDB overlaps reads of one call where it was built with io_uring, which \
          this build is not.",

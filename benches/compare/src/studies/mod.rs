@@ -163,6 +163,8 @@ pub(crate) struct Sheet {
     pub(crate) raced: &'static [&'static str],
     /// The targets and what was measured.
     pub(crate) verdicts: fn(&Results, u64) -> Vec<Verdict>,
+    /// Why a rival is ahead of Trommel in times, where one is; empty where that is not known.
+    pub(crate) ahead: &'static str,
     /// What could not be made equal.
     pub(crate) unequal: &'static [&'static str],
 }

@@ -70,6 +70,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     raced: &["Milliseconds"],
     verdicts,
+    ahead: "a first get reads what RocksDB read of each table when it opened, and LMDB has one file",
     unequal: &[
         "Opening: RocksDB opens every table and reads its footer, properties, index and filter then \
          (max_open_files is -1); fjall does as it does by default; Trommel checks that each table \

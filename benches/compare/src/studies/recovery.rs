@@ -42,6 +42,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     raced: &["Milliseconds of opening after the kill"],
     verdicts,
+    ahead: "a B-tree whose commits are in its pages has no log that is to be replayed",
     unequal: &[
         "Recovery: LMDB has nothing to recover. redb loses what was committed without durability, \
          so it makes all durable before it is killed, and then checks its whole file.",

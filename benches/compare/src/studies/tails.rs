@@ -66,6 +66,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     raced: &["Reads during the fill, microseconds", "Writes under compaction, microseconds"],
     verdicts,
+    ahead: "",
     unequal: &[
         "Tails: writer, reader and two background threads share the cores of the machine; where \
          there are two, a thread may wait for a core as long as for the store.",

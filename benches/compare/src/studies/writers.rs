@@ -32,6 +32,7 @@ pub(super) static SHEET: Sheet = Sheet {
     tables: &[("Microseconds a write, by threads", &TIMES)],
     raced: &["Microseconds a write, by threads"],
     verdicts,
+    ahead: "",
     unequal: &[],
 };
 

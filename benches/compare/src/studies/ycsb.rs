@@ -49,6 +49,7 @@ pub(super) static SHEET: Sheet = Sheet {
     tables: &[("Microseconds an operation", &FIGURES)],
     raced: &["Microseconds an operation"],
     verdicts,
+    ahead: "a short scan looks for its first key in each run of a tree, and in one path of a B-tree",
     unequal: &["YCSB: every write is a commit of its own, also for LMDB and redb, which the main \
          measurement fills in batches; neither syncs. lmdb opens a transaction for each read, lmdb-best keeps one while \
          nothing is written."],

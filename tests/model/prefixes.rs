@@ -75,16 +75,20 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
     }
 }
 
-#[test]
-fn a_maybe_is_found_true_or_false_by_the_walk() {
-    let vfs = Arc::new(MemoryVfs::new());
-    // With two bits a prefix, many a "maybe" is false.
-    let options = options(&vfs)
+/// A filled store whose filters have two bits a prefix, so that many a "maybe" is false.
+fn with_poor_filters() -> Db {
+    let options = options(&Arc::new(MemoryVfs::new()))
         .prefix_extractor(Prefix::until("/"))
         .prefix_filters(Some("blocked:2".parse().unwrap()));
     let db = Db::open("/store", options).unwrap();
     fill(&db);
     db.reset_stats();
+    db
+}
+
+#[test]
+fn a_maybe_is_found_true_or_false_by_the_walk() {
+    let db = with_poor_filters();
     for user in 0..400 {
         let expected = if user % 4 == 0 { 10 } else { 2 * (1 - user % 2) * 2 };
         assert_eq!(entries(db.prefix(format!("{user:04}/"))).len(), expected);
@@ -115,12 +119,7 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
 /// so that the rate that was measured was 0.
 #[test]
 fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
-    let vfs = Arc::new(MemoryVfs::new());
-    let options = options(&vfs)
-        .prefix_extractor(Prefix::until("/"))
-        .prefix_filters(Some("blocked:2".parse().unwrap()));
-    let db = Db::open("/store", options).unwrap();
-    fill(&db);
+    let db = with_poor_filters();
     let absent = || {
         let levels = db.filter_report().prefixes;
         levels.iter().map(|level| level.negatives + level.false_positives).sum::<u64>()
@@ -130,7 +129,6 @@ fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
         cursor.seek(format!("{user:04}/{key}")).unwrap();
         assert!(!cursor.valid());
     };
-    db.reset_stats();
     (1..400).step_by(2).for_each(|user| seek(user, "05"));
     assert_eq!(absent(), 0, "{}", db.filter_report());
     (1..400).step_by(2).for_each(|user| seek(user, ""));

@@ -259,9 +259,9 @@ impl Engine {
         let locked = self.check_lock();
         self.graveyard.clear();
         self.tables.close();
-        let is_sound = self.poison.get().is_none() || planted(Bug::CleanAfterPoison);
+        let is_whole = is_written && self.poison.get().is_none();
         let finished = match lock(&self.manifest).take() {
-            Some(mut manifest) if is_sound && is_written => manifest.finish(),
+            Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),
             _ => Ok(()),
         };
         self.lock.give_back();

@@ -67,7 +67,7 @@ fn what_is_there_is_not_measured_again() {
     assert!(ran.err.contains("results.jsonl: line 1: this is no record of an experiment"));
     assert_eq!(fs::read_to_string(&results).unwrap(), "hello\n");
     // Also where its last line, or its only one, has no end.
-    for text in ["hello", "hello\nand goodbye"] {
+    for text in ["hello", "hello\nand goodbye", "\nhello"] {
         fs::write(&results, text).unwrap();
         assert!(matches!(program.run(&line).code, Some(1 | 2)));
         assert_eq!(fs::read_to_string(&results).unwrap(), text);

@@ -123,7 +123,7 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File),
     };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let is_cut = whole < bytes.len();
-    if is_cut && whole == 0 && !bytes.starts_with(b"{") {
+    if is_cut && bytes[..whole].trim_ascii().is_empty() && bytes.get(whole) != Some(&b'{') {
         return Err(Failure::Usage(format!(
             "{} holds no results of this program: give another file with -o",
             file.display()

@@ -159,6 +159,8 @@ shard! {
     gets,
     /// Keys found.
     found,
+    /// Keys of which a memtable held a value or a tombstone.
+    memtable_hits,
     /// Data blocks read from files.
     block_reads,
     /// Bytes of those.

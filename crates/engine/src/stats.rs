@@ -169,6 +169,8 @@ pub struct Stats {
     pub gets: u64,
     /// Keys found since the reset.
     pub found: u64,
+    /// Keys of which a memtable held a value or a tombstone since the reset: no table was asked for them.
+    pub memtable_hits: u64,
     /// Data blocks that point lookups read from files since the reset.
     pub block_reads: u64,
     /// Bytes of those.
@@ -265,6 +267,7 @@ impl Engine {
             memory: self.memory_stats(),
             gets: totals.gets,
             found: totals.found,
+            memtable_hits: totals.memtable_hits,
             block_reads: totals.block_reads,
             block_read_bytes: totals.block_read_bytes,
             cache_hits: totals.cache_hits,

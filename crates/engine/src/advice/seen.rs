@@ -91,8 +91,8 @@ impl Seen {
             last.count(physical, &totals);
         }
         let hits: u64 = levels.iter().map(|level| level.hits).sum();
-        // Values found in memtables are no hits of a table, tombstones found in tables no values.
-        let missing = totals.gets.saturating_sub(totals.found.max(hits));
+        // Of what a memtable answers no table is asked: it is neither a hit nor a miss here.
+        let missing = totals.gets.saturating_sub(totals.memtable_hits + hits);
         let options = engine.options.load();
         let spares_last = !options.filters_on_last_level;
         let budget = options.filters.budget().map(|_| options.filters.clone());

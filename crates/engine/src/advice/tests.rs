@@ -164,6 +164,23 @@ fn where_all_hit_the_last_level_needs_none() {
     assert!(missing.to_string().contains("as given"), "{missing}");
 }
 
+/// No filter is asked for them. They were counted as missing keys, for which filters are made.
+#[test]
+fn what_a_memtable_answers_is_no_miss() {
+    let db = grown("paired:10");
+    let (deleted, renewed) = (0..40, 40..50);
+    deleted.clone().for_each(|number| db.delete(key(2 * number)).unwrap());
+    renewed.clone().for_each(|number| db.put(key(2 * number), [8; 20]).unwrap());
+    ask(&db, (0..LOOKUPS).map(|number| 2 * (number % renewed.end)));
+    let keys: Vec<_> = (0..60).map(|number| key(2 * number)).collect();
+    assert_eq!(db.multi_get(&keys).unwrap().iter().flatten().count(), 20);
+    let stats = db.stats();
+    assert_eq!((stats.gets, stats.memtable_hits), (LOOKUPS + 60, LOOKUPS + 50), "{stats}");
+    let advice = db.filter_advice().unwrap();
+    assert_eq!((advice.lookups, advice.measured_misses), (10, Some(0.0)), "{advice}");
+    assert_eq!(advice.verdict, AdviceVerdict::TooFewLookups, "{advice}");
+}
+
 /// Writes some keys again, so that they are in the newest run of level 0.
 fn renewed(db: &Db) -> u64 {
     let renewed = 50;

@@ -22,7 +22,7 @@ impl Engine {
         let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let value = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
-            self.count_get(value.is_some());
+            self.count_in_memory(value.is_some());
             self.traced(&view, key, Place::Memory, value.is_some());
             return Ok(value);
         }
@@ -50,10 +50,12 @@ impl Engine {
         }
     }
 
-    fn count_get(&self, found: bool) {
+    /// Counts a lookup that a memtable answered.
+    fn count_in_memory(&self, found: bool) {
         self.counters.with(|shard| {
             shard.gets.add(1);
             shard.found.add(u64::from(found));
+            shard.memtable_hits.add(1);
         });
     }
 }

@@ -105,6 +105,7 @@ impl Engine {
                 None => true,
             });
         }
+        let in_memory = keys.len() - places.len();
         let mut batch = Batch::new(keys, places, found, seqno);
         batch.stops = stops;
         for level in 0..LEVELS {
@@ -113,6 +114,7 @@ impl Engine {
         self.counters.with(|shard| {
             shard.gets.add(keys.len() as u64);
             shard.found.add(batch.found.iter().flatten().count() as u64);
+            shard.memtable_hits.add(in_memory as u64);
         });
         for ((key, stop), value) in keys.iter().zip(&batch.stops).zip(&batch.found) {
             self.traced(&view, key.as_ref(), *stop, value.is_some());

@@ -36,6 +36,17 @@ pub(super) enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// The block of the same leaf that a walk comes to behind this one.
+    #[inline]
+    fn behind(self, spot: Spot<'_>) -> Option<Spot<'_>> {
+        match self {
+            Self::Forward => spot.moved_to(spot.at.slot + 1),
+            Self::Backward => spot.at.slot.checked_sub(1).and_then(|slot| spot.moved_to(slot)),
+        }
+    }
+}
+
 /// What a walk reads, and has read.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -212,18 +223,16 @@ impl Reading {
         is_mapped: bool,
         steps: usize,
     ) {
-        let next = match direction {
-            Direction::Forward => wanted.moved_to(wanted.at.slot + 1),
-            Direction::Backward => {
-                wanted.at.slot.checked_sub(1).and_then(|slot| wanted.moved_to(slot))
-            }
-        };
         let is_new = |next: &Spot<'_>| self.ahead.position(next.handle).is_none();
-        let Some(next) = next.filter(is_new) else { return };
+        let Some(next) = direction.behind(wanted).filter(is_new) else { return };
         if is_mapped && let Some(map) = source.map() {
             self.coming.lies_in(source.in_map(map, next.handle).unwrap_or_default(), steps);
         } else if let Some(block) = source.in_cache(next) {
             self.coming.found(next.handle, block, steps);
+            // To take up the one behind that would wait for its count of references and for its columns.
+            if let Some(later) = direction.behind(next) {
+                later.ask_for_block();
+            }
         }
     }
 

@@ -208,6 +208,10 @@ impl WriteFile for ProcessFile {
         self.file.set_space_aside(bytes)
     }
 
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        self.process.call(|| self.file.write_zeros_ahead(bytes))
+    }
+
     fn give_space_back(&mut self) {
         self.file.give_space_back();
     }

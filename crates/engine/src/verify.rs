@@ -306,10 +306,11 @@ impl Engine {
         report.bytes += length;
         report.logs += 1;
         let image = LogImage::decode(bytes, path, *kind, *number)?;
-        let what = match (&image.summary().verdict, end) {
+        let summary = image.summary();
+        let what = match (&summary.verdict, end) {
             (Verdict::Damaged(damage), _) => return Err(damage.clone().into()),
             (_, End::Any) | (Verdict::Ended { .. }, End::Marker) => return Ok(()),
-            (Verdict::Clean, End::At(written)) if *written == length => return Ok(()),
+            (Verdict::Clean, End::At(written)) if *written == summary.end => return Ok(()),
             (_, End::Marker) => "it has lost its end marker".to_owned(),
             (_, End::At(written)) => {
                 format!("{written} bytes were written, and it does not end there")

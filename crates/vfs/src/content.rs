@@ -65,6 +65,16 @@ impl Content {
         }
     }
 
+    /// Adds zeros at the end, until the file has `bytes` bytes.
+    pub(crate) fn lengthen(&mut self, bytes: u64) {
+        static ZEROS: OnceLock<Arc<Page>> = OnceLock::new();
+        if bytes > self.bytes {
+            let pages = bytes.div_ceil(PAGE as u64) as usize;
+            self.pages.resize(pages, Arc::clone(ZEROS.get_or_init(Arc::default)));
+            self.bytes = bytes;
+        }
+    }
+
     /// Cuts the file to `bytes`, if it is longer.
     pub(crate) fn truncate(&mut self, bytes: u64) {
         if bytes >= self.bytes {
@@ -182,6 +192,26 @@ mod tests {
             let mut middle = vec![0; 4100];
             content.read_at(4000, &mut middle);
             assert_eq!(middle, all[4000..8100]);
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_as_good_as_appended_ones() {
+        for (length, to) in
+            [(0, 0), (0, 1), (10, 5), (10, PAGE), (PAGE, 3 * PAGE + 1), (PAGE + 1, PAGE + 2)]
+        {
+            let (mut first, mut second) = (Content::default(), Content::default());
+            first.append(&pattern(length));
+            second.append(&pattern(length));
+            first.lengthen(to as u64);
+            second.append(&vec![0; to.saturating_sub(length)]);
+            assert_eq!((first.to_vec(), first.hash()), (second.to_vec(), second.hash()));
+            // What is written into them stays there.
+            first.append(b"more");
+            first.overwrite(0, b"new");
+            let mut other = Content::default();
+            other.lengthen(PAGE as u64);
+            assert_eq!(other.to_vec(), [0; PAGE]);
         }
     }
 

@@ -180,7 +180,17 @@ pub trait WriteFile: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Says that nothing more will be appended, so that space set aside may be given back. A hint, as above.
+    /// Says that little will be appended at a time, and synced each time, so that zeros may be put behind what was
+    /// appended, until the file has a length of `bytes`. To make durable what then takes their place, the system
+    /// need not write down a new length. Who reads the file, after a crash for example, may find these
+    /// zeros or some of them; they do not count as appended. A hint all the same: nothing depends on it. Files of
+    /// a disk heed it. An error if the zeros could not be written, or not all.
+    fn write_zeros_ahead(&mut self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Says that nothing more will be appended, so that space set aside may be given back, and zeros written
+    /// ahead cut off. A hint, as above.
     fn give_space_back(&mut self) {}
 
     /// Bytes appended so far, those of a failed call's beginning included.

@@ -269,7 +269,7 @@ impl Vfs for SimDisk {
         });
         let inode = created.map_err(|error| wrap("create", path, error))?;
         let disk = self.clone();
-        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0 }))
+        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0, zeros_to: 0 }))
     }
 
     fn writes_over(&self) -> bool {
@@ -288,7 +288,7 @@ impl Vfs for SimDisk {
             return self.create(path);
         };
         let disk = self.clone();
-        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0 }))
+        Ok(Box::new(SimWriter { disk, path: path.to_path_buf(), inode, bytes: 0, zeros_to: 0 }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
@@ -372,6 +372,16 @@ struct SimWriter {
     path: PathBuf,
     inode: Inode,
     bytes: u64,
+    /// Up to where zeros were written ahead. Only crashes show them.
+    zeros_to: u64,
+}
+
+impl SimWriter {
+    fn put_zeros(&mut self, to: u64) {
+        self.zeros_to = to;
+        let change = Change::Zeros { inode: self.inode, to };
+        self.disk.state().log.push(Op::new(OpKind::Append, &self.path, None, change));
+    }
 }
 
 impl WriteFile for SimWriter {
@@ -407,6 +417,20 @@ impl WriteFile for SimWriter {
             .disk
             .sync(OpKind::Sync, &self.path, |_, synced| Ok(Change::Sync { inode, synced }));
         synced.map_err(|error| wrap("sync", &self.path, error))
+    }
+
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        if bytes.saturating_sub(self.bytes) > self.disk.state().room() {
+            return Err(wrap("write zeros ahead of", &self.path, Failure::NoSpace.error()));
+        }
+        self.put_zeros(bytes);
+        Ok(())
+    }
+
+    fn give_space_back(&mut self) {
+        if self.zeros_to > 0 {
+            self.put_zeros(0);
+        }
     }
 
     fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {

@@ -44,8 +44,7 @@ pub(super) static SHEET: Sheet = Sheet {
     ],
     raced: &["Microseconds a write, by threads"],
     verdicts,
-    ahead: "a thread by itself waits for one sync a write with either store; what fjall's log spares the device is not known, and a log \
-            whose length is set beforehand was not tried",
+    ahead: "a thread by itself waits for one sync a write with either store, of a log that is seldom found longer than before",
     unequal: &[
         "Synced writes: RocksDB and Trommel count their log's syncs themselves; fjall, LMDB and \
          redb do not, and their columns are empty. LMDB syncs its data and writes its meta page \

@@ -65,6 +65,10 @@ impl WriteFile for RoomyFile {
         room.or_make(|| file.set_space_aside(bytes))
     }
 
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.write_zeros_ahead(bytes)
+    }
+
     fn give_space_back(&mut self) {
         self.file.give_space_back();
     }

@@ -144,6 +144,8 @@ pub enum LogSpanKind {
     Torn,
     /// Bytes behind damage: what they were is not known.
     Damaged,
+    /// Zeros that a store which syncs often writes ahead of what it appends.
+    ZerosAhead,
 }
 
 impl Log {
@@ -342,7 +344,7 @@ impl Framed {
             Verdict::Clean => Ending::Open,
             Verdict::Torn(reason) => Ending::Torn {
                 offset: summary.end,
-                bytes: summary.file_bytes - summary.end,
+                bytes: summary.written_bytes() - summary.end,
                 records: summary.records_behind,
                 what: DropReason::Torn(*reason).to_string(),
             },
@@ -363,18 +365,23 @@ impl Framed {
             kind: LogSpanKind::Record,
             seqno: Some(record.first_seqno),
         }));
+        let marker = (RECORD_OVERHEAD_BYTES + END_PAYLOAD_BYTES) as u64;
+        let written = summary.written_bytes();
+        let behind = written - summary.end;
         let (offset, bytes, kind) = match &summary.verdict {
-            Verdict::Ended { .. } => {
-                let bytes = (RECORD_OVERHEAD_BYTES + END_PAYLOAD_BYTES) as u64;
-                (summary.end - bytes, bytes, LogSpanKind::EndMarker)
-            }
-            Verdict::Clean => return spans,
-            Verdict::Torn(_) => (summary.end, summary.file_bytes - summary.end, LogSpanKind::Torn),
-            Verdict::Damaged(_) => {
-                (summary.end, summary.file_bytes - summary.end, LogSpanKind::Damaged)
-            }
+            Verdict::Ended { .. } => (summary.end - marker, marker, LogSpanKind::EndMarker),
+            Verdict::Clean => (summary.end, 0, LogSpanKind::ZerosAhead),
+            Verdict::Torn(_) => (summary.end, behind, LogSpanKind::Torn),
+            Verdict::Damaged(_) => (summary.end, behind, LogSpanKind::Damaged),
         };
-        spans.push(LogSpan { offset, bytes, kind, seqno: None });
+        let ahead = (written, summary.zeros_ahead, LogSpanKind::ZerosAhead);
+        let rest = [(offset, bytes, kind), ahead].into_iter().filter(|(_, bytes, _)| *bytes > 0);
+        spans.extend(rest.map(|(offset, bytes, kind)| LogSpan {
+            offset,
+            bytes,
+            kind,
+            seqno: None,
+        }));
         spans
     }
 }

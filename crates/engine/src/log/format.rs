@@ -35,6 +35,9 @@ pub(crate) const KIND_END: u8 = 2;
 /// Payload of an end marker: the number of the next log, or 0.
 pub(crate) const END_PAYLOAD_BYTES: usize = 8;
 
+/// A log with zeros ahead has a length that is a multiple of this, in bytes.
+pub(crate) const AHEAD_BYTES: u64 = 64 << 10;
+
 /// The unit in which a disk loses data, in bytes.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Fewest non-zero bytes in a sector that lies wholly inside one record.

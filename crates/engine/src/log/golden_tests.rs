@@ -6,9 +6,9 @@ use std::path::Path;
 use trommel_vfs::{MemoryVfs, Vfs};
 
 use super::format::{
-    FILE_CHECKSUM_AT, FILE_HEADER_BYTES, FORMAT_VERSION, KIND_DATA, KIND_END, KNOWN_FEATURES,
-    LOG_MAGIC, RECORD_CHECKSUM_AT, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_OVERHEAD_BYTES,
-    RECORD_TRAILER, SECTOR_BYTES, SECTOR_MIN_NONZERO,
+    AHEAD_BYTES, FILE_CHECKSUM_AT, FILE_HEADER_BYTES, FORMAT_VERSION, KIND_DATA, KIND_END,
+    KNOWN_FEATURES, LOG_MAGIC, RECORD_CHECKSUM_AT, RECORD_HEADER_BYTES, RECORD_MAGIC,
+    RECORD_OVERHEAD_BYTES, RECORD_TRAILER, SECTOR_BYTES, SECTOR_MIN_NONZERO,
 };
 use super::framing::{FileHeader, FileKind};
 use super::reader::{LogImage, Verdict};
@@ -90,6 +90,7 @@ fn the_page_states_the_constants_of_the_code() {
     page_says(&format!("{KIND_DATA}: a batch; {KIND_END}: the end marker"));
     page_says(&format!("aligned\nsector of {SECTOR_BYTES} bytes"));
     page_says(&format!("at least\n{SECTOR_MIN_NONZERO} payload bytes"));
+    page_says(&format!("a length that\nis a multiple of {} KiB", AHEAD_BYTES >> 10));
     assert_eq!(KNOWN_FEATURES, 0, "the page says that none are assigned");
     assert_eq!((RECORD_MAGIC.count_ones(), RECORD_TRAILER.count_ones()), (5, 5));
 }

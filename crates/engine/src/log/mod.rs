@@ -20,6 +20,8 @@ pub(crate) mod recover;
 pub(crate) mod writer;
 
 #[cfg(test)]
+mod ahead_tests;
+#[cfg(test)]
 mod golden_tests;
 #[cfg(test)]
 mod recover_tests;

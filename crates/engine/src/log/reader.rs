@@ -32,6 +32,11 @@
 //! five set bits, which one flip does not clear. In general, four flipped bits in one record are
 //! always called damage, given that the checksum sees them.
 //!
+//! *Zeros ahead*, which the [`writer`](super::writer) puts behind what is appended, are no part of a log: where its
+//! length is a multiple of 64 KiB, it is read as if it ended with its last byte that is not zero. That is the last
+//! byte of a record, or lies within one whose append was cut down, or where what was behind is lost: all
+//! of which a file without zeros ahead may also be left with. Nor does a flipped bit make a record's last byte zero.
+//!
 //! *No I/O error is a tear*: the bytes are complete before anything is decided.
 //!
 //! A tear in the file header is told the same way: header and directory entry are durable before
@@ -47,8 +52,8 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{Corruption, Decoder};
 
 use super::format::{
-    END_PAYLOAD_BYTES, FILE_HEADER_BYTES, KIND_DATA, KIND_END, RECORD_HEADER_BYTES, RECORD_MAGIC,
-    RECORD_TRAILER, SECTOR_BYTES,
+    AHEAD_BYTES, END_PAYLOAD_BYTES, FILE_HEADER_BYTES, KIND_DATA, KIND_END, RECORD_HEADER_BYTES,
+    RECORD_MAGIC, RECORD_TRAILER, SECTOR_BYTES,
 };
 use super::framing::{Binding, FileHeader, FileKind, HeaderError, RecordHeader};
 use super::mask;
@@ -90,6 +95,8 @@ pub(crate) struct Summary {
     pub(crate) end: u64,
     /// Length of the file.
     pub(crate) file_bytes: u64,
+    /// Of that, zeros ahead at its end.
+    pub(crate) zeros_ahead: u64,
     /// Good records before `end`, the end marker not counted.
     pub(crate) records: u64,
     /// Sequence numbers of the first and the last of them.
@@ -125,7 +132,7 @@ impl LogImage {
     /// Verifies `bytes`, the whole of file `number` at `path`. The one error is `Unsupported`;
     /// damage is a verdict.
     pub(crate) fn decode(
-        bytes: Vec<u8>,
+        mut bytes: Vec<u8>,
         path: &Path,
         kind: FileKind,
         number: u64,
@@ -143,6 +150,10 @@ impl LogImage {
                 return Ok(Self { summary: Summary::without_header(&bytes, verdict), bytes });
             }
         };
+        let file_bytes = bytes.len() as u64;
+        if kind == FileKind::Log {
+            cut_zeros_ahead(&mut bytes);
+        }
         let mut scan = Scan::new(bytes, path, &header);
         let verdict = loop {
             match scan.step()? {
@@ -150,7 +161,7 @@ impl LogImage {
                 Step::Stop(verdict) => break verdict,
             }
         };
-        Ok(scan.finish(header, verdict))
+        Ok(scan.finish(header, verdict, file_bytes))
     }
 
     /// What was learnt of it.
@@ -201,6 +212,7 @@ impl Summary {
             header: None,
             end: 0,
             file_bytes: bytes.len() as u64,
+            zeros_ahead: 0,
             records: 0,
             seqnos: None,
             records_behind: 0,
@@ -209,9 +221,14 @@ impl Summary {
         }
     }
 
+    /// Length of the file without zeros ahead.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.file_bytes - self.zeros_ahead
+    }
+
     /// Whether anything was ever appended behind the file header.
     pub(crate) fn has_content(&self) -> bool {
-        self.file_bytes > FILE_HEADER_BYTES as u64
+        self.written_bytes() > FILE_HEADER_BYTES as u64
     }
 }
 
@@ -227,6 +244,14 @@ fn tear_in_file_header(bytes: &[u8], kind: FileKind) -> Option<TearReason> {
     let seen = bytes.len().min(magic.len());
     let cut = bytes.len() < FILE_HEADER_BYTES && bytes[..seen] == magic[..seen];
     cut.then_some(TearReason::CutHeader)
+}
+
+/// Cuts zeros ahead off the bytes of a log with an intact file header.
+fn cut_zeros_ahead(bytes: &mut Vec<u8>) {
+    if (bytes.len() as u64).is_multiple_of(AHEAD_BYTES) {
+        let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+        bytes.truncate((bytes.len() - zeros).max(FILE_HEADER_BYTES));
+    }
 }
 
 enum Step {
@@ -379,7 +404,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Looks for good record headers behind `self.at`, and finishes.
-    fn finish(mut self, header: FileHeader, verdict: Verdict) -> LogImage {
+    fn finish(mut self, header: FileHeader, verdict: Verdict, file_bytes: u64) -> LogImage {
         let behind = match &verdict {
             Verdict::Clean | Verdict::Ended { .. } => Behind::default(),
             Verdict::Torn(_) | Verdict::Damaged(_) => self.search(),
@@ -401,7 +426,8 @@ impl<'a> Scan<'a> {
         let summary = Summary {
             header: Some(header),
             end: at,
-            file_bytes: self.bytes.len() as u64,
+            file_bytes,
+            zeros_ahead: file_bytes - self.bytes.len() as u64,
             records: self.records,
             seqnos: self.seqnos,
             records_behind: behind.records,

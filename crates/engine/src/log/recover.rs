@@ -382,7 +382,7 @@ fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
         all.push(Dropped {
             file: log.path.clone(),
             offset: log.summary.end,
-            bytes: log.summary.file_bytes - log.summary.end,
+            bytes: log.summary.written_bytes() - log.summary.end,
             records: log.summary.records_behind,
             reason,
         });
@@ -390,7 +390,7 @@ fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
     all.extend(behind.iter().filter(|log| log.summary.has_content()).map(|log| Dropped {
         file: log.path.clone(),
         offset: 0,
-        bytes: log.summary.file_bytes,
+        bytes: log.summary.written_bytes(),
         records: log.summary.records + log.summary.records_behind,
         reason: DropReason::BehindTear,
     }));

@@ -15,6 +15,7 @@ pub(crate) enum Op {
     Create(PathBuf),
     Append(PathBuf, Vec<u8>),
     Sync(PathBuf),
+    Zeros(PathBuf, u64),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     SyncDir,
@@ -100,8 +101,17 @@ impl WriteFile for RecordedFile {
         Ok(())
     }
 
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        self.vfs.ops.lock().unwrap().push(Op::Zeros(self.path.clone(), bytes));
+        Ok(())
+    }
+
     fn give_space_back(&mut self) {
         self.vfs.aside.lock().unwrap().push(self.bytes()..self.bytes());
+        let mut ops = self.vfs.ops.lock().unwrap();
+        if ops.iter().any(|op| matches!(op, Op::Zeros(path, _) if *path == self.path)) {
+            ops.push(Op::Zeros(self.path.clone(), 0));
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -116,6 +126,8 @@ pub(crate) struct FileAtCrash {
     pub(crate) synced: usize,
     /// Lengths after each append that is not synced, the synced length first.
     pub(crate) versions: Vec<usize>,
+    /// Up to where there are zeros behind that: as it was when they were synced, and now.
+    pub(crate) zeros: [usize; 2],
 }
 
 impl FileAtCrash {
@@ -130,6 +142,17 @@ impl FileAtCrash {
     fn sync(&mut self) {
         self.synced = self.bytes.len();
         self.versions = vec![self.synced];
+        self.zeros[0] = self.zeros[1];
+    }
+
+    /// As [`image`](Self::image), with zeros ahead as they were synced, or as they are now. A file that was longer
+    /// than that already is cut nowhere.
+    pub(crate) fn with_zeros(&self, choice: &[usize], length: usize, as_now: bool) -> Vec<u8> {
+        let zeros = self.zeros[usize::from(as_now)];
+        let is_cut = zeros <= length;
+        let mut image = self.image(choice, if is_cut { length } else { self.bytes.len() });
+        image.resize(image.len().max(zeros), 0);
+        image
     }
 
     /// The sectors that hold unsynced bytes: where each begins (behind the synced bytes) and ends.
@@ -222,6 +245,7 @@ impl Crash {
                 }
                 Op::Append(path, bytes) => crash.files[live[path]].append(bytes),
                 Op::Sync(path) => crash.files[live[path]].sync(),
+                Op::Zeros(path, to) => crash.files[live[path]].zeros[1] = *to as usize,
             }
         }
         for set in 0u32..1 << pending.len() {
@@ -256,7 +280,8 @@ impl Crash {
                     rest = others;
                     let lengths = file.lengths();
                     let last = lengths.len() - 1;
-                    file.image(own, lengths[if cut { random.below(last + 1) } else { last }])
+                    let length = lengths[if cut { random.below(last + 1) } else { last }];
+                    file.with_zeros(own, length, !cut || random.below(2) == 0)
                 };
                 let contents: Vec<Vec<u8>> = self.files.iter().map(&mut image).collect();
                 all.extend(self.directories.iter().map(|names| {
@@ -280,7 +305,7 @@ fn change(names: &mut Names, op: &Op, file: usize) {
             names.insert(to.clone(), file);
         }
         Op::Remove(path) => drop(names.remove(path)),
-        Op::Append(..) | Op::Sync(_) | Op::SyncDir => {}
+        Op::Append(..) | Op::Sync(_) | Op::Zeros(..) | Op::SyncDir => {}
     }
 }
 

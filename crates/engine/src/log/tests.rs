@@ -6,10 +6,10 @@ use std::path::Path;
 
 use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
 
-use super::format::{FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
+use super::format::{AHEAD_BYTES, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
 use super::framing::{FileHeader, FileKind};
 use super::reader::{LogImage, Summary, TearReason, Verdict};
-use super::testing::{Crash, Recorder, choices};
+use super::testing::{Crash, Op, Recorder, choices};
 use super::writer::LogWriter;
 use crate::error::Error;
 
@@ -119,6 +119,21 @@ fn every_flipped_bit_is_damage() {
     }
 }
 
+/// Zeros behind a record are no excuse for it.
+#[test]
+fn flipped_bits_are_damage_before_zeros_ahead() {
+    for payloads in shapes() {
+        for ended in [false, true] {
+            let mut good = build(&payloads, &[0, 1], ended);
+            let bits = good.len() * 8;
+            good.resize(AHEAD_BYTES as usize, 0);
+            for bit in (0..bits).step_by(11) {
+                expect_damage(&good, bit, &payloads);
+            }
+        }
+    }
+}
+
 /// The rules speak of sectors: all of the first 512 bytes shift a record of zeros, an end marker
 /// and a short tail over every sector boundary.
 #[test]
@@ -170,6 +185,23 @@ fn a_file_cut_at_any_length_is_an_exact_prefix() {
     }
 }
 
+/// Also where an append is cut down within a sector, and zeros ahead lie behind it.
+#[test]
+fn an_append_cut_before_zeros_ahead_is_a_tear() {
+    for payloads in shapes() {
+        let good = build(&payloads, &[0], true);
+        for length in (FILE_HEADER_BYTES..good.len()).step_by(3) {
+            let whole = (0..=payloads.len()).rev().find(|n| end_of(&payloads[..*n]) <= length);
+            let mut cut = good[..length].to_vec();
+            cut.resize(AHEAD_BYTES as usize, 0);
+            let (back, summary) = read(&cut);
+            assert_eq!(back, payloads[..whole.unwrap_or(0)], "cut to {length}");
+            assert!(!matches!(summary.verdict, Verdict::Damaged(_)), "{length}: {summary:?}");
+            assert!(summary.written_bytes() <= length as u64);
+        }
+    }
+}
+
 /// Every disk that a power cut can leave: at every call, every unsynced sector in every state it
 /// was in since the last sync, and the file at every interesting length.
 #[test]
@@ -193,8 +225,13 @@ fn every_power_cut_leaves_a_prefix_past_the_synced_part() {
             let synced =
                 (0..=payloads.len()).rev().find(|n| end_of(&payloads[..*n]) <= file.synced);
             for choice in choices(&file.states(), 600) {
-                for length in file.lengths() {
-                    let image = file.image(&choice, length);
+                let lengths = file.lengths().into_iter();
+                for (length, as_now) in lengths.flat_map(|length| [(length, true), (length, false)])
+                {
+                    if as_now && file.zeros[0] == file.zeros[1] {
+                        continue;
+                    }
+                    let image = file.with_zeros(&choice, length, as_now);
                     let (back, summary) = read(&image);
                     assert_eq!(back, payloads[..back.len()]);
                     assert!(back.len() >= synced.unwrap_or(0), "{back:?} of {synced:?}");
@@ -215,6 +252,9 @@ fn torn_shapes() -> Vec<(Vec<Vec<u8>>, Vec<usize>, bool)> {
         (vec![text(100), vec![0; 900], text(2000)], vec![0], true),
         (vec![text(100), vec![0; 1900], text(200)], vec![], false),
         (vec![vec![0; 600], vec![0; 600], vec![0; 600], vec![0; 600]], vec![1], true),
+        // With zeros ahead, and behind the end marker until a sync.
+        (vec![text(100), vec![], vec![0; 900], text(700), vec![0; 600]], vec![0, 1, 2, 3], true),
+        (vec![text(400), text(90), text(80), vec![0; 1900], text(200)], vec![0, 1, 2], false),
     ];
     for shift in (385..450).step_by(3) {
         all.push((vec![text(shift), vec![0; 5], text(600)], vec![0], true));
@@ -333,6 +373,88 @@ fn garbage_behind_the_last_record_is_damage() {
         let zeros = [good, vec![0; 600]].concat();
         let torn = matches!(read(&zeros).1.verdict, Verdict::Torn(_));
         assert_eq!(torn, !ended, "nothing is ever appended behind an end marker");
+    }
+}
+
+/// Zeros ahead are neither records nor a loss: they are known by the length of the file.
+#[test]
+fn zeros_ahead_are_no_tear() {
+    const AHEAD: usize = AHEAD_BYTES as usize;
+    let long = vec![text(AHEAD - end_of(&[text(9)]) - RECORD_OVERHEAD_BYTES), text(9)];
+    for payloads in shapes().into_iter().chain([long]) {
+        for ended in [false, true] {
+            let good = build(&payloads, &[], ended);
+            let is_good = |bytes: &[u8]| {
+                let (back, summary) = read(bytes);
+                assert_eq!(back, payloads);
+                assert_eq!(summary.file_bytes, bytes.len() as u64);
+                match summary.verdict {
+                    Verdict::Clean => assert!(!ended),
+                    Verdict::Ended { next } => assert!(ended && next == 8),
+                    _ => return false,
+                }
+                assert_eq!(summary.zeros_ahead, (bytes.len() - good.len()) as u64);
+                assert_eq!(summary.end, good.len() as u64);
+                true
+            };
+            assert!(is_good(&good));
+            let length = good.len().next_multiple_of(AHEAD);
+            for length in [length, length + AHEAD] {
+                let mut longer = good.clone();
+                longer.resize(length, 0);
+                assert!(is_good(&longer));
+                for cut in [1, 512, 4096] {
+                    assert!(
+                        length - cut <= good.len() || !is_good(&longer[..length - cut]),
+                        "{cut}"
+                    );
+                }
+                for at in [good.len(), good.len() + 600, length - 1] {
+                    let mut bad = longer.clone();
+                    if (good.len()..length).contains(&at) {
+                        bad[at] = 1;
+                        assert!(!is_good(&bad), "{at}");
+                    }
+                }
+            }
+        }
+    }
+    // A manifest has none.
+    let manifest = FileHeader { kind: FileKind::Manifest, ..header() };
+    let mut bytes = manifest.encode().to_vec();
+    bytes.resize(AHEAD, 0);
+    let image = LogImage::decode(bytes, path(), FileKind::Manifest, NUMBER).unwrap();
+    assert!(matches!(image.summary().verdict, Verdict::Torn(_)), "{:?}", image.summary());
+}
+
+/// A log that is synced after little each time has zeros ahead, in few steps; no other has.
+#[test]
+fn zeros_are_written_ahead_of_small_syncs() {
+    let steps = |kind, payload: usize, appends_a_sync: u64| {
+        let vfs = Recorder::default();
+        let mut writer = LogWriter::create(&vfs, path(), &FileHeader { kind, ..header() }).unwrap();
+        for seqno in 1..=600 {
+            writer.append(seqno, &[&text(payload)]).unwrap();
+            if seqno % appends_a_sync == 0 {
+                writer.sync().unwrap();
+            }
+        }
+        let end = writer.bytes();
+        writer.finish(8).unwrap();
+        writer.sync().unwrap();
+        let zeros = |op| if let Op::Zeros(_, to) = op { Some(to) } else { None };
+        (vfs.ops().into_iter().filter_map(zeros).collect::<Vec<u64>>(), end)
+    };
+    let (zeros, end) = steps(FileKind::Log, 300, 1);
+    let (last, ahead) = zeros.split_last().unwrap();
+    assert_eq!(*last, 0, "they are cut off at the end");
+    let expected: Vec<u64> = (1..=end / AHEAD_BYTES + 1).map(|step| step * AHEAD_BYTES).collect();
+    assert_eq!(ahead, expected);
+    assert_eq!(steps(FileKind::Log, 300, 20).0.len(), ahead.len() + 1);
+    for (kind, payload, appends_a_sync) in
+        [(FileKind::Log, 300, 30), (FileKind::Log, 9000, 1), (FileKind::Manifest, 300, 1)]
+    {
+        assert_eq!(steps(kind, payload, appends_a_sync).0, [0; 0], "{kind:?} {payload}");
     }
 }
 

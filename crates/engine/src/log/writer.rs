@@ -7,7 +7,10 @@
 //!    [`LogWriter::commit`] hands all pushed records to the file in one append: a group of writers is one call.
 //! 3. Each record states how much of the file was synced when it was pushed
 //!    (`durable_to`), and so proves later that a tear before that point cannot be one.
-//! 4. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
+//! 4. Where little is appended between one sync and the next, [`LogWriter::sync`] puts zeros ahead of a log. A
+//!    sync that finds the file as long as it was need not have its new length written to the device, which
+//!    with most file systems is a write of its own. The reader knows these zeros by the file's length.
+//! 5. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
 //!    rotation is: create the next log, finish this one, append to the next one.
 //!
 //! Invariant: after the first failed append or sync nothing is written or synced again; every
@@ -22,8 +25,8 @@ use trommel_base::planted::{Bug, planted};
 use trommel_vfs::{Vfs, WriteFile};
 
 use super::format::{
-    KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES,
-    RECORD_TRAILER,
+    AHEAD_BYTES, KIND_DATA, KIND_END, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES, RECORD_TRAILER,
 };
 use super::framing::{Binding, FileHeader, FileKind, OFFSET_BYTES, RecordHeader};
 use super::mask::mask_if_needed;
@@ -32,6 +35,11 @@ use crate::error::Error;
 /// Bytes of space that are set aside for a log at once: as many as it has, within these bounds.
 const LEAST_ASIDE: u64 = 64 << 10;
 const MOST_ASIDE: u64 = 4 << 20;
+
+/// Most bytes between two syncs, in small ones: zeros ahead then last for eight.
+const SMALL_SYNC: u64 = AHEAD_BYTES / 8;
+/// Small syncs, one after the other, from which on zeros are written ahead. That of the file header is one.
+const STEADY: u32 = 4;
 
 /// Capacity that the buffer keeps between groups, in bytes.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
@@ -47,6 +55,10 @@ pub(crate) struct LogWriter {
     end: u64,
     /// Length up to which there is space for it.
     space_end: u64,
+    /// Length up to which there are zeros, or are not to be any.
+    zeros_end: u64,
+    /// Small syncs since the last one that was not.
+    small_syncs: u32,
     /// Payload checksum of the last record.
     chain: u32,
     last_seqno: u64,
@@ -118,6 +130,8 @@ impl LogWriter {
             end: file.bytes(),
             // A manifest hardly grows.
             space_end: if header.kind == FileKind::Log { 0 } else { u64::MAX },
+            zeros_end: if header.kind == FileKind::Log { 0 } else { u64::MAX },
+            small_syncs: 0,
             file,
             path: path.to_path_buf(),
             binding: Binding::new(header),
@@ -224,6 +238,10 @@ impl LogWriter {
         if bytes == self.synced {
             return Ok(());
         }
+        self.small_syncs = if bytes - self.synced <= SMALL_SYNC { self.small_syncs + 1 } else { 0 };
+        if self.small_syncs >= STEADY && bytes > self.zeros_end {
+            self.write_zeros_ahead(bytes);
+        }
         let mut synced = self.file.sync();
         if planted(Bug::FsyncRetried) {
             synced = synced.or_else(|_| self.file.sync());
@@ -233,6 +251,13 @@ impl LogWriter {
         Ok(())
     }
 
+    #[cold]
+    fn write_zeros_ahead(&mut self, bytes: u64) {
+        self.zeros_end = (bytes + 1).next_multiple_of(AHEAD_BYTES);
+        // Where there is no room for them there is perhaps some for what is to come. It is tried again as far on.
+        let _ = self.file.write_zeros_ahead(self.zeros_end);
+    }
+
     /// Appends the end marker, which names the `next` log, already created (0: there is none, the
     /// store is being closed). Syncs nothing; nothing may be appended after it.
     pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
@@ -240,6 +265,7 @@ impl LogWriter {
         self.commit()?;
         // It may lie there for long: until the store is opened, or while a full disk takes no table.
         self.file.give_space_back();
+        self.zeros_end = u64::MAX;
         Ok(())
     }
 

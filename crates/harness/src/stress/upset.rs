@@ -132,6 +132,11 @@ impl WriteFile for UpsetWriter {
         self.file.set_space_aside(bytes)
     }
 
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        self.disk.0.call("zeros", MAKING)?;
+        self.file.write_zeros_ahead(bytes)
+    }
+
     fn give_space_back(&mut self) {
         self.file.give_space_back();
     }

@@ -20,6 +20,8 @@ pub(super) struct Writer {
     /// Bytes of which the system was told that they will be synced.
     told: u64,
     aside: Aside,
+    /// Up to where zeros were written ahead.
+    zeros_to: u64,
     /// How long the file was that this one takes the place of, until what is left of it is cut off.
     old_bytes: u64,
     /// Keeps the file from being written over by others; goes behind the last that is done with it.
@@ -36,7 +38,7 @@ impl Writer {
     /// A writer that begins at the start of `file`, in the place of the `old_bytes` that it holds.
     pub(super) fn over(file: File, path: &Path, old_bytes: u64, claim: Claim) -> Self {
         let (path, aside) = (path.to_path_buf(), Aside::default());
-        Self { file, path, bytes: 0, told: 0, aside, old_bytes, _claim: claim }
+        Self { file, path, bytes: 0, told: 0, aside, zeros_to: 0, old_bytes, _claim: claim }
     }
 
     /// Cuts off what is left of the file that this one took the place of.
@@ -74,7 +76,31 @@ impl WriteFile for Writer {
             .map_err(|error| wrap("set space aside for", &self.path, error))
     }
 
+    fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
+        const ZEROS: &[u8] = &[0; 64 << 10];
+        let mut write = || -> io::Result<()> {
+            // What is left of an older file there is no zeros.
+            self.cut_rest()?;
+            self.zeros_to = self.zeros_to.max(self.bytes);
+            while self.zeros_to < bytes {
+                let left = usize::try_from(bytes - self.zeros_to).unwrap_or(usize::MAX);
+                let (file, zeros) = (&self.file, &ZEROS[..left.min(ZEROS.len())]);
+                write_fully(zeros, &mut self.zeros_to, |rest, offset| file.write_at(rest, offset))?;
+            }
+            Ok(())
+        };
+        let written = write();
+        if written.is_err() {
+            self.give_space_back();
+        }
+        written.map_err(|error| wrap("write zeros ahead of", &self.path, error))
+    }
+
     fn give_space_back(&mut self) {
+        if std::mem::take(&mut self.zeros_to) > self.bytes {
+            // What fails leaves them there.
+            let _ = self.file.set_len(self.bytes);
+        }
         self.aside.give_back(&self.file, self.bytes);
     }
 
@@ -176,6 +202,33 @@ mod tests {
         writer.sync().unwrap();
         assert!(blocks(&writer.file) <= before + 16, "the space was kept");
         assert_eq!(DiskVfs.read(&path, 100).unwrap(), b"before and behind");
+    }
+
+    #[test]
+    fn zeros_are_written_ahead_and_cut_off_and_no_byte_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut writer = DiskVfs.create(&path).unwrap();
+        let read = || DiskVfs.read(&path, 1 << 20).unwrap();
+        let ahead = |appended: &[u8], zeros: usize| [appended, &vec![0; zeros]].concat();
+        writer.append(b"before").unwrap();
+        writer.write_zeros_ahead(200_000).unwrap();
+        assert_eq!(read(), ahead(b"before", 199_994));
+        writer.append(b" and behind").unwrap();
+        writer.sync().unwrap();
+        assert_eq!((read(), writer.bytes()), (ahead(b"before and behind", 199_983), 17));
+        // Fewer than there are, and more.
+        writer.write_zeros_ahead(100).unwrap();
+        writer.append(&[7; 200_000]).unwrap();
+        writer.write_zeros_ahead(200_020).unwrap();
+        writer.write_zeros_ahead(200_030).unwrap();
+        let all = [&b"before and behind"[..], &[7; 200_000]].concat();
+        assert_eq!(read(), ahead(&all, 13));
+        writer.give_space_back();
+        assert_eq!(read(), all);
+        writer.append(b".").unwrap();
+        writer.sync().unwrap();
+        assert_eq!(read(), [&all[..], b"."].concat());
     }
 
     /// Writes `"0123456789"` with each call answered from `answers`; what arrived, and the result.

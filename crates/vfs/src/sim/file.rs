@@ -16,6 +16,9 @@
 //! 5. A file that is written over holds the old one's bytes wherever new ones did not reach the disk, and
 //!    behind them as far as that reached, until it is synced.
 //!
+//! 6. Zeros that were written ahead lie behind the appended bytes, as far as they reached when they were last
+//!    made durable, or as they do now: a length by itself, which waits for none of the above.
+//!
 //! Invariant: volatile ranges are sorted, do not touch, and no two overlap one sector.
 
 use std::ops::Range;
@@ -36,6 +39,9 @@ pub(super) struct FileState {
     failed_to: u64,
     /// What it holds where nothing of it reached the disk, while it is written over.
     beneath: Option<Arc<Content>>,
+    /// Up to where there are zeros, whatever was appended; and up to where a sync has made that durable.
+    zeros_to: u64,
+    durable_zeros_to: u64,
 }
 
 /// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some offset,
@@ -83,7 +89,7 @@ impl FileState {
         let old = std::mem::take(self);
         // All that readers saw, and what lay beneath that.
         let all = old.image(old.content.bytes(), |sector| sector.versions() - 1);
-        self.beneath = Some(all);
+        self.beneath = Some(old.with_zeros(all, true));
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
@@ -109,7 +115,32 @@ impl FileState {
         });
         self.ends.retain(|&end| end <= kept);
         self.durable_bytes = bytes;
+        self.durable_zeros_to = self.zeros_to;
         self.beneath = None;
+    }
+
+    /// Puts zeros behind what was appended, up to there, or cuts them off.
+    pub(super) fn put_zeros(&mut self, to: u64) {
+        self.zeros_to = to;
+    }
+
+    /// Whether there are zeros behind this place, or may be.
+    pub(super) fn has_zeros_behind(&self, place: u64) -> bool {
+        self.zeros_to.max(self.durable_zeros_to) > place
+    }
+
+    /// Whether a power cut may leave zeros written ahead in more than one way.
+    pub(super) fn has_volatile_zeros(&self) -> bool {
+        self.zeros_to != self.durable_zeros_to
+    }
+
+    /// The `image` with its zeros behind it: as they are now, or as they were last made durable.
+    pub(super) fn with_zeros(&self, mut image: Arc<Content>, as_now: bool) -> Arc<Content> {
+        let to = if as_now { self.zeros_to } else { self.durable_zeros_to };
+        if to > image.bytes() {
+            Arc::make_mut(&mut image).lengthen(to);
+        }
+        image
     }
 
     pub(super) fn fail_sync(&mut self) {

@@ -23,6 +23,8 @@ pub(super) enum Lost {
     Length(Inode, u64),
     /// A sector of a file, which is back at this version.
     Sector(Inode, u64, usize),
+    /// The zeros ahead of a file as they were now.
+    Zeros(Inode),
 }
 
 impl fmt::Display for Loss {
@@ -33,6 +35,7 @@ impl fmt::Display for Loss {
             Lost::Sector(inode, number, version) => {
                 write!(f, "sector {number} of file {inode}, which has its version {version}")
             }
+            Lost::Zeros(inode) => write!(f, "how far zeros reached in file {inode}"),
         }
     }
 }
@@ -43,6 +46,7 @@ pub(super) struct Losing {
     entries: BTreeSet<usize>,
     lengths: BTreeMap<Inode, u64>,
     sectors: BTreeMap<(Inode, u64), usize>,
+    zeros: BTreeSet<Inode>,
 }
 
 impl Losing {
@@ -58,6 +62,9 @@ impl Losing {
                 }
                 Lost::Sector(inode, number, version) => {
                     losing.sectors.insert((inode, number), version);
+                }
+                Lost::Zeros(inode) => {
+                    losing.zeros.insert(inode);
                 }
             }
         }
@@ -77,6 +84,10 @@ impl Choices for Losing {
     fn version(&mut self, inode: Inode, sector: &Sector<'_>) -> usize {
         let newest = sector.versions() - 1;
         self.sectors.get(&(inode, sector.number)).copied().unwrap_or(newest)
+    }
+
+    fn keep_zeros(&mut self, inode: Inode) -> bool {
+        !self.zeros.contains(&inode)
     }
 
     fn pick(&mut self, _: u64) -> u64 {

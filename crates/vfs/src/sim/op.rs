@@ -59,15 +59,49 @@ pub struct Op {
 /// a new name.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
-    NewFile { place: Place, inode: Inode },
-    NewDir { place: Place, inode: Inode },
-    Over { from: Place, to: Place, inode: Inode },
-    Append { inode: Inode, start: u64, bytes: Arc<[u8]> },
-    Sync { inode: Inode, synced: Synced },
-    Rename { from: Place, to: Place, inode: Inode },
-    Remove { place: Place },
-    Link { place: Place, inode: Inode },
-    SyncDir { inode: Inode, synced: Synced },
+    NewFile {
+        place: Place,
+        inode: Inode,
+    },
+    NewDir {
+        place: Place,
+        inode: Inode,
+    },
+    Over {
+        from: Place,
+        to: Place,
+        inode: Inode,
+    },
+    Append {
+        inode: Inode,
+        start: u64,
+        bytes: Arc<[u8]>,
+    },
+    /// Zeros behind what was appended now reach so far.
+    Zeros {
+        inode: Inode,
+        to: u64,
+    },
+    Sync {
+        inode: Inode,
+        synced: Synced,
+    },
+    Rename {
+        from: Place,
+        to: Place,
+        inode: Inode,
+    },
+    Remove {
+        place: Place,
+    },
+    Link {
+        place: Place,
+        inode: Inode,
+    },
+    SyncDir {
+        inode: Inode,
+        synced: Synced,
+    },
     Mark(u64),
 }
 
@@ -114,6 +148,7 @@ impl fmt::Display for Op {
             Change::Append { start, bytes, .. } => {
                 write!(f, " {start}..{}", start + bytes.len() as u64)
             }
+            Change::Zeros { to, .. } => write!(f, " (zeros to {to})"),
             Change::Sync { synced, .. } | Change::SyncDir { synced, .. }
                 if *synced != Synced::Durable =>
             {

@@ -147,6 +147,12 @@ pub(super) trait Choices {
     /// Which version of the sector there is. Asked in ascending order.
     fn version(&mut self, inode: Inode, sector: &Sector<'_>) -> usize;
 
+    /// Whether zeros ahead reach as far as they do now, not as far as was last made durable. Asked once, after the
+    /// sectors, where there is a difference.
+    fn keep_zeros(&mut self, _: Inode) -> bool {
+        self.pick(2) == 0
+    }
+
     /// A number below `options`, which is at least one.
     fn pick(&mut self, options: u64) -> u64;
 }

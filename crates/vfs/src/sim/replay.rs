@@ -129,6 +129,10 @@ impl Replay {
                 self.last_append = Some((*inode, *start..*start + bytes.len() as u64));
                 self.with_file(*inode, |file| file.append(bytes));
             }
+            Change::Zeros { inode, to } => {
+                let to = *to;
+                self.with_file(*inode, |file| file.put_zeros(to));
+            }
             Change::Sync { inode, synced: Synced::Durable } => {
                 self.with_file(*inode, FileState::sync);
             }
@@ -179,7 +183,8 @@ impl Replay {
     pub fn undecided(&self) -> usize {
         let files = self.files.values().map(|file| {
             let sectors = file.volatile_sectors(u64::MAX).map(|sector| sector.versions() - 1);
-            sectors.sum::<usize>() + file.volatile_lengths().len()
+            let zeros = usize::from(file.has_volatile_zeros());
+            sectors.sum::<usize>() + file.volatile_lengths().len() + zeros
         });
         files.sum::<usize>() + self.folders.pending()
     }
@@ -244,6 +249,28 @@ impl Replay {
         lost: &mut Vec<Loss>,
     ) -> Arc<Content> {
         let Some(file) = self.files.get(&inode) else { return Arc::default() };
+        let appended = self.appended(inode, file, data, choices, lost);
+        let as_now = match data {
+            _ if !file.has_volatile_zeros() => true,
+            Data::Synced => false,
+            Data::All | Data::Zeroed => true,
+            Data::Torn | Data::Random | Data::Pages | Data::Stale => choices.keep_zeros(inode),
+        };
+        if !as_now {
+            lost.push(Loss(Lost::Zeros(inode)));
+        }
+        file.with_zeros(appended, as_now)
+    }
+
+    /// What is left of what was appended to a file.
+    fn appended(
+        &self,
+        inode: Inode,
+        file: &FileState,
+        data: Data,
+        choices: &mut dyn Choices,
+        lost: &mut Vec<Loss>,
+    ) -> Arc<Content> {
         let live = file.content().bytes();
         let bytes = match data {
             _ if file.is_durable() => return Arc::clone(file.content()),
@@ -315,7 +342,9 @@ impl Replay {
         let first = append.start / SECTOR_BYTES;
         let boundaries = (append.end - 1) / SECTOR_BYTES - first;
         let boundary = ((first + choices.pick(boundaries + 1)) * SECTOR_BYTES).max(append.start);
-        match choices.pick(3) {
+        // A file that was longer already, by zeros, has not lost a part of a sector.
+        let ways = if file.has_zeros_behind(append.start) { 2 } else { 3 };
+        match choices.pick(ways) {
             0 => content.zero(boundary, append.end),
             1 => content.truncate(boundary),
             _ => content.truncate(append.start + choices.pick(append.end - append.start)),

@@ -171,6 +171,7 @@ fn span_row(file: &Path, span: &LogSpan, record: &'static str) -> Vec<Value> {
         LogSpanKind::EndMarker => "end marker",
         LogSpanKind::Torn => "torn",
         LogSpanKind::Damaged => "damaged",
+        LogSpanKind::ZerosAhead => "zeros ahead",
         _ => "unknown",
     };
     vec![

@@ -36,6 +36,42 @@ fn an_image_is_what_its_losses_say() {
     assert_eq!(read(&replay.image_losing(&table).disk(), "table"), None);
 }
 
+/// Zeros ahead come and go by themselves until a sync settles how far they reach, and count as nothing appended.
+#[test]
+fn zeros_ahead_are_as_they_were_synced_or_as_they_are() {
+    let disk = SimDisk::new();
+    let mut log = create(&disk, "log");
+    sync_dir(&disk, "");
+    let found = || all(&disk, |disk| read(disk, "log").expect("its entry is durable"));
+    log.append(&bytes(0, 700)).expect("room");
+    log.sync().expect("works");
+    log.write_zeros_ahead(2000).expect("room");
+    assert_eq!(found(), set([padded(700, 700), padded(700, 2000)]));
+    log.sync().expect("works");
+    assert_eq!(found(), set([padded(700, 2000)]));
+    // What takes their place may be lost, and the length is not.
+    log.append(&bytes(700, 900)).expect("room");
+    assert_eq!(found(), set([padded(700, 2000), padded(900, 2000)]));
+    log.give_space_back();
+    let (short, long) =
+        ([700, 900].map(|live| padded(live, live)), [700, 900].map(|live| padded(live, 2000)));
+    let mut either = set(short);
+    either.extend(long);
+    assert!(found().is_superset(&set([padded(900, 900), padded(700, 2000), padded(900, 2000)])));
+    assert!(found().iter().all(|found| found.len() == 900 || either.contains(found)));
+    let replay = now(&disk);
+    for policy in Policy::ALL.into_iter().filter(|policy| policy.data != Data::Torn) {
+        for seed in 0..40 {
+            let losses = replay.losses(policy, seed).expect("it can be taken apart");
+            let (image, again) = (replay.image(policy, seed), replay.image_losing(&losses));
+            assert_eq!(image.hash(), again.hash(), "{policy} seed={seed}");
+        }
+    }
+    log.sync().expect("works");
+    assert_eq!(found(), set([padded(900, 900)]));
+    assert_eq!((log.bytes(), read(&disk, "log")), (900, Some(bytes(0, 900))));
+}
+
 #[test]
 fn pages_share_one_fate() {
     let disk = SimDisk::new();

@@ -5,10 +5,13 @@
 //! * [`locks`]: lock files that are removed or replaced under an open store, and stores that move.
 //! * [`names`]: the edges of paths and names.
 //! * [`strange`]: what stands in a file's place and is none.
+//! * [`forks`]: handles in a process that was forked from the one that opened the store.
 //! * [`historic`]: bugs of other stores at this boundary, by their numbers.
 
 #![allow(clippy::disallowed_methods, reason = "these tests do what strangers do")]
 
+#[cfg(test)]
+mod forks;
 #[cfg(test)]
 mod historic;
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trommel::{Db, Options, ReadMode};
+use trommel::{BackgroundJob, Db, Error, ErrorKind, Options, ReadMode};
 
 use crate::store::{Known, key, refusal, tiny, tried, value};
 
@@ -115,7 +116,42 @@ fn to_compact(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
+/// With six handles left memtables are written out, and level 0 cannot be merged: the store says so, and a writer that
+/// waits is refused instead of waiting for handles that may never come.
+fn few(dir: &Path) {
+    limit(200);
+    let store = dir.join("store");
+    let options = tiny().table_bytes(32 << 10).stall_timeout(Some(Duration::from_secs(1)));
+    let (db, mut known) = grown(&store, &options);
+    let taken = take_all(6);
+    let before = db.stats();
+    let refused = loop {
+        if let Some(refused) = known.fill(&db, known.written + 100) {
+            break refused;
+        }
+        assert!(known.written < 100_000, "nothing was short");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Retry, "{refused}");
+    let Error::Stalled { source, .. } = &refused else { panic!("{refused}") };
+    assert!(source.to_string().contains("ulimit -n"), "{source}");
+    let after = db.stats();
+    assert!(after.flushes >= before.flushes + 8, "{} flushes with six handles", after.flushes);
+    let last = after.background_error.expect("a compaction has failed");
+    assert!(last.is_current() && last.job == BackgroundJob::Compaction, "{last}");
+    println!("\n{}", db.stats());
+    drop(taken);
+    while let Some(refused) = known.fill(&db, known.written + 1_000) {
+        assert!(matches!(refused, Error::Stalled { .. }), "{refused}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    db.wait_idle().unwrap();
+    known.check(&db);
+    drop(db);
+    known.check_again(&store, tiny());
+}
+
 scenarios! {
+    six_handles_are_left in Directory: few;
     a_few_handles_open_a_store_or_not in Directory: to_open;
     no_handle_is_left in Directory: |dir| live(dir, &tiny(), 0);
     no_handle_is_left_and_no_thread in Directory: |dir| live(dir, &tiny().background_threads(0), 0);

@@ -439,7 +439,8 @@ fn without_a_log() -> Options {
 #[test]
 fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     ends(|| {
-        let told = fills_up(200 << 10, without_a_log().auto_compaction(false));
+        let options = without_a_log().auto_compaction(false);
+        let told = fills_up(200 << 10, options.stall_timeout(Some(Duration::from_millis(300))));
         assert!(told > 0, "a flush failed again and again, and no writer heard of it");
     });
 }

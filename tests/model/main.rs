@@ -6,6 +6,7 @@
 //! * [`threads`]: what writers and readers on real threads may see of each other.
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
+//! * [`stalled`]: background work that goes on failing is reported, and writers do not wait for it for ever.
 //! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`sizes`]: what is too large is refused before a byte is written.
 //! * [`read_errors`]: a read that fails is never the end of a scan.
@@ -45,6 +46,7 @@ mod rng;
 mod runner;
 mod sequences;
 mod sizes;
+mod stalled;
 mod threads;
 mod user_filters;
 mod walks;

@@ -8,9 +8,10 @@
 //!    workers are at one and a memtable is frozen, one of them writes it out in between, so that no more
 //!    memtables wait than are filled in the time of a flush. Where cores are few, merges rest while one is
 //!    written out, and leave a core to who writes ([`beside`]).
-//! 3. A job that fails because the disk is full, or because there are no file handles left, is
+//! 3. A job that fails because the disk is full, or because there are no file handles or no memory left, is
 //!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
-//!    lost. Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
+//!    lost. While it goes on failing, writers that it holds up wait no longer than
+//!    [`Options::stall_timeout`](crate::Options::stall_timeout). Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
 //!    and never tried again by itself; one that the budget asked for is tried again later, whatever
 //!    the failure, which poisons nothing that writing does not. A table that could not be read is told
 //!    of to nobody who waits before it is given up.
@@ -44,6 +45,7 @@ use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait, wait_until};
 use crate::view::{LoggedMemtable, View};
 use beside::{Beside, Cores, Filling};
 use trouble::Trouble;
+pub use trouble::{BackgroundError, BackgroundJob};
 
 /// What is running, and what is asked for.
 #[derive(Debug, Default)]
@@ -99,6 +101,15 @@ impl State {
             Kind::Compaction => Some(&mut self.compactions),
             Kind::Other => None,
         }
+    }
+
+    /// Failures of each kind of work.
+    fn troubles(&self) -> [(BackgroundJob, &Trouble); 3] {
+        [
+            (BackgroundJob::Flush, &self.flushes),
+            (BackgroundJob::Compaction, &self.compactions),
+            (BackgroundJob::FilterRebuild, &self.fits),
+        ]
     }
 
     /// A job has ended, however it did.
@@ -173,7 +184,7 @@ impl State {
                 None
             }
             Some(error @ (Error::Closed | Error::Poisoned { .. })) => {
-                self.fits.note(error.clone());
+                self.fits.note(error.clone(), env::now());
                 None
             }
             Some(error) if may_pass => Some(self.fits.postponed(error.clone(), env::now())),
@@ -215,6 +226,17 @@ enum Kind {
     Compaction,
     /// Who asked for it is told how it ended.
     Other,
+}
+
+impl Kind {
+    /// What statistics and events call it.
+    fn reported(self) -> Option<BackgroundJob> {
+        match self {
+            Self::Flush => Some(BackgroundJob::Flush),
+            Self::Compaction => Some(BackgroundJob::Compaction),
+            Self::Other => None,
+        }
+    }
 }
 
 impl Job {
@@ -286,9 +308,10 @@ impl Engine {
             }
             // Judged by the moment at which work was looked for: either a retry was not due then,
             // and is waited for, or it was, and there is nothing to do.
-            let due = |trouble: &Trouble| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
-            let troubles = [&state.flushes, &state.compactions, &state.fits];
-            let later = troubles.into_iter().filter_map(due).min();
+            let due = |(_, trouble): (_, &Trouble)| {
+                trouble.retry.map(|(at, _)| at).filter(|at| *at > now)
+            };
+            let later = state.troubles().into_iter().filter_map(due).min();
             state = match later
                 .filter(|_| self.poison.get().is_none())
                 .into_iter()
@@ -461,21 +484,24 @@ impl Engine {
         state.end(kind);
         let judged = match (&outcome, state.trouble(kind)) {
             (Err(error), Some(trouble)) => self.judge(trouble, error),
-            (Ok(()), Some(trouble)) => {
-                trouble.succeeded();
-                Judged::Noted
-            }
+            (Ok(()), Some(trouble)) => match trouble.succeeded() {
+                0 => Judged::Noted,
+                failures => Judged::Recovered { failures },
+            },
             (_, None) => Judged::Noted,
         };
         self.background.changed.notify_all();
         drop(state);
         // Who listens may call the store.
-        if let Err(error) = &outcome {
-            match judged {
-                Judged::Retried(pause) => crate::events::retrying(error, pause),
-                Judged::Poisons => crate::events::poisoned(error),
-                Judged::Noted => {}
+        match (&outcome, judged, kind.reported()) {
+            (Err(error), Judged::Retried { pause, failures }, Some(job)) => {
+                crate::events::retrying(job, error, failures, pause);
             }
+            (Err(error), Judged::Poisons, _) => crate::events::poisoned(error),
+            (_, Judged::Recovered { failures }, Some(job)) => {
+                crate::events::recovered(job, failures);
+            }
+            _ => {}
         }
         outcome
     }
@@ -504,13 +530,14 @@ impl Engine {
     /// Whether a failed job is tried again later, was given up, or poisons the store, which it then does.
     fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
         if matches!(error, Error::Closed) || self.poison.get().is_some() {
-            trouble.note(error.clone());
+            trouble.note(error.clone(), env::now());
             return Judged::Noted;
         }
         if error.is_shortage() {
-            return Judged::Retried(trouble.failed(error.clone(), env::now()));
+            let pause = trouble.failed(error.clone(), env::now());
+            return Judged::Retried { pause, failures: trouble.failed_in_a_row() };
         }
-        trouble.note(error.clone());
+        trouble.note(error.clone(), env::now());
         let is_first = self.poison.set(Arc::new(error.clone())).is_ok();
         // They look at the poison too.
         self.publication.tell();
@@ -535,8 +562,10 @@ impl Engine {
 enum Judged {
     /// Nothing more.
     Noted,
-    /// The job is tried again, after this time.
-    Retried(Duration),
+    /// The job is tried again, after this pause; so many attempts in a row have failed.
+    Retried { pause: Duration, failures: u64 },
+    /// It has succeeded after so many failures in a row.
+    Recovered { failures: u64 },
     /// It takes no more writes.
     Poisons,
 }

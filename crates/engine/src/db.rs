@@ -1,7 +1,7 @@
 //! The handle to a store.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use trommel_base::{EntryKind, Slice};
 use trommel_vfs::Vfs;
@@ -12,6 +12,7 @@ use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
+use crate::fork::leak;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
@@ -29,6 +30,10 @@ use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
 /// clone is dropped.
+///
+/// It belongs to the process that opened it. In a forked child each call that can fail returns [`Error::Forked`] at
+/// once, the others return what an empty store would, and dropping it, or what was read from it, waits for
+/// nothing and touches no file.
 ///
 /// ```
 /// use trommel::{Db, Options};
@@ -181,7 +186,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
-    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`]. After an error of the file system
+    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`], nor with [`Error::Stalled`], where flushes or
+    /// compactions that it waits for go on failing: see [`Options::stall_timeout`]. After an error of the file system
     /// the write may or may not be there once the store is opened again, and until then writes are
     /// refused: [`Error::Poisoned`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -697,7 +703,9 @@ impl Db {
 
     /// Starts the counters of lookups, writes and filters anew.
     pub fn reset_stats(&self) {
-        self.engine().counters.reset();
+        if !self.engine().opener.is_forked() {
+            self.engine().counters.reset();
+        }
     }
 
     /// Records lookups (single ones and those of `multi_get`, of snapshots too) to a new file at
@@ -736,6 +744,7 @@ impl Db {
 
 impl Handle {
     fn close(&self) -> Result<()> {
+        self.engine.opener.check()?;
         // Held throughout: a second closer must not end the work that the first one waits for.
         let mut threads = lock(&self.threads);
         if let Some(outcome) = self.closed.get() {
@@ -756,6 +765,13 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.engine.opener.is_forked() {
+            // The threads are not there, not even to be detached.
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(threads));
+            leak(&self.engine);
+            return;
+        }
         let _ = self.close();
     }
 }

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::files::LOCK;
 use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
+use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
@@ -40,6 +41,7 @@ pub(crate) struct Engine {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
     pub(crate) read_only: bool,
+    pub(crate) opener: Opener,
     pub(crate) recovery: RecoveryReport,
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
@@ -98,6 +100,7 @@ impl Engine {
     /// Why a write would be refused, if it would.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.opener.check()?;
         self.check_unpoisoned()?;
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -123,9 +126,10 @@ impl Engine {
         Err(self.poison(Error::io(&self.dir.join(LOCK), "keeping the lock on", source)))
     }
 
-    /// An error if the store was closed, or if nothing that it holds is certain.
+    /// An error if the store was closed, if nothing that it holds is certain, or if another process opened it.
     pub(crate) fn check_open(&self) -> Result<()> {
         point();
+        self.opener.check()?;
         match self.closed.get() {
             None => Ok(()),
             Some(error) => Err(error.clone()),

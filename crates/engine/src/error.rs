@@ -8,6 +8,7 @@ use std::sync::Arc;
 use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
+use crate::background::BackgroundJob;
 use crate::manifest::names;
 
 /// The result of almost every call.
@@ -105,6 +106,20 @@ pub enum Error {
     ReadOnly,
     /// The store was closed.
     Closed,
+    /// The handle was opened by another process, of which this one is a fork: see [`Db`](crate::Db). Nothing was
+    /// done.
+    Forked,
+    /// The write waited for flushes or compactions that go on failing, for as long as
+    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. It was neither logged nor made visible.
+    /// They are tried again by themselves; once they succeed, writes go on.
+    Stalled {
+        /// The work that it waited for.
+        job: BackgroundJob,
+        /// Attempts in a row that have failed.
+        failures: u64,
+        /// What the last of them failed with.
+        source: Arc<Error>,
+    },
     /// Something that cannot happen, happened; the data on disk is as it was.
     Internal {
         /// What it is.
@@ -123,7 +138,7 @@ impl Error {
     /// What the caller can do next.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Locked { .. } => ErrorKind::Retry,
+            Self::Locked { .. } | Self::Stalled { .. } => ErrorKind::Retry,
             Self::Io { .. } if self.is_shortage() => ErrorKind::Retry,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Usage,
@@ -134,7 +149,7 @@ impl Error {
                 lasting @ (ErrorKind::RestoreData | ErrorKind::Upgrade) => lasting,
                 _ => ErrorKind::Reopen,
             },
-            Self::Closed | Self::Internal { .. } => ErrorKind::Reopen,
+            Self::Closed | Self::Forked | Self::Internal { .. } => ErrorKind::Reopen,
             Self::Corruption(_) | Self::InDoubt { .. } => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
@@ -196,10 +211,12 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Whether something was short that may be there again later: room on the disk, file handles.
+    /// Whether something was short that may be there again later: room on the disk, file handles, address space.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
-            Self::Io { source, .. } => is_full(source) || self.is_out_of_handles(),
+            Self::Io { source, .. } => {
+                is_full(source) || is_out_of_memory(source) || self.is_out_of_handles()
+            }
             _ => false,
         }
     }
@@ -208,6 +225,11 @@ impl Error {
 /// Whether the file system had no room left, or none for this user.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the process could have no more memory, as where a file was to be mapped or a thread to be started.
+fn is_out_of_memory(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
 }
 
 /// What to do about an error of the file system, where that is plain.
@@ -220,6 +242,10 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => " (the process needs read and write permission there)",
         io::ErrorKind::ReadOnlyFilesystem => {
             " (open the store read-only, or put it on a file system that can be written to)"
+        }
+        _ if is_out_of_memory(error) => {
+            " (raise the limits on memory, address space or threads, `ulimit -v` and `ulimit -u`, or lower \
+             Options::cache_bytes and Options::background_threads)"
         }
         _ if trommel_vfs::is_out_of_handles(error) => {
             " (raise the limit on open files, `ulimit -n`, or lower Options::max_open_files)"
@@ -256,18 +282,26 @@ fn is_manifest(file: &Path) -> bool {
     name == names::CURRENT || name.starts_with("MANIFEST-")
 }
 
+/// The text of an error of the file system.
+fn write_io(
+    f: &mut fmt::Formatter<'_>,
+    file: &Path,
+    doing: &str,
+    source: &io::Error,
+) -> fmt::Result {
+    // The file layer names the file; an error from elsewhere does not.
+    if trommel_vfs::path_of(source).is_some() {
+        write!(f, "{source}")?;
+    } else {
+        write!(f, "{doing} {}: {source}", file.display())?;
+    }
+    f.write_str(remedy(source))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { file, doing, source } => {
-                // The file layer names the file; an error from elsewhere does not.
-                if trommel_vfs::path_of(source).is_some() {
-                    write!(f, "{source}")?;
-                } else {
-                    write!(f, "{doing} {}: {source}", file.display())?;
-                }
-                f.write_str(remedy(source))
-            }
+            Self::Io { file, doing, source } => write_io(f, file, doing, source),
             Self::Corruption(damage) => write!(f, "{damage} ({})", rescue(&damage.file)),
             Self::Unsupported { file, what } => {
                 write!(f, "{} cannot be read by this version of trommel: {what}", file.display())
@@ -304,6 +338,15 @@ impl fmt::Display for Error {
                 f.write_str("the store was opened read-only: open it for writing to do this")
             }
             Self::Closed => f.write_str("the store is closed: open it again"),
+            Self::Forked => f.write_str(
+                "the store was opened by another process, which this one was forked from: open it again here, once \
+                 that one has closed it (or fork before it is opened)",
+            ),
+            Self::Stalled { job, failures, source } => write!(
+                f,
+                "the write waits for a {job} that goes on failing ({failures} times in a row, tried again by \
+                 itself): {source}"
+            ),
             Self::Internal { what } => {
                 write!(
                     f,
@@ -332,6 +375,7 @@ impl std::error::Error for Error {
             Self::Io { source, .. } => Some(source),
             Self::Corruption(damage) => Some(damage),
             Self::Poisoned { first } => Some(first),
+            Self::Stalled { source, .. } => Some(source),
             _ => None,
         }
     }

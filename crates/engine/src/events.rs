@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::background::BackgroundJob;
 use crate::compaction::plan::Reason;
 use crate::compaction::pressure::Cause;
 use crate::error::Error;
@@ -51,10 +52,16 @@ pub(crate) fn filters_left_out(table: u64, why: &str) {
     let _ = (table, why);
 }
 
-/// A job found the disk full and will be tried again.
-pub(crate) fn retrying(error: &Error, pause: Duration) {
-    tell!(warn, %error, ?pause, "disk full, trying again later");
-    let _ = (error, pause);
+/// A job failed for want of room, handles or memory, and will be tried again; so many attempts in a row have failed.
+pub(crate) fn retrying(job: BackgroundJob, error: &Error, failures: u64, pause: Duration) {
+    tell!(warn, %job, %error, failures, ?pause, "a background job failed, trying again later");
+    let _ = (job, error, failures, pause);
+}
+
+/// A job has succeeded after so many attempts that failed.
+pub(crate) fn recovered(job: BackgroundJob, failures: u64) {
+    tell!(info, %job, failures, "a background job has succeeded again");
+    let _ = (job, failures);
 }
 
 /// Writers wait until flushes or compactions have caught up.
@@ -67,6 +74,12 @@ pub(crate) fn stopped(cause: Cause) {
 pub(crate) fn resumed(cause: Cause, took: Duration) {
     tell!(info, ?cause, ?took, "writers waited");
     let _ = (cause, took);
+}
+
+/// A writer that waited is refused.
+pub(crate) fn refused(cause: Cause, error: &Error) {
+    tell!(warn, ?cause, %error, "a writer that waited is refused");
+    let _ = (cause, error);
 }
 
 /// The store refuses writes from now on.

@@ -54,6 +54,7 @@ mod events;
 mod files;
 mod filter_policy;
 mod flush;
+mod fork;
 mod framed;
 #[cfg(test)]
 mod hostile_tests;
@@ -91,6 +92,7 @@ mod write;
 pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
+pub use background::{BackgroundError, BackgroundJob};
 pub use batch::{MAX_BATCH_BYTES, WriteBatch};
 pub use budget::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 pub use conformance::Conformance;

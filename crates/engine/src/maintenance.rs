@@ -175,6 +175,7 @@ impl Engine {
 
     /// Takes over the options that can change on a live store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
+        self.opener.check()?;
         let one_at_a_time = lock(&self.options_change);
         let old = self.options.load_full();
         let wanted = change((*old).clone());
@@ -225,6 +226,7 @@ impl Engine {
     /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing
     /// that was acknowledged as durable.
     pub(crate) fn close(&self) -> Result<()> {
+        self.opener.check()?;
         if self.closed.get().is_some() {
             return Ok(());
         }

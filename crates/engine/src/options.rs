@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::FilterPlan;
@@ -187,6 +188,7 @@ pub struct Options {
     pub(crate) debt_stop_bytes: u64,
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: Option<u64>,
+    pub(crate) stall_timeout: Option<Duration>,
     pub(crate) auto_compaction: bool,
 }
 
@@ -230,6 +232,7 @@ impl Default for Options {
             debt_stop_bytes: 64 << 30,
             background_threads: 2,
             background_bytes_per_second: None,
+            stall_timeout: Some(Duration::from_secs(10)),
             auto_compaction: true,
         }
     }
@@ -413,6 +416,31 @@ impl Options {
         self
     }
 
+    /// How long flushes or compactions may go on failing before writers that wait for them get
+    /// [`Error::Stalled`](crate::Error::Stalled), counted from the first failure of those in a row: so a writer that
+    /// comes later is refused at once, until an attempt succeeds. They are tried again all the while, as when the
+    /// disk is full or there are no file handles left. `None`: writers wait for as long as it takes. Work that is slow
+    /// and does not fail is waited for in any case. Without background threads the write that meets the failure
+    /// returns it. Default: 10 seconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = trommel::Options::default().stall_timeout(Some(Duration::from_secs(1)));
+    /// let db = options.open(dir.path())?;
+    /// match db.put("key", "value") {
+    ///     // Neither logged nor visible: try again later.
+    ///     Err(trommel::Error::Stalled { source, .. }) => eprintln!("held up: {source}"),
+    ///     outcome => outcome?,
+    /// }
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stall_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.stall_timeout = limit;
+        self
+    }
+
     /// A policy that chooses the filter of each table, and may bring filters of its own. What
     /// [`filters`](Self::filters) says for the table is told to it, and it has the last word; for
     /// tables that get no filter because of
@@ -437,6 +465,7 @@ impl Options {
         fn or_word(value: Option<&impl fmt::Display>, word: &str) -> String {
             value.map_or_else(|| word.to_owned(), ToString::to_string)
         }
+        let stall_timeout = self.stall_timeout.map(|limit| format!("{limit:?}"));
         let lower = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         vec![
             ("create_if_missing", self.create_if_missing.to_string()),
@@ -475,6 +504,7 @@ impl Options {
             ("debt_stop_bytes", self.debt_stop_bytes.to_string()),
             ("background_threads", self.background_threads.to_string()),
             ("background_bytes_per_second", or_none(self.background_bytes_per_second)),
+            ("stall_timeout", or_word(stall_timeout.as_ref(), "none")),
             ("auto_compaction", self.auto_compaction.to_string()),
         ]
     }

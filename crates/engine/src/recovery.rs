@@ -40,6 +40,7 @@ use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
+use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::log::Dropped;
 use crate::log::reader::Record;
@@ -484,6 +485,7 @@ fn assemble(
     Engine {
         dir: dir.to_path_buf(),
         read_only,
+        opener: Opener::current(),
         store_id: recovered.store_id,
         recovery,
         own,

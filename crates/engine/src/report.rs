@@ -61,7 +61,7 @@ pub struct FilterLevel {
 }
 
 /// What each level's filters did since the counters were reset. `Display` prints a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct FilterReport {
     /// By level, then by kind.
@@ -107,6 +107,9 @@ impl FilterReport {
 
 impl Engine {
     pub(crate) fn filter_report(&self) -> FilterReport {
+        if self.opener.is_forked() {
+            return FilterReport::default();
+        }
         let version = self.version();
         let (totals, evidence) = (self.counters.totals(), self.counters.evidence());
         let extractor = self.options.load().prefix_extractor.clone();

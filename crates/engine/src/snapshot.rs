@@ -6,6 +6,7 @@ use trommel_base::{SeqNo, Slice};
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fork::leak;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
 /// The store as it was when the snapshot was taken, for as long as it is held.
@@ -31,7 +32,12 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn take(engine: &Arc<Engine>) -> Self {
-        Self { engine: Arc::clone(engine), seqno: engine.snapshots.take() }
+        let seqno = match engine.opener.is_forked() {
+            // Nothing can be read at it.
+            true => engine.snapshots.visible(),
+            false => engine.snapshots.take(),
+        };
+        Self { engine: Arc::clone(engine), seqno }
     }
 
     /// The last sequence number it sees.
@@ -105,13 +111,18 @@ impl Snapshot {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        self.engine.snapshots.take_again(self.seqno);
+        if !self.engine.opener.is_forked() {
+            self.engine.snapshots.take_again(self.seqno);
+        }
         Self { engine: Arc::clone(&self.engine), seqno: self.seqno }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.engine.snapshots.release(self.seqno);
+        match self.engine.opener.is_forked() {
+            true => leak(&self.engine),
+            false => self.engine.snapshots.release(self.seqno),
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::background::BackgroundError;
 use crate::compaction::pressure::Cause;
 use crate::counters::FilterTotals;
 use crate::engine::Engine;
@@ -244,6 +245,9 @@ pub struct Stats {
     pub stalled_by_level_0: Stall,
     /// Writers held up because compaction lagged behind.
     pub stalled_by_debt: Stall,
+    /// The last failure of a flush, a compaction or a rebuild of filters to fit their budget, if one has failed
+    /// since the store was opened. While [`BackgroundError::is_current`], the work goes on failing.
+    pub background_error: Option<BackgroundError>,
     /// Tables that are open.
     pub open_tables: usize,
     /// Filters of current tables that cannot be used (damaged, of a kind this version does not
@@ -260,6 +264,9 @@ pub struct Stats {
 
 impl Engine {
     pub(crate) fn stats(&self) -> Stats {
+        if self.opener.is_forked() {
+            return Stats::default();
+        }
         let totals = self.counters.totals();
         let stalls = &self.stalls;
         Stats {
@@ -302,6 +309,7 @@ impl Engine {
             stalled_by_memtables: stalls.stall(0),
             stalled_by_level_0: stalls.stall(1),
             stalled_by_debt: stalls.stall(2),
+            background_error: self.background_error(),
             open_tables: self.tables.open_tables(),
             unusable_filters: self.tables.unusable_filters(&self.version()),
             filters_not_held: self.memory.filters_not_held(),
@@ -387,24 +395,29 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_levels(f: &mut fmt::Formatter<'_>, levels: &[LevelStats]) -> fmt::Result {
+    writeln!(
+        f,
+        "{:>5} {:>7} {:>12} {:>12} {:>12}",
+        "level", "tables", "MiB", "entries", "filter KiB"
+    )?;
+    for level in levels {
         writeln!(
             f,
-            "{:>5} {:>7} {:>12} {:>12} {:>12}",
-            "level", "tables", "MiB", "entries", "filter KiB"
+            "{:>5} {:>7} {:>12.1} {:>12} {:>12.1}",
+            format!("L{}", level.level),
+            level.tables,
+            mib(level.bytes),
+            level.entries,
+            level.filter_bytes as f64 / 1024.0
         )?;
-        for level in &self.levels {
-            writeln!(
-                f,
-                "{:>5} {:>7} {:>12.1} {:>12} {:>12.1}",
-                format!("L{}", level.level),
-                level.tables,
-                mib(level.bytes),
-                level.entries,
-                level.filter_bytes as f64 / 1024.0
-            )?;
-        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_levels(f, &self.levels)?;
         writeln!(f, "memory MiB: {}", self.memory)?;
         writeln!(
             f,
@@ -448,6 +461,9 @@ impl fmt::Display for Stats {
                 mib(self.filter_rebuild_bytes_written),
                 self.filter_rebuilds_queued
             )?;
+        }
+        if let Some(error) = &self.background_error {
+            writeln!(f, "background: {error}")?;
         }
         write!(
             f,

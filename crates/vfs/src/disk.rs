@@ -11,7 +11,7 @@
 //! 4. Locks belong to the open file (`flock`): a second open in the same process is refused too, and
 //!    closing another handle on the same file releases nothing. After locking, the inode locked must
 //!    still be the one at the path; otherwise somebody replaced the file, and the lock is on a
-//!    corpse. A forked child shares its parent's locks; network file systems may not honour them.
+//!    corpse. A forked child shares its parent's locks, and must not give them back; network file systems may not honour them.
 //!
 //! All handles are `O_CLOEXEC`.
 

@@ -20,6 +20,7 @@ mod input;
 mod layer;
 mod machine;
 mod memory;
+mod process;
 mod sim;
 mod tree;
 
@@ -41,6 +42,7 @@ pub use input::FileInput;
 pub use layer::Layer;
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
 pub use memory::MemoryVfs;
+pub use process::Process;
 pub use sim::{
     Data, Entries, Failure, Fault, Image, Loss, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
 };

@@ -205,6 +205,21 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ],
         )?;
     }
+    if let Some(last) = &stats.background_error {
+        let seconds = |time: std::time::Duration| Value::Float(time.as_secs_f64());
+        output.record(
+            "background_error",
+            &[
+                ("job", last.job.to_string().into()),
+                ("error", last.error.to_string().into()),
+                ("seconds_ago", seconds(last.age)),
+                ("failures_in_a_row", Value::Count(last.failures_in_a_row)),
+                ("failures", Value::Count(last.failures)),
+                ("retries", Value::Count(last.retries)),
+                ("seconds_to_next_retry", last.next_retry.map_or(Value::Null, seconds)),
+            ],
+        )?;
+    }
     Ok(output.record(
         "since_open",
         &[

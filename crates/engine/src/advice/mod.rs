@@ -189,6 +189,7 @@ pub struct FilterAdvice {
 
 impl Engine {
     pub(crate) fn filter_advice(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
+        self.opener.check()?;
         solve::advice(&seen::Seen::of(self), options)
     }
 }

@@ -1,5 +1,8 @@
-//! What becomes of jobs that failed and are tried again: pauses that double, and who is told.
+//! What becomes of jobs that failed and are tried again: pauses that double, who is told, and what statistics
+//! report of it.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_base::planted::{Bug, planted};
@@ -10,6 +13,77 @@ use crate::error::{Error, Result};
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
+/// A kind of background work that can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BackgroundJob {
+    /// Writing a memtable out to a table.
+    Flush,
+    /// Merging tables, or moving one down.
+    Compaction,
+    /// Rebuilding filters to fit their budget.
+    FilterRebuild,
+}
+
+impl fmt::Display for BackgroundJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::FilterRebuild => "filter rebuild",
+        })
+    }
+}
+
+/// The last failure of a background job, and how jobs of its kind have fared since the store was opened: see
+/// [`Stats::background_error`](crate::Stats::background_error).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct BackgroundError {
+    /// Which work failed.
+    pub job: BackgroundJob,
+    /// What it failed with.
+    pub error: Error,
+    /// How long ago it failed.
+    pub age: Duration,
+    /// Attempts that have failed since the last that succeeded; 0 once one has.
+    pub failures_in_a_row: u64,
+    /// Attempts that have failed since the store was opened.
+    pub failures: u64,
+    /// Attempts among all that came after a failed one.
+    pub retries: u64,
+    /// How long until the next attempt is due, zero where it is under way. `None` where there is none to come:
+    /// one has succeeded since, or the store refuses writes.
+    pub next_retry: Option<Duration>,
+}
+
+impl BackgroundError {
+    /// Whether the work goes on failing.
+    pub fn is_current(&self) -> bool {
+        self.failures_in_a_row > 0
+    }
+}
+
+/// On one line, without the error: "compaction has failed 3 times in a row, ...".
+impl fmt::Display for BackgroundError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, failures_in_a_row, failures, retries, .. } = self;
+        let seconds = self.age.as_secs_f64();
+        match failures_in_a_row {
+            0 => write!(f, "{job} has succeeded since it failed")?,
+            1 => write!(f, "{job} has failed")?,
+            more => write!(f, "{job} has failed {more} times in a row")?,
+        }
+        write!(f, ", last {seconds:.1} s ago ({failures} failures in all, {retries} retries)")?;
+        match self.next_retry {
+            Some(pause) => write!(f, ", next retry in {:.1} s", pause.as_secs_f64())?,
+            None if self.is_current() => f.write_str(", no retry")?,
+            None => {}
+        }
+        write!(f, ": {}", self.error)
+    }
+}
+
 /// Failures of one kind of job that are tried again: a full disk, no more file handles.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
@@ -19,11 +93,41 @@ pub(super) struct Trouble {
     pub(super) last: Option<Error>,
     /// When the next attempt is due, and how long the pause before it is.
     pub(super) retry: Option<(Instant, Duration)>,
+    attempts: Attempts,
+}
+
+/// How attempts ended, for statistics and for writers that are held up.
+#[derive(Debug, Default)]
+struct Attempts {
+    failed_in_a_row: u64,
+    failed: u64,
+    retries: u64,
+    /// When the first of those in a row failed.
+    failing_since: Option<Instant>,
+    last_failed: Option<Instant>,
+}
+
+impl Attempts {
+    fn end_retry(&mut self) {
+        self.retries += u64::from(self.failed_in_a_row > 0);
+    }
+
+    fn fail(&mut self, now: Instant) {
+        self.end_retry();
+        self.failed_in_a_row += 1;
+        self.failed += 1;
+        self.failing_since.get_or_insert(now);
+        self.last_failed = Some(now);
+    }
 }
 
 impl Trouble {
-    pub(super) fn succeeded(&mut self) {
+    /// Notes an attempt that succeeded; how many before it had failed.
+    pub(super) fn succeeded(&mut self) -> u64 {
         self.retry = None;
+        self.attempts.end_retry();
+        self.attempts.failing_since = None;
+        std::mem::take(&mut self.attempts.failed_in_a_row)
     }
 
     pub(super) fn failed(&mut self, error: Error, now: Instant) -> Duration {
@@ -36,10 +140,16 @@ impl Trouble {
         let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
         self.retry = Some((now + pause, pause));
         self.last = Some(error);
+        self.attempts.fail(now);
         pause
     }
 
-    pub(super) fn note(&mut self, error: Error) {
+    /// Notes a failure after which there is no other attempt.
+    pub(super) fn note(&mut self, error: Error, now: Instant) {
+        // Work that is given up as the store is closed has not failed.
+        if !matches!(error, Error::Closed) {
+            self.attempts.fail(now);
+        }
         self.failures += 1;
         self.last = Some(error);
     }
@@ -54,5 +164,50 @@ impl Trouble {
             Some(error) if self.failures > seen => Err(error.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// Attempts that have failed since the last that succeeded.
+    pub(super) fn failed_in_a_row(&self) -> u64 {
+        self.attempts.failed_in_a_row
+    }
+
+    /// Until when a writer waits for `job`, which goes on failing, where it waits `limit`; none where it does
+    /// not fail.
+    pub(super) fn held_up_until(&self, limit: Duration) -> Option<Instant> {
+        self.attempts.failing_since?.checked_add(limit)
+    }
+
+    /// What a writer gets that was held up until `now` by `job`, where it waits `limit`.
+    pub(super) fn stalled(&self, job: BackgroundJob, limit: Duration, now: Instant) -> Result<()> {
+        match (self.held_up_until(limit), &self.last) {
+            (Some(until), Some(error)) if until <= now => Err(Error::Stalled {
+                job,
+                failures: self.attempts.failed_in_a_row,
+                source: Arc::new(error.clone()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What statistics report at `now` of the work `job`, if it ever failed, and when it last did.
+    pub(super) fn report(
+        &self,
+        job: BackgroundJob,
+        now: Instant,
+    ) -> Option<(Instant, BackgroundError)> {
+        let Attempts { failed_in_a_row, failed, retries, .. } = self.attempts;
+        let (at, error) = (self.attempts.last_failed?, self.last.clone()?);
+        let next_retry = self.retry.filter(|_| failed_in_a_row > 0);
+        let next_retry = next_retry.map(|(at, _)| at.saturating_duration_since(now));
+        let report = BackgroundError {
+            job,
+            error,
+            age: now.saturating_duration_since(at),
+            failures_in_a_row: failed_in_a_row,
+            failures: failed,
+            retries,
+            next_retry,
+        };
+        Some((at, report))
     }
 }

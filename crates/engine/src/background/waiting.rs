@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use trommel_base::planted::{Bug, planted};
 
 use super::trouble::LONGEST_RETRY;
-use super::{Background, Concern, State};
+use super::{Background, BackgroundError, BackgroundJob, Concern, State, Trouble};
+use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
 use crate::env;
@@ -19,27 +21,62 @@ use crate::rebuild::queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
 use crate::view::View;
 
+impl State {
+    /// The work that writers wait for which are stopped for `cause`, and how it has failed.
+    fn holding_up(&self, cause: Cause) -> (BackgroundJob, &Trouble) {
+        match cause {
+            Cause::Memtables => (BackgroundJob::Flush, &self.flushes),
+            Cause::Level0 | Cause::Debt => (BackgroundJob::Compaction, &self.compactions),
+        }
+    }
+}
+
 impl Engine {
-    /// Waits until something has changed that a stopped writer may be waiting for, unless it has
-    /// already: the view is another than `seen`. An error where a flush failed meanwhile.
-    pub(crate) fn wait_for_progress(&self, seen: &Arc<View>) -> Result<()> {
+    /// Waits until something has changed that a writer which is stopped for `cause` may be waiting for, unless
+    /// it has already: the view is another than `seen`. An error where the work that it waits for has failed for
+    /// as long as [`Options::stall_timeout`].
+    pub(crate) fn wait_for_progress(&self, cause: Cause, seen: &Arc<View>) -> Result<()> {
         let ran_some = self.work_inline()?;
         let state = lock(&self.background.state);
-        let failures = state.flushes.failures;
         // What ends the wait is done, or signalled, under this lock: it has come, or will.
-        self.check_stopped(&state, failures)?;
-        if ran_some || !Arc::ptr_eq(&self.view.load(), seen) || !self.stops(seen) {
-            return Ok(());
+        let goes_on = || !Arc::ptr_eq(&self.view.load(), seen) || !self.stops(seen);
+        if ran_some || goes_on() {
+            return self.check_background(&state, Concern::Poison, 0);
         }
+        let limit = self.options.load().stall_timeout;
+        self.check_stopped(&state, cause, limit)?;
+        let ends = limit.and_then(|limit| state.holding_up(cause).1.held_up_until(limit));
+        let most = ends.map_or(LONGEST_RETRY, |at| {
+            at.saturating_duration_since(env::now()).min(LONGEST_RETRY)
+        });
         // One wake-up is enough: the writer judges the pressure anew.
-        let state = wait_at_most(&self.background.changed, state, LONGEST_RETRY);
-        self.check_stopped(&state, failures)
+        let state = wait_at_most(&self.background.changed, state, most);
+        if goes_on() {
+            return self.check_background(&state, Concern::Poison, 0);
+        }
+        self.check_stopped(&state, cause, limit)
     }
 
-    /// An error if a stopped writer has nothing to wait for.
-    fn check_stopped(&self, state: &State, failures: u64) -> Result<()> {
-        self.check_background(state, Concern::Flushes, failures)?;
-        if state.turns_writers_away { Err(Error::Closed) } else { Ok(()) }
+    /// An error if a writer that is stopped for `cause` has nothing to wait for, or has waited as long as it may.
+    fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
+        self.check_background(state, Concern::Poison, 0)?;
+        if state.turns_writers_away {
+            return Err(Error::Closed);
+        }
+        let (job, trouble) = state.holding_up(cause);
+        limit.map_or(Ok(()), |limit| trouble.stalled(job, limit, env::now()))
+    }
+
+    /// The last failure of a background job, if one has failed since the store was opened.
+    pub(crate) fn background_error(&self) -> Option<BackgroundError> {
+        let (state, now) = (lock(&self.background.state), env::now());
+        let reports = state.troubles().into_iter();
+        let reports = reports.filter_map(|(job, trouble)| trouble.report(job, now));
+        let (_, mut last) = reports.max_by_key(|(at, _)| *at)?;
+        if self.poison.get().is_some() {
+            last.next_retry = None;
+        }
+        Some(last)
     }
 
     fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
@@ -172,6 +209,9 @@ impl Engine {
 
     /// Takes one pause back.
     pub(crate) fn resume_compaction(&self) {
+        if self.opener.is_forked() {
+            return;
+        }
         let mut state = lock(&self.background.state);
         state.pauses = state.pauses.saturating_sub(1);
         self.background.paused.store(state.pauses > 0, Ordering::Relaxed);

@@ -7,7 +7,8 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::Slice;
 
 use super::visible::VisibleCursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fork::Opener;
 
 /// The smallest key and the bound behind the largest, both owned.
 #[derive(Debug, Clone)]
@@ -160,15 +161,17 @@ pub struct Range {
     front: End,
     back: End,
     done: bool,
+    opener: Opener,
 }
 
 impl Range {
-    pub(crate) fn new(bounds: Bounds, make_cursor: MakeCursor) -> Self {
+    pub(crate) fn new(bounds: Bounds, make_cursor: MakeCursor, opener: Opener) -> Self {
         let done = bounds.ends_before(&bounds.from);
-        Self { bounds, make_cursor, front: None, back: None, done }
+        Self { bounds, make_cursor, front: None, back: None, done, opener }
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
+        self.opener.check()?;
         let cursor = match &mut self.front {
             Some(cursor) => {
                 cursor.next()?;
@@ -189,6 +192,7 @@ impl Range {
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+        self.opener.check()?;
         let cursor = match &mut self.back {
             Some(cursor) => {
                 cursor.prev()?;
@@ -217,6 +221,15 @@ impl Range {
             self.done = true;
         }
         step.transpose()
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        if self.opener.is_forked() {
+            let nothing: MakeCursor = Box::new(|| Err(Error::Forked));
+            std::mem::forget(std::mem::replace(&mut self.make_cursor, nothing));
+        }
     }
 }
 
@@ -285,12 +298,14 @@ impl DbCursor {
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
+        self.cursor.check_process()?;
         self.cursor.seek(&self.bounds.from)?;
         self.stay_within()
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
+        self.cursor.check_process()?;
         match &self.bounds.to {
             Some(to) => self.cursor.seek_before(to)?,
             None => self.cursor.seek_to_last()?,
@@ -300,12 +315,14 @@ impl DbCursor {
 
     /// Moves to the first entry whose key is `key` or larger.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.cursor.check_process()?;
         self.cursor.seek(key.as_ref().max(&*self.bounds.from))?;
         self.stay_within()
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.cursor.check_process()?;
         let end = successor(key.as_ref());
         if self.bounds.ends_before(&end) {
             return self.seek_to_last();
@@ -317,12 +334,14 @@ impl DbCursor {
     /// Moves to the next entry; off the end it does nothing.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     pub fn next(&mut self) -> Result<()> {
+        self.cursor.check_process()?;
         self.cursor.next()?;
         self.stay_within()
     }
 
     /// Moves to the previous entry; off the end it does nothing.
     pub fn prev(&mut self) -> Result<()> {
+        self.cursor.check_process()?;
         self.cursor.prev()?;
         self.stay_within()
     }
@@ -353,6 +372,7 @@ impl DbCursor {
     /// ```
     #[inline]
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.cursor.check_process()?;
         if !self.is_bounded {
             return self.cursor.visit(visit);
         }
@@ -367,6 +387,7 @@ impl DbCursor {
     /// As [`DbCursor::prev`].
     #[inline]
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.cursor.check_process()?;
         if !self.is_bounded {
             return self.cursor.visit_back(visit);
         }

@@ -11,6 +11,7 @@ use super::merge::{Mark, MergeCursor, Offered};
 use super::source::Source;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fork::leak;
 use crate::view::View;
 
 /// Which way the merge stands relative to the current key.
@@ -46,6 +47,13 @@ pub(crate) struct VisibleCursor {
 
 impl Drop for VisibleCursor {
     fn drop(&mut self) {
+        if self.engine.opener.is_forked() {
+            let nothing = MergeCursor::new(Vec::new());
+            std::mem::forget(std::mem::replace(&mut self.merge, nothing));
+            leak(&self._view);
+            leak(&self.engine);
+            return;
+        }
         let mut read = ReadStats::default();
         for source in self.merge.sources() {
             read.add(&source.read_stats());
@@ -75,6 +83,12 @@ impl VisibleCursor {
             engine,
             to,
         }
+    }
+
+    /// An error in a process that was forked from the one that opened the store.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.engine.opener.check()
     }
 
     /// The current key.

@@ -28,9 +28,10 @@ impl Engine {
         let within = bounds.clone();
         match self.pin(at) {
             Ok((view, seqno)) => {
-                Range::new(bounds, Box::new(move || engine.cursor_over(&view, seqno, &within)))
+                let make = move || engine.cursor_over(&view, seqno, &within);
+                Range::new(bounds, Box::new(make), self.opener)
             }
-            Err(error) => Range::new(bounds, Box::new(move || Err(error.clone()))),
+            Err(error) => Range::new(bounds, Box::new(move || Err(error.clone())), self.opener),
         }
     }
 

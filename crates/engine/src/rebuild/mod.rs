@@ -306,6 +306,7 @@ impl Engine {
 
     /// What the last rebuild did of which a table had its turn, or that was asked for.
     pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
+        self.opener.check().ok()?;
         lock(&self.background.state).last_rebuild.clone()
     }
 

@@ -32,6 +32,7 @@ use super::{logs, table};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
+use crate::fork::leak;
 use crate::iter::range::{Bounds, Range};
 use crate::log::recover::Plan;
 use crate::manifest::names;
@@ -152,8 +153,20 @@ impl Healthy {
         spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
     }
 
+    /// In a forked child, keeps what it holds from being dropped.
+    fn leak_if_forked(&mut self) {
+        if self.engine.opener.is_forked() {
+            leak(&self.engine);
+            std::mem::forget(self.left.take());
+        }
+    }
+
     /// The next entry, if there is one.
     fn step(&mut self) -> Result<Option<(Slice, Slice)>> {
+        if self.walk.is_none() && self.left.is_none() && self.pieces.is_empty() {
+            return Ok(None);
+        }
+        self.engine.opener.check()?;
         loop {
             if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
                 return entry.map(Some);
@@ -286,12 +299,19 @@ fn pieces(bounds: &Bounds, damage: &[Damage]) -> Vec<Piece> {
     pieces
 }
 
+impl Drop for Healthy {
+    fn drop(&mut self) {
+        self.leak_if_forked();
+    }
+}
+
 impl Iterator for Healthy {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.step().transpose();
         if matches!(entry, None | Some(Err(_))) {
+            self.leak_if_forked();
             (self.walk, self.left) = (None, None);
             self.pieces.clear();
         }

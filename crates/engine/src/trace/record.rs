@@ -22,6 +22,7 @@ use super::writer::TraceWriter;
 use super::{Outcome, Place, TraceInfo, TraceOptions, TraceTotals};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::fork::{Opener, leak};
 use crate::output::logical_level;
 use crate::rescue::lies_in;
 use crate::sync::quiet::AtomicBool;
@@ -188,6 +189,7 @@ pub struct LookupTrace {
     recorder: Arc<Recorder>,
     /// Whose lookups are recorded.
     engine: Mutex<Weak<Engine>>,
+    opener: Opener,
     is_finished: bool,
 }
 
@@ -200,8 +202,9 @@ impl LookupTrace {
         }
         let recorder = Arc::new(Recorder::create(engine, path, options)?);
         engine.trace.begin(&recorder)?;
+        let opener = engine.opener;
         let engine = Mutex::new(Arc::downgrade(engine));
-        Ok(Self { recorder, engine, is_finished: false })
+        Ok(Self { recorder, engine, opener, is_finished: false })
     }
 
     /// Goes on with `db`, which is the same store opened anew. The lookups of the earlier handle, if
@@ -210,7 +213,9 @@ impl LookupTrace {
     /// # Errors
     /// [`Error::InvalidOption`] if it is another store, or if a trace of `db` is being recorded.
     pub fn go_on(&self, db: &crate::Db) -> Result<()> {
+        self.opener.check()?;
         let engine = db.engine();
+        engine.opener.check()?;
         if engine.store_id != self.recorder.info.store_id {
             return Err(Error::option("a trace is of one store, and this is another"));
         }
@@ -239,6 +244,10 @@ impl LookupTrace {
 
     fn end(&mut self) -> Result<TraceTotals> {
         self.is_finished = true;
+        if let Err(forked) = self.opener.check() {
+            leak(&self.recorder);
+            return Err(forked);
+        }
         if let Some(engine) = lock(&self.engine).upgrade() {
             engine.trace.end(&self.recorder);
         }

@@ -92,6 +92,9 @@ impl Engine {
             });
             return outcome;
         }
+        if sync {
+            self.wait_to_sync()?;
+        }
         let wanted = Wanted { batch: Some(batch), sync };
         if self.queue.leads_at_once() {
             self.lead(&wanted)?;
@@ -119,13 +122,19 @@ impl Engine {
         }
     }
 
+    /// Where there is no log a synced write makes a table: it waits for merges, as flushes do, before it is
+    /// visible, so that it can still be refused.
+    fn wait_to_sync(&self) -> Result<()> {
+        if self.options.load().log { Ok(()) } else { self.wait_for_merges() }
+    }
+
     /// Where there is no log, a table is what makes a write durable. It is visible by then, so
     /// nothing may be acknowledged after a failure that could depend on it.
     fn sync_without_log(&self) -> Result<()> {
         if self.options.load().log {
             return Ok(());
         }
-        let is_due = self.write_out().map_err(|error| match error {
+        let is_due = self.write_out_now().map_err(|error| match error {
             // Whoever closes the store writes out what is in memory, and hears of it if that fails.
             Error::Closed => error,
             error => self.poison(error),
@@ -380,6 +389,7 @@ impl Engine {
         &self,
         action: impl FnOnce(&mut Leader) -> Result<T>,
     ) -> Result<T> {
+        self.opener.check()?;
         // One without a batch is never part of another's group, so its turn is to lead.
         if let Place::Behind(member) = self.queue.join(Wanted { batch: None, sync: false }) {
             member.wait();
@@ -400,6 +410,9 @@ impl Engine {
     ) -> Result<bool> {
         self.check_writable()?;
         let sync = self.wants_sync(options);
+        if sync {
+            self.wait_to_sync()?;
+        }
         let mut decide = Some(decide);
         let mut look = || decide.take().map_or(Ok(None), |decide| decide());
         let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));

@@ -193,9 +193,14 @@ impl Engine {
 
     /// Writes the memtables out to tables, and waits until that is done; whether there were any. As writers do, it
     /// waits first where there are too many runs in level 0, or too much is due: each table is one run more.
-    pub(super) fn write_out(&self) -> Result<bool> {
+    fn write_out(&self) -> Result<bool> {
         self.check_writable()?;
         self.wait_for_merges()?;
+        self.write_out_now()
+    }
+
+    /// As [`Engine::write_out`], whatever waits to be merged.
+    pub(super) fn write_out_now(&self) -> Result<bool> {
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))

@@ -1,6 +1,7 @@
 //! Making room for a write: freezing a full memtable, and slowing or stopping writers while
 //! flushes and compactions lag behind.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -78,9 +79,7 @@ impl Engine {
                 Pressure::Stop(cause) if full => {
                     // They may change while it waits.
                     drop(options);
-                    crate::events::stopped(cause);
-                    let waited = self.stall(cause, || self.wait_for_progress(&view))?;
-                    crate::events::resumed(cause, waited);
+                    self.wait_stopped(cause, &view)?;
                     continue;
                 }
                 // As slow as it gets, rather than fast up to the moment at which all stands still.
@@ -111,10 +110,18 @@ impl Engine {
                 _ => return Ok(()),
             };
             self.check_writable()?;
-            crate::events::stopped(cause);
-            let waited = self.stall(cause, || self.wait_for_progress(&view))?;
-            crate::events::resumed(cause, waited);
+            self.wait_stopped(cause, &view)?;
         }
+    }
+
+    /// Waits, stopped for `cause`, until something has changed since `view`.
+    fn wait_stopped(&self, cause: Cause, view: &Arc<View>) -> Result<()> {
+        crate::events::stopped(cause);
+        let waited = self
+            .stall(cause, || self.wait_for_progress(cause, view))
+            .inspect_err(|error| crate::events::refused(cause, error))?;
+        crate::events::resumed(cause, waited);
+        Ok(())
     }
 
     fn pressure(&self, view: &View, options: &Options) -> Pressure {

@@ -211,7 +211,7 @@ fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
     drop(db);
     let db = open();
     let mut range = db.iter();
-    drop(db);
+    db.close().unwrap();
     let next_owner = open();
     next_owner.compact_all().unwrap();
     next_owner.close().unwrap();

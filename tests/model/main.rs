@@ -7,6 +7,7 @@
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
 //! * [`stalled`]: background work that goes on failing is reported, and writers do not wait for it for ever.
+//! * [`held`]: what is held of a store keeps it open, and what is closed answers no more.
 //! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`sizes`]: what is too large is refused before a byte is written.
 //! * [`read_errors`]: a read that fails is never the end of a scan.
@@ -31,6 +32,7 @@ mod budget;
 mod config;
 mod cut_stores;
 mod cuts;
+mod held;
 mod keys;
 mod lean;
 mod liveness;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::rc::Rc;
 
-use trommel::{Db, DbCursor, Range, Slice, Snapshot};
+use trommel::{Db, DbCursor, Error, Range, Slice, Snapshot};
 
 use crate::keys::{Bytes, KeyBounds, KeySpace, is_empty, show};
 use crate::rng::Rng;
@@ -103,6 +103,22 @@ impl RangeWalk {
         Ok(())
     }
 
+    /// After the store was closed: an error, and then nothing more.
+    pub(crate) fn is_closed(mut self, rng: &mut Rng) -> Check {
+        let mut step = |from_back: bool| {
+            if from_back { self.real.next_back() } else { self.real.next() }
+        };
+        let first = step(rng.once_in(2));
+        // It may have been at its end.
+        if !matches!(first, None | Some(Err(Error::Closed))) {
+            return Err(format!("a range of a closed store yields {first:?}"));
+        }
+        match step(rng.once_in(2)) {
+            None => Ok(()),
+            more => Err(format!("a range yields {more:?} after its error")),
+        }
+    }
+
     /// One step; false at the end.
     fn step(&mut self, from_back: bool) -> Check<bool> {
         let (what, real, model) = if from_back {
@@ -170,6 +186,20 @@ impl CursorWalk {
             }
         }
         Ok(())
+    }
+
+    /// After the store was closed: no movement leads anywhere.
+    pub(crate) fn is_closed(mut self, rng: &mut Rng) -> Check {
+        let moved = match rng.below(4) {
+            0 => self.real.next(),
+            1 => self.real.prev(),
+            2 => self.real.seek_to_last(),
+            _ => self.real.visit(|_, _| true),
+        };
+        match moved {
+            Err(Error::Closed) if !self.real.valid() => Ok(()),
+            other => Err(format!("a cursor of a closed store answers {other:?}")),
+        }
     }
 
     fn jump(&mut self, rng: &mut Rng) -> Check {

@@ -560,21 +560,14 @@ impl World {
     }
 
     /// Closes the store, or only drops it, and opens it with other options. What is held of it
-    /// is used once more in between.
+    /// is used once more in between, and goes before the next opening.
     fn reopen(&mut self, rng: &mut Rng) -> Check {
         self.shut(rng.once_in(3))?;
         if rng.once_in(3) {
             self.read_only(rng)?;
         }
-        if !rng.once_in(8) {
-            self.held.clear();
-            self.snapshots.clear();
-        }
         self.open(rng)?;
         self.work.reopens += 1;
-        // From here on another owner may remove the files that these would read.
-        self.held.clear();
-        self.snapshots.clear();
         match rng.below(4) {
             0 => compare_all(Reader::Live(self.db()), &self.model),
             1 => ok("verify after opening", self.db().verify()).map(|_| ()),
@@ -585,8 +578,18 @@ impl World {
     fn shut(&mut self, only_drop: bool) -> Check {
         self.note_work();
         let db = self.db.take().expect("the store is open between operations");
+        let mut rng = Rng::new(self.work.operations);
         if only_drop {
             drop(db);
+            // As long as any of it is held the store is open.
+            for (snapshot, model) in &self.snapshots {
+                compare_all(Reader::Past(snapshot), model)
+                    .map_err(|fault| format!("a snapshot without a handle: {fault}"))?;
+            }
+            while !self.held.is_empty() {
+                self.walk_held(&mut rng).map_err(|fault| format!("without a handle: {fault}"))?;
+                self.held.pop();
+            }
         } else {
             let clone = db.clone();
             ok("close", db.close())?;
@@ -595,18 +598,20 @@ impl World {
                     return Err(format!("a closed store answers {refused:?}"));
                 }
             }
-        }
-        for (snapshot, _) in &self.snapshots {
-            match snapshot.get(b"k") {
-                Err(Error::Closed) => {}
-                other => return Err(format!("a snapshot of a closed store answers {other:?}")),
+            for (snapshot, _) in &self.snapshots {
+                match snapshot.get(b"k") {
+                    Err(Error::Closed) => {}
+                    other => return Err(format!("a snapshot of a closed store answers {other:?}")),
+                }
+            }
+            for held in self.held.drain(..) {
+                match held {
+                    Held::Range(walk) => walk.is_closed(&mut rng)?,
+                    Held::Cursor(walk) => walk.is_closed(&mut rng)?,
+                }
             }
         }
-        let mut rng = Rng::new(self.work.operations);
-        while !self.held.is_empty() {
-            self.walk_held(&mut rng).map_err(|fault| format!("after closing: {fault}"))?;
-            self.held.pop();
-        }
+        self.snapshots.clear();
         Ok(())
     }
 

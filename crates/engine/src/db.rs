@@ -28,8 +28,11 @@ use crate::sync::{Mutex, lock};
 use crate::trace::{LookupTrace, TraceOptions};
 use crate::verify::{VerifyReport, verify_store};
 
-/// A handle to an open store. Clones share it; it is closed by [`Db::close`], or when the last
-/// clone is dropped.
+/// A handle to an open store, which clones share.
+///
+/// A [`Snapshot`], [`Range`] or [`DbCursor`] keeps the store open as a handle does: it is closed when the last of all
+/// these is dropped. [`Db::close`] closes it at once, whatever is held: from then on every read and write
+/// of any of them is [`Error::Closed`].
 ///
 /// It belongs to the process that opened it. In a forked child each call that can fail returns [`Error::Forked`] at
 /// once, the others return what an empty store would, and dropping it, or what was read from it, waits for
@@ -54,10 +57,10 @@ pub struct Db {
     handle: Arc<Handle>,
 }
 
-/// What all clones of a [`Db`] share; dropped, it closes the store.
+/// What all clones of a [`Db`] share, with all that reads at one moment; dropped, it closes the store.
 #[derive(Debug)]
-struct Handle {
-    engine: Arc<Engine>,
+pub(crate) struct Handle {
+    pub(crate) engine: Arc<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// How closing ended, for all who close.
     closed: OnceLock<Result<()>>,
@@ -140,7 +143,7 @@ impl Db {
     /// # Errors
     /// [`Error::InDoubt`] where nothing is certain; errors of the file system.
     pub fn healthy(&self, range: impl KeyRange) -> Result<Healthy> {
-        self.engine().healthy(&Bounds::of(range))
+        self.handle.healthy(&Bounds::of(range))
     }
 
     /// Removes the store in `dir`, and `dir` itself unless other things lie in it. Of `options`
@@ -346,12 +349,12 @@ impl Db {
 
     /// The store as it is now, kept readable for as long as the snapshot is held.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(self.engine())
+        Snapshot::take(&self.handle)
     }
 
     /// All entries, in key order, as they are now.
     pub fn iter(&self) -> Range {
-        self.engine().range(Bounds::all(), None)
+        self.handle.range(Bounds::all(), None)
     }
 
     /// The entries whose keys lie in `range`, as they are now.
@@ -368,12 +371,12 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.engine().range(Bounds::of(range), None)
+        self.handle.range(Bounds::of(range), None)
     }
 
     /// The entries whose keys begin with `prefix`, as they are now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.engine().range(Bounds::prefix(prefix.as_ref()), None)
+        self.handle.range(Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// A cursor over the entries as they are now, which can be moved anywhere.
@@ -381,7 +384,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`]. What it reads later fails in the same ways.
     pub fn cursor(&self) -> Result<DbCursor> {
-        self.engine().cursor(Bounds::all(), None)
+        self.handle.cursor(Bounds::all(), None)
     }
 
     /// A cursor over the entries whose keys lie in `range`, as they are now: whatever it is told,
@@ -406,7 +409,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
-        self.engine().cursor(Bounds::of(range), None)
+        self.handle.cursor(Bounds::of(range), None)
     }
 
     /// As [`Db::cursor_in`], over the entries whose keys begin with `prefix`.
@@ -414,7 +417,7 @@ impl Db {
     /// # Errors
     /// As [`Db::cursor`].
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
-        self.engine().cursor(Bounds::prefix(prefix.as_ref()), None)
+        self.handle.cursor(Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// Writes what is in memory out to tables, and waits until that is done.
@@ -729,8 +732,8 @@ impl Db {
         &self.engine().recovery
     }
 
-    /// Closes the store, for all clones of the handle, and returns what dropping it would have
-    /// to swallow. Everything written is then durable. A flush that runs is finished first;
+    /// Closes the store, for all clones of the handle and all snapshots, ranges and cursors, and returns what
+    /// dropping the last of them would have to swallow. Everything written is then durable. A flush that runs is finished first;
     /// compactions are given up, and done anew by whoever opens the store: call [`Db::wait_idle`] before to
     /// have them done.
     ///

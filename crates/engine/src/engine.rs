@@ -126,6 +126,12 @@ impl Engine {
         Err(self.poison(Error::io(&self.dir.join(LOCK), "keeping the lock on", source)))
     }
 
+    /// Whether reads are refused: see `check_open`. Two loads, for hot paths.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get().is_some() || self.opener.is_forked()
+    }
+
     /// An error if the store was closed, if nothing that it holds is certain, or if another process opened it.
     pub(crate) fn check_open(&self) -> Result<()> {
         point();

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use trommel_base::{SeqNo, Slice};
 
-use crate::engine::Engine;
+use crate::db::Handle;
 use crate::error::Result;
 use crate::fork::leak;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
 /// The store as it was when the snapshot was taken, for as long as it is held.
 ///
-/// Compactions keep what a snapshot can see, so one that is held for long costs disk space.
+/// Compactions keep what a snapshot can see, so one that is held for long costs disk space. It keeps the store
+/// open too, as a [`Db`](crate::Db) does; once that is closed by [`Db::close`](crate::Db::close), every read
+/// is [`Error::Closed`](crate::Error::Closed).
 /// Cheap to take and to clone.
 ///
 /// ```
@@ -26,18 +28,19 @@ use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 #[derive(Debug)]
 #[must_use = "it keeps its moment only as long as it is held"]
 pub struct Snapshot {
-    engine: Arc<Engine>,
+    store: Arc<Handle>,
     seqno: SeqNo,
 }
 
 impl Snapshot {
-    pub(crate) fn take(engine: &Arc<Engine>) -> Self {
-        let seqno = match engine.opener.is_forked() {
+    pub(crate) fn take(store: &Arc<Handle>) -> Self {
+        let snapshots = &store.engine.snapshots;
+        let seqno = match store.engine.opener.is_forked() {
             // Nothing can be read at it.
-            true => engine.snapshots.visible(),
-            false => engine.snapshots.take(),
+            true => snapshots.visible(),
+            false => snapshots.take(),
         };
-        Self { engine: Arc::clone(engine), seqno }
+        Self { store: Arc::clone(store), seqno }
     }
 
     /// The last sequence number it sees.
@@ -50,7 +53,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.engine.get(key.as_ref(), Some(self.seqno))
+        self.store.engine.get(key.as_ref(), Some(self.seqno))
     }
 
     /// Whether `key` has a value.
@@ -66,22 +69,22 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::multi_get`](crate::Db::multi_get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.engine.multi_get(keys, Some(self.seqno))
+        self.store.engine.multi_get(keys, Some(self.seqno))
     }
 
     /// All entries, in key order.
     pub fn iter(&self) -> Range {
-        self.engine.range(Bounds::all(), Some(self.seqno))
+        self.store.range(Bounds::all(), Some(self.seqno))
     }
 
     /// The entries whose keys lie in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.engine.range(Bounds::of(range), Some(self.seqno))
+        self.store.range(Bounds::of(range), Some(self.seqno))
     }
 
     /// The entries whose keys begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.engine.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+        self.store.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
     }
 
     /// A cursor that can be moved anywhere.
@@ -89,7 +92,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor(&self) -> Result<DbCursor> {
-        self.engine.cursor(Bounds::all(), Some(self.seqno))
+        self.store.cursor(Bounds::all(), Some(self.seqno))
     }
 
     /// A cursor that stays within `range`; see [`Db::cursor_in`](crate::Db::cursor_in).
@@ -97,7 +100,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
-        self.engine.cursor(Bounds::of(range), Some(self.seqno))
+        self.store.cursor(Bounds::of(range), Some(self.seqno))
     }
 
     /// A cursor that stays among the keys that begin with `prefix`.
@@ -105,24 +108,24 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
-        self.engine.cursor(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+        self.store.cursor(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
     }
 }
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        if !self.engine.opener.is_forked() {
-            self.engine.snapshots.take_again(self.seqno);
+        if !self.store.engine.opener.is_forked() {
+            self.store.engine.snapshots.take_again(self.seqno);
         }
-        Self { engine: Arc::clone(&self.engine), seqno: self.seqno }
+        Self { store: Arc::clone(&self.store), seqno: self.seqno }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        match self.engine.opener.is_forked() {
-            true => leak(&self.engine),
-            false => self.engine.snapshots.release(self.seqno),
+        match self.store.engine.opener.is_forked() {
+            true => leak(&self.store),
+            false => self.store.engine.snapshots.release(self.seqno),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! sent anywhere.
 
 use std::ops::{self, Bound};
+use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Slice;
@@ -151,12 +152,12 @@ type End = Option<VisibleCursor>;
 /// The entries of a range at one moment, in key order, from both ends.
 ///
 /// It owns what it reads from, so it may outlive the handle it came from and move to another
-/// thread; it sees the moment at which it was made, and keeps the files and memtables that it reads for as long as it
-/// lives. After an error it yields nothing more; one that outlives the handle may end with
-/// [`Error::Closed`](crate::Error::Closed).
+/// thread; it sees the moment at which it was made, and keeps the files and memtables that it reads, and the store open,
+/// for as long as it lives. After an error it yields nothing more; once the store is closed by
+/// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
 #[must_use = "it reads nothing until it is asked"]
 pub struct Range {
-    bounds: Bounds,
+    bounds: Arc<Bounds>,
     make_cursor: MakeCursor,
     front: End,
     back: End,
@@ -165,7 +166,7 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) fn new(bounds: Bounds, make_cursor: MakeCursor, opener: Opener) -> Self {
+    pub(crate) fn new(bounds: Arc<Bounds>, make_cursor: MakeCursor, opener: Opener) -> Self {
         let done = bounds.ends_before(&bounds.from);
         Self { bounds, make_cursor, front: None, back: None, done, opener }
     }
@@ -269,6 +270,9 @@ impl std::fmt::Debug for Range {
 /// leaves it there, and so does one that leaves the range of a cursor that was made for one
 /// ([`Db::cursor_in`](crate::Db::cursor_in)).
 ///
+/// It keeps the store open for as long as it lives, as a [`Db`](crate::Db) does. Once the store is closed by
+/// [`Db::close`](crate::Db::close), every movement is [`Error::Closed`](crate::Error::Closed).
+///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = trommel::Db::open(dir.path(), Default::default())?;
@@ -285,27 +289,25 @@ impl std::fmt::Debug for Range {
 #[must_use = "it reads nothing until it is asked"]
 pub struct DbCursor {
     cursor: VisibleCursor,
-    bounds: Bounds,
+    bounds: Arc<Bounds>,
     is_bounded: bool,
 }
 
 impl DbCursor {
     /// A cursor within `bounds`, outside which `cursor` may not have all entries.
-    pub(crate) fn new(cursor: VisibleCursor, bounds: Bounds) -> Self {
+    pub(crate) fn new(cursor: VisibleCursor, bounds: Arc<Bounds>) -> Self {
         let is_bounded = !bounds.are_all();
         Self { cursor, bounds, is_bounded }
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.cursor.check_process()?;
         self.cursor.seek(&self.bounds.from)?;
         self.stay_within()
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.cursor.check_process()?;
         match &self.bounds.to {
             Some(to) => self.cursor.seek_before(to)?,
             None => self.cursor.seek_to_last()?,
@@ -315,14 +317,12 @@ impl DbCursor {
 
     /// Moves to the first entry whose key is `key` or larger.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.cursor.check_process()?;
         self.cursor.seek(key.as_ref().max(&*self.bounds.from))?;
         self.stay_within()
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.cursor.check_process()?;
         let end = successor(key.as_ref());
         if self.bounds.ends_before(&end) {
             return self.seek_to_last();
@@ -334,14 +334,12 @@ impl DbCursor {
     /// Moves to the next entry; off the end it does nothing.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     pub fn next(&mut self) -> Result<()> {
-        self.cursor.check_process()?;
         self.cursor.next()?;
         self.stay_within()
     }
 
     /// Moves to the previous entry; off the end it does nothing.
     pub fn prev(&mut self) -> Result<()> {
-        self.cursor.check_process()?;
         self.cursor.prev()?;
         self.stay_within()
     }
@@ -372,7 +370,6 @@ impl DbCursor {
     /// ```
     #[inline]
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.cursor.check_process()?;
         if !self.is_bounded {
             return self.cursor.visit(visit);
         }
@@ -387,7 +384,6 @@ impl DbCursor {
     /// As [`DbCursor::prev`].
     #[inline]
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.cursor.check_process()?;
         if !self.is_bounded {
             return self.cursor.visit_back(visit);
         }

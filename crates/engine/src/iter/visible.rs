@@ -1,5 +1,6 @@
 //! From all versions of all keys to what a reader at one moment sees: of each key the newest
-//! version that is not newer than that moment, and nothing where that is a tombstone.
+//! version that is not newer than that moment, and nothing where that is a tombstone. Once the store is
+//! closed, every movement fails.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -8,8 +9,9 @@ use trommel_base::{Cursor, EntryKind, KeyHead, SeqNo, Slice};
 use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor, Offered};
+use super::range::Bounds;
 use super::source::Source;
-use crate::engine::Engine;
+use crate::db::Handle;
 use crate::error::Result;
 use crate::fork::leak;
 use crate::view::View;
@@ -38,27 +40,28 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// Where the merge stands before the current key: its value.
     value: Slice,
+    /// Where keys are wanted: tombstones behind the end are not passed over, so that nothing is
+    /// read there only to find the next key.
+    bounds: Arc<Bounds>,
     _view: Arc<View>,
-    engine: Arc<Engine>,
-    /// Keys from here on are not wanted: tombstones there are not passed over, so that nothing is
-    /// read behind the end only to find the next key.
-    to: Option<Vec<u8>>,
+    /// Last: the view is released before the store may be closed.
+    store: Arc<Handle>,
 }
 
 impl Drop for VisibleCursor {
     fn drop(&mut self) {
-        if self.engine.opener.is_forked() {
+        if self.store.engine.opener.is_forked() {
             let nothing = MergeCursor::new(Vec::new());
             std::mem::forget(std::mem::replace(&mut self.merge, nothing));
             leak(&self._view);
-            leak(&self.engine);
+            leak(&self.store);
             return;
         }
         let mut read = ReadStats::default();
         for source in self.merge.sources() {
             read.add(&source.read_stats());
         }
-        self.engine.counters.with_at_the_end(|shard| {
+        self.store.engine.counters.with_at_the_end(|shard| {
             shard.scan_block_reads.add(read.block_reads);
             shard.scan_cache_hits.add(read.cache_hits);
         });
@@ -69,9 +72,9 @@ impl VisibleCursor {
     pub(crate) fn new(
         sources: Vec<Source>,
         seqno: SeqNo,
+        bounds: Arc<Bounds>,
         view: Arc<View>,
-        engine: Arc<Engine>,
-        to: Option<Vec<u8>>,
+        store: Arc<Handle>,
     ) -> Self {
         Self {
             merge: MergeCursor::new(sources),
@@ -79,16 +82,22 @@ impl VisibleCursor {
             stand: Stand::Nowhere,
             key: Vec::new(),
             value: Slice::default(),
+            bounds,
             _view: view,
-            engine,
-            to,
+            store,
         }
     }
 
-    /// An error in a process that was forked from the one that opened the store.
+    /// An error, off the end, if the store was closed, or opened by another process.
     #[inline]
-    pub(crate) fn check_process(&self) -> Result<()> {
-        self.engine.opener.check()
+    fn check_open(&mut self) -> Result<()> {
+        if self.store.engine.is_closed() { self.refuse() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> Result<()> {
+        self.stand = Stand::Nowhere;
+        self.store.engine.check_open()
     }
 
     /// The current key.
@@ -127,6 +136,7 @@ impl VisibleCursor {
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {
+        self.check_open()?;
         self.stand = Stand::Nowhere;
         self.merge.seek_to_last()?;
         self.settle_backward()
@@ -134,6 +144,7 @@ impl VisibleCursor {
 
     /// Moves to the first visible key at or behind `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.check_open()?;
         self.stand = Stand::Nowhere;
         self.merge.seek(key, self.seqno)?;
         self.settle_forward(None)
@@ -141,6 +152,7 @@ impl VisibleCursor {
 
     /// Moves to the last visible key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.check_open()?;
         self.stand = Stand::Nowhere;
         self.merge.seek_before(key)?;
         self.settle_backward()
@@ -149,6 +161,7 @@ impl VisibleCursor {
     /// Moves to the next visible key; off the end it does nothing.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
+        self.check_open()?;
         if self.stand == Stand::On
             && let Some((left, reached)) = self.merge.pass_at_hand()
         {
@@ -166,12 +179,15 @@ impl VisibleCursor {
     /// stands then.
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.check_open()?;
         while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value);
+            let mut goes_on = visit(key, value) && !self.store.engine.is_closed();
             if goes_on && self.stand == Stand::On {
-                let seen = self.seqno;
+                let (seen, engine) = (self.seqno, &self.store.engine);
                 let left = self.merge.visit_onward(|head, key, value| {
-                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
+                    offer(head.seqno <= seen, head, &mut goes_on, || {
+                        visit(key, value) && !engine.is_closed()
+                    })
                 });
                 if let Some(left) = self.known(left)? {
                     self.settle_forward(Some(left))?;
@@ -179,7 +195,7 @@ impl VisibleCursor {
                 }
             }
             if !goes_on || self.stand == Stand::Nowhere {
-                return Ok(());
+                return self.check_open();
             }
             self.next()?;
         }
@@ -189,13 +205,16 @@ impl VisibleCursor {
     /// As `visit`, backward.
     #[inline]
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.check_open()?;
         while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value);
+            let mut goes_on = visit(key, value) && !self.store.engine.is_closed();
             if goes_on && self.stand == Stand::On {
-                let seen = self.seqno;
+                let (seen, engine) = (self.seqno, &self.store.engine);
                 let hides = |seqno| sees(seen, seqno) && !planted(Bug::ReverseSkipsVersion);
                 let left = self.merge.visit_back(hides, |head, key, value| {
-                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
+                    offer(sees(seen, head.seqno), head, &mut goes_on, || {
+                        visit(key, value) && !engine.is_closed()
+                    })
                 });
                 if let Some(left) = self.known(left)? {
                     self.leave_backward(Some(left))?;
@@ -203,7 +222,7 @@ impl VisibleCursor {
                 }
             }
             if !goes_on || self.stand == Stand::Nowhere {
-                return Ok(());
+                return self.check_open();
             }
             self.prev()?;
         }
@@ -252,6 +271,7 @@ impl VisibleCursor {
     /// Moves to the previous visible key; off the end it does nothing.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
+        self.check_open()?;
         if self.stand == Stand::On
             && let Some((left, reached)) = self.merge.pass_back_at_hand()
         {
@@ -339,7 +359,7 @@ impl VisibleCursor {
 
     /// Whether the merge stands on a key that is not wanted.
     fn is_behind(&self) -> bool {
-        let Some(to) = &self.to else { return false };
+        let Some(to) = &self.bounds.to else { return false };
         self.merge.internal_key().is_some_and(|internal| **to <= *internal.key)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::ScanOptions;
 
-use crate::engine::Engine;
+use crate::db::Handle;
 use crate::error::Result;
 use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, Tables};
@@ -15,47 +15,55 @@ use crate::iter::visible::VisibleCursor;
 use crate::version::TableFile;
 use crate::view::View;
 
-impl Engine {
+impl Handle {
     /// A cursor over the entries within `bounds` at the moment `at`, or now.
     pub(crate) fn cursor(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Result<DbCursor> {
-        let (view, seqno) = self.pin(at)?;
-        Ok(DbCursor::new(self.cursor_over(&view, seqno, &bounds)?, bounds))
+        let bounds = Arc::new(bounds);
+        Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
     }
 
     /// The entries within `bounds` at the moment `at`, or now.
     pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Range {
-        let engine = Arc::clone(self);
-        let within = bounds.clone();
+        let bounds = Arc::new(bounds);
+        let within = Arc::clone(&bounds);
         match self.pin(at) {
-            Ok((view, seqno)) => {
-                let make = move || engine.cursor_over(&view, seqno, &within);
-                Range::new(bounds, Box::new(make), self.opener)
+            Ok(pinned) => {
+                Range::new(bounds, Box::new(move || pinned.cursor(&within)), self.engine.opener)
             }
-            Err(error) => Range::new(bounds, Box::new(move || Err(error.clone())), self.opener),
+            Err(error) => {
+                Range::new(bounds, Box::new(move || Err(error.clone())), self.engine.opener)
+            }
         }
     }
 
-    fn pin(&self, at: Option<SeqNo>) -> Result<(Arc<View>, SeqNo)> {
-        self.check_open()?;
-        let view = self.view.load_full();
-        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
-        Ok((view, seqno))
+    fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
+        self.engine.check_open()?;
+        let view = self.engine.view.load_full();
+        let seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
+        Ok(Pinned { view, seqno, store: Arc::clone(self) })
     }
+}
 
+/// What a scan reads, and keeps open.
+struct Pinned {
+    view: Arc<View>,
+    seqno: SeqNo,
+    /// Last: the view is released before the store may be closed.
+    store: Arc<Handle>,
+}
+
+impl Pinned {
     /// Memtables, each run of level 0, each deeper level: newest first. Without the tables that
     /// hold nothing of `bounds`, so what it yields of keys outside is not to be believed.
-    fn cursor_over(
-        self: &Arc<Self>,
-        view: &Arc<View>,
-        seqno: SeqNo,
-        bounds: &Bounds,
-    ) -> Result<VisibleCursor> {
-        let trust_verified = self.tables.read_mode().trusts_verified();
+    fn cursor(&self, bounds: &Arc<Bounds>) -> Result<VisibleCursor> {
+        let (view, engine) = (&self.view, &self.store.engine);
+        engine.check_open()?;
+        let trust_verified = engine.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
-        let gate = RangeGate::new(self, bounds);
+        let gate = RangeGate::new(engine, bounds);
         let level_cursor = |level: usize, tables: Tables| {
             let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
-            let cursor = LevelCursor::new(tables, Arc::clone(&self.tables), scan);
+            let cursor = LevelCursor::new(tables, Arc::clone(&engine.tables), scan);
             Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
         };
         let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
@@ -63,7 +71,7 @@ impl Engine {
         let mut sources = Vec::with_capacity(most);
         sources.extend(view.memtables().map(|logged| Source::memtable(&logged.memtable)));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
-            let reader = self.tables.reader(table)?;
+            let reader = engine.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
             sources.push(match gated {
                 true => level_cursor(0, Tables::List(vec![Arc::clone(table)])),
@@ -81,10 +89,10 @@ impl Engine {
         }
         Ok(VisibleCursor::new(
             sources,
-            seqno,
+            self.seqno,
+            Arc::clone(bounds),
             Arc::clone(view),
-            Arc::clone(self),
-            bounds.to.clone(),
+            Arc::clone(&self.store),
         ))
     }
 }

@@ -29,6 +29,7 @@ use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
 use super::sources::{Everything, left};
 use super::{logs, table};
+use crate::db::Handle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
@@ -120,17 +121,18 @@ pub(crate) fn plan_logs(
 /// hides no newer entry above it. Of the keys that a damaged piece may hold, each of which any version
 /// is left is looked up by itself, so a walk over these is slower than over others.
 ///
-/// Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
+/// It keeps the store open, as a [`Range`] does. Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
 /// is damaged.
 #[derive(Debug)]
 pub struct Healthy {
-    engine: Arc<Engine>,
     bounds: Bounds,
     /// The pieces still to come, the next one last.
     pieces: Vec<Piece>,
     damage: Vec<Damage>,
     walk: Option<Range>,
     left: Option<KeysLeft>,
+    /// Last: what is read is released before the store may be closed.
+    store: Arc<Handle>,
 }
 
 #[derive(Debug)]
@@ -155,8 +157,8 @@ impl Healthy {
 
     /// In a forked child, keeps what it holds from being dropped.
     fn leak_if_forked(&mut self) {
-        if self.engine.opener.is_forked() {
-            leak(&self.engine);
+        if self.store.engine.opener.is_forked() {
+            leak(&self.store);
             std::mem::forget(self.left.take());
         }
     }
@@ -166,7 +168,7 @@ impl Healthy {
         if self.walk.is_none() && self.left.is_none() && self.pieces.is_empty() {
             return Ok(None);
         }
-        self.engine.opener.check()?;
+        self.store.engine.opener.check()?;
         loop {
             if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
                 return entry.map(Some);
@@ -177,7 +179,7 @@ impl Healthy {
                     self.left = None;
                     continue;
                 };
-                match self.engine.get(&key, None) {
+                match self.store.engine.get(&key, None) {
                     Ok(Some(value)) => return Ok(Some((Slice::from(&*key), value))),
                     // In doubt, and told of: whatever is wrong with a file of the store.
                     Ok(None)
@@ -188,9 +190,9 @@ impl Healthy {
             }
             match self.pieces.pop() {
                 None => return Ok(None),
-                Some(Piece::Sound(bounds)) => self.walk = Some(self.engine.range(bounds, None)),
+                Some(Piece::Sound(bounds)) => self.walk = Some(self.store.range(bounds, None)),
                 Some(Piece::Doubtful(keys)) => {
-                    self.left = Some(KeysLeft::new(&self.engine, &keys, &self.bounds)?);
+                    self.left = Some(KeysLeft::new(&self.store.engine, &keys, &self.bounds)?);
                 }
             }
         }
@@ -259,14 +261,15 @@ impl KeysLeft {
     }
 }
 
-impl Engine {
+impl Handle {
     pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
-        self.check_open()?;
+        let engine = &*self.engine;
+        engine.check_open()?;
         // Held from before the directory is listed: its tables are there until it is let go of.
-        let version = self.version();
-        let listing =
-            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
-        let options = self.options.load();
+        let version = engine.version();
+        let (vfs, dir) = (&*engine.vfs, &engine.dir);
+        let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+        let options = engine.options.load();
         let mut damage = Vec::new();
         for (_, file) in version.tables() {
             if *file.largest < *bounds.from || bounds.ends_before(&file.smallest) {
@@ -275,13 +278,13 @@ impl Engine {
             let name = names::table(file.number);
             let entry = listing.iter().find(|entry| entry.name == *name);
             let extractor = options.prefix_extractor.as_ref();
-            let (vfs, meta) = (&*self.vfs, file.meta());
-            damage.extend(table::survey(vfs, &self.dir, meta, entry, extractor).0);
-            damage.extend(table::survey_sidecar(vfs, &self.dir, meta, extractor).0);
+            let meta = file.meta();
+            damage.extend(table::survey(vfs, dir, meta, entry, extractor).0);
+            damage.extend(table::survey_sidecar(vfs, dir, meta, extractor).0);
         }
         let pieces = pieces(bounds, &damage);
-        let (engine, bounds) = (Arc::clone(self), bounds.clone());
-        Ok(Healthy { engine, bounds, pieces, damage, walk: None, left: None })
+        let (store, bounds) = (Arc::clone(self), bounds.clone());
+        Ok(Healthy { bounds, pieces, damage, walk: None, left: None, store })
     }
 }
 

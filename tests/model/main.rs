@@ -11,6 +11,7 @@
 //! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`sizes`]: what is too large is refused before a byte is written.
 //! * [`read_errors`]: a read that fails is never the end of a scan.
+//! * [`skipping`]: tombstones and versions that scans have to skip take few steps.
 //! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
 //! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
 //! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
@@ -48,6 +49,7 @@ mod rng;
 mod runner;
 mod sequences;
 mod sizes;
+mod skipping;
 mod stalled;
 mod threads;
 mod user_filters;

@@ -171,6 +171,10 @@ shard! {
     scan_block_reads,
     /// Data blocks that scans found in the cache.
     scan_cache_hits,
+    /// Entries that scans moved over and did not yield.
+    scan_skipped,
+    /// Seeks by which scans moved over more versions of one key.
+    scan_reseeks,
     /// Tables whose filter of prefixes could not be asked, as another extractor made it.
     prefix_unused,
     /// Operations written by users: those that are in the log, or in memory where there is none.

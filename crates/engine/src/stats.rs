@@ -182,6 +182,13 @@ pub struct Stats {
     pub scan_block_reads: u64,
     /// Data blocks that scans found in the cache since the reset.
     pub scan_cache_hits: u64,
+    /// Entries that scans moved over one by one and did not yield since the reset: tombstones, and versions
+    /// of keys that are newer than the scan's moment or older than the one it sees. Many for each entry yielded
+    /// say that scans pass over what was deleted or overwritten. Each scan is counted at its end.
+    pub scan_entries_skipped: u64,
+    /// Seeks since the reset by which scans passed all other versions of a key at once, after several of
+    /// them one by one. Each scan is counted at its end.
+    pub scan_reseeks: u64,
     /// Filters of prefixes that scans and seeks asked since the reset, where it is known by now
     /// whether they were right.
     pub prefix_checked: u64,
@@ -280,6 +287,8 @@ impl Engine {
             cache_hits: totals.cache_hits,
             scan_block_reads: totals.scan_block_reads,
             scan_cache_hits: totals.scan_cache_hits,
+            scan_entries_skipped: totals.scan_skipped,
+            scan_reseeks: totals.scan_reseeks,
             prefix_checked: totals.prefixes.iter().flatten().map(FilterTotals::probes).sum(),
             prefix_useful: totals.prefixes.iter().flatten().map(|cell| cell.negatives).sum(),
             prefix_unused: totals.prefix_unused,
@@ -395,6 +404,27 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
+impl Stats {
+    /// What scans did, where there is anything to say.
+    fn show_scans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.prefix_checked + self.prefix_unused > 0 {
+            writeln!(
+                f,
+                "scans: {} filters of prefixes asked, {} tables passed over, {} not used",
+                self.prefix_checked, self.prefix_useful, self.prefix_unused
+            )?;
+        }
+        if self.scan_entries_skipped > 0 {
+            writeln!(
+                f,
+                "scans: {} entries skipped, {} seeks past versions of a key",
+                self.scan_entries_skipped, self.scan_reseeks
+            )?;
+        }
+        Ok(())
+    }
+}
+
 fn write_levels(f: &mut fmt::Formatter<'_>, levels: &[LevelStats]) -> fmt::Result {
     writeln!(
         f,
@@ -437,13 +467,7 @@ impl fmt::Display for Stats {
             "read: {} lookups, {} found, {} blocks from files, {} from the cache",
             self.gets, self.found, self.block_reads, self.cache_hits
         )?;
-        if self.prefix_checked + self.prefix_unused > 0 {
-            writeln!(
-                f,
-                "scans: {} filters of prefixes asked, {} tables passed over, {} not used",
-                self.prefix_checked, self.prefix_useful, self.prefix_unused
-            )?;
-        }
+        self.show_scans(f)?;
         if self.filters_not_held > 0 || !self.unusable_filters.is_empty() {
             let unusable = self.unusable_filters.len();
             writeln!(

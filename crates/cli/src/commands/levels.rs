@@ -227,6 +227,8 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("found", Value::Count(stats.found)),
             ("block_reads", Value::Count(stats.block_reads)),
             ("cache_hits", Value::Count(stats.cache_hits)),
+            ("scan_entries_skipped", Value::Count(stats.scan_entries_skipped)),
+            ("scan_reseeks", Value::Count(stats.scan_reseeks)),
             ("filter_alarms", none_if_empty(alarms.collect())),
             ("writes", Value::Count(stats.writes)),
             ("user_bytes", Value::Size(stats.user_bytes)),

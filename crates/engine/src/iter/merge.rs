@@ -26,9 +26,7 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{
-    Aim, Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words,
-};
+use trommel_base::{Aim, Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
 
 mod visit;
 
@@ -48,6 +46,8 @@ pub(crate) struct MergeCursor<C: Cursor> {
     challenge: u128,
     direction: Direction,
     failed: Option<C::Error>,
+    /// Entries that visits passed.
+    skipped: u64,
 }
 
 /// What is remembered of the entry that a source stands on.
@@ -104,6 +104,9 @@ struct Place {
 /// Places that a source is moved over one by one; the others are searched.
 const NEAR: usize = 16;
 
+/// Versions of one key that are passed one by one in one source, before a seek passes the others.
+pub(crate) const STEPS_BEFORE_RESEEK: u32 = 8;
+
 /// No source.
 const NOBODY: usize = usize::MAX;
 
@@ -118,12 +121,6 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark of `key`.
-    pub(crate) fn of(key: &[u8]) -> Self {
-        // A key has at most 64 KiB.
-        Self { words: first_words(key), len: key.len() as u32 }
-    }
-
     /// The mark of the key with this head.
     #[inline]
     pub(crate) fn of_head(head: &KeyHead) -> Self {
@@ -152,12 +149,17 @@ where
         let heads = vec![NO_HEAD; sources.len()];
         let order = (0..sources.len()).map(|source| Place { rank: u128::MAX, source }).collect();
         let (challenge, direction) = (u128::MAX, Direction::Forward);
-        Self { sources, heads, order, top: NOBODY, challenge, direction, failed: None }
+        Self { sources, heads, order, top: NOBODY, challenge, direction, failed: None, skipped: 0 }
     }
 
     /// What is merged.
     pub(crate) fn sources(&self) -> &[C] {
         &self.sources
+    }
+
+    /// How many entries visits passed that came between those that were taken.
+    pub(crate) fn skipped_in_visits(&self) -> u64 {
+        self.skipped
     }
 
     /// What is remembered of the current entry.
@@ -350,7 +352,7 @@ where
     fn step(
         &mut self,
         direction: Direction,
-        movement: impl Fn(&mut C) -> Result<(), C::Error>,
+        movement: impl FnOnce(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
         let current = self.top;
         let Some(source) = self.sources.get_mut(current) else { return self.stay() };
@@ -403,6 +405,36 @@ where
     #[inline]
     pub(crate) fn pass_back_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
         self.step_at_hand(Direction::Backward, C::prev_at_hand)
+    }
+
+    /// Going forward: the source that has the current entry to its first entry at or behind (`key`, `seqno`), as by
+    /// [`seek`](Cursor::seek). The other sources stay.
+    #[cold]
+    pub(crate) fn skip_to(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
+        debug_assert_eq!(self.direction, Direction::Forward, "a scan does not turn to skip");
+        self.step(Direction::Forward, |source| source.seek(key, seqno))
+    }
+
+    /// Going backward, from a version of `key`: past all of its versions in its source. Returns what that has
+    /// at the moment `seen`, if one is given: kind and value of the newest version there. The other sources
+    /// stay.
+    #[cold]
+    pub(crate) fn skip_back(
+        &mut self,
+        key: &[u8],
+        seen: Option<SeqNo>,
+    ) -> Result<Option<(EntryKind, Slice)>, C::Error> {
+        debug_assert_eq!(self.direction, Direction::Backward, "a scan does not turn to skip");
+        let mut found = None;
+        self.step(Direction::Backward, |source| {
+            if let Some(seqno) = seen {
+                source.seek(key, seqno)?;
+                let kind = source.entry().filter(|entry| entry.key == key).map(|entry| entry.kind);
+                found = kind.map(|kind| (kind, source.value()));
+            }
+            source.seek_before(key)
+        })?;
+        Ok(found)
     }
 
     /// Off the end nothing moves, and an error stays.

@@ -1,14 +1,21 @@
 //! From all versions of all keys to what a reader at one moment sees: of each key the newest
-//! version that is not newer than that moment, and nothing where that is a tombstone. Once the store is
-//! closed, every movement fails.
+//! version that is not newer than that moment, and nothing where that is a tombstone.
+//!
+//! 1. What is not yielded (tombstones, versions that are too new or hidden) is passed one by one, as it is mostly
+//!    little. After [`STEPS_BEFORE_RESEEK`] versions of one key in one source, that source alone is sought anew:
+//!    forward to the version that the reader sees, or past all of them; backward to that version, and then
+//!    before all of them. So a key costs a few steps and two seeks a source, however often it was overwritten.
+//! 2. Where nothing is yielded, each new key is held against the bounds, so that nothing is read beyond
+//!    them only to find the next key.
+//! 3. Once the store is closed, every movement fails.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::{Cursor, EntryKind, KeyHead, SeqNo, Slice};
+use trommel_base::{Cursor, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, compare_keys};
 use trommel_sstable::ReadStats;
 
-use super::merge::{Mark, MergeCursor, Offered};
+use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
 use super::range::Bounds;
 use super::source::Source;
 use crate::db::Handle;
@@ -27,6 +34,26 @@ enum Stand {
     Before,
 }
 
+/// How many versions of one key were passed in one source without a break.
+struct Run {
+    source: usize,
+    steps: u32,
+}
+
+impl Run {
+    const NONE: Self = Self { source: usize::MAX, steps: 0 };
+
+    /// Counts one more version, in this source; whether there were so many that the others are to be passed by
+    /// a seek, after which it begins anew.
+    #[inline]
+    fn is_long(&mut self, source: usize) -> bool {
+        let steps = if source == self.source { self.steps + 1 } else { 1 };
+        let is_long = steps > STEPS_BEFORE_RESEEK;
+        *self = if is_long { Self::NONE } else { Self { source, steps } };
+        is_long
+    }
+}
+
 /// A walk over the keys and values that are visible at one moment.
 ///
 /// It keeps the memtables and tables of its view alive, so nothing that happens to the store
@@ -40,9 +67,12 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// Where the merge stands before the current key: its value.
     value: Slice,
-    /// Where keys are wanted: tombstones behind the end are not passed over, so that nothing is
-    /// read there only to find the next key.
+    /// Where keys are wanted: beyond, nothing is passed over to find the next key.
     bounds: Arc<Bounds>,
+    /// Entries passed and not yielded.
+    skipped: u64,
+    /// Seeks that passed more of them.
+    reseeks: u64,
     _view: Arc<View>,
     /// Last: the view is released before the store may be closed.
     store: Arc<Handle>,
@@ -61,9 +91,12 @@ impl Drop for VisibleCursor {
         for source in self.merge.sources() {
             read.add(&source.read_stats());
         }
+        let skipped = self.skipped + self.merge.skipped_in_visits();
         self.store.engine.counters.with_at_the_end(|shard| {
             shard.scan_block_reads.add(read.block_reads);
             shard.scan_cache_hits.add(read.cache_hits);
+            shard.scan_skipped.add(skipped);
+            shard.scan_reseeks.add(self.reseeks);
         });
     }
 }
@@ -83,6 +116,8 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             bounds,
+            skipped: 0,
+            reseeks: 0,
             _view: view,
             store,
         }
@@ -261,11 +296,9 @@ impl VisibleCursor {
     /// As `next`, from off the front or from the key before: goes past all of the current's.
     #[cold]
     fn next_from_before(&mut self) -> Result<()> {
-        let key = std::mem::take(&mut self.key);
-        let outcome = self.merge.seek(&key, 0);
-        self.key = key;
-        outcome?;
-        self.settle_forward(Some(Mark::of(&self.key)))
+        self.key.push(0);
+        self.merge.seek(&self.key, self.seqno)?;
+        self.settle_forward(None)
     }
 
     /// Moves to the previous visible key; off the end it does nothing.
@@ -305,10 +338,48 @@ impl VisibleCursor {
 
     /// As `settle_backward`, behind what is left of the versions of the key that was remembered.
     fn leave_backward(&mut self, remembered: Option<Mark>) -> Result<()> {
+        let mut run = Run::NONE;
         while self.is_of(remembered) {
-            self.merge.prev()?;
+            self.pass_back(&mut run)?;
         }
         self.settle_backward()
+    }
+
+    /// Moves backward past one version of a key that is not wanted, or in a long run past all that the source has.
+    #[inline]
+    fn pass_back(&mut self, run: &mut Run) -> Result<()> {
+        self.skipped += 1;
+        if run.is_long(self.merge.current()) {
+            self.copy_current_key();
+            self.reseeks += 1;
+            return self.merge.skip_back(&self.key, None).map(|_| ());
+        }
+        self.merge.prev()
+    }
+
+    /// Moves forward past one version of a key, or in a long run past all that the source has, if `all` are to be
+    /// passed, and otherwise past those that are too new.
+    #[inline]
+    fn pass(&mut self, run: &mut Run, all: bool) -> Result<()> {
+        self.skipped += 1;
+        if run.is_long(self.merge.current()) {
+            return self.skip(all);
+        }
+        self.merge.next()
+    }
+
+    #[cold]
+    fn skip(&mut self, all: bool) -> Result<()> {
+        self.copy_current_key();
+        self.reseeks += 1;
+        if !all {
+            return self.merge.skip_to(&self.key, self.seqno);
+        }
+        // The next key that there may be: in a table, no block that has this one only is read.
+        self.key.push(0);
+        let outcome = self.merge.skip_to(&self.key, MAX_SEQNO);
+        self.key.pop();
+        outcome
     }
 
     /// The mark of the key that the merge stands on; in `self.key` is the key, if that is longer.
@@ -339,51 +410,72 @@ impl VisibleCursor {
 
     /// From where the merge stands, forward to the newest visible version of a key, passing
     /// tombstones with all they hide, and the versions of the key that was remembered as `passed`.
-    fn settle_forward(&mut self, mut passed: Option<Mark>) -> Result<()> {
+    fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
+        // The key whose versions are being passed: all that are left, or those that are too new.
+        let (mut current, mut is_done) = (passed, true);
+        let mut run = Run::NONE;
         while let Some(head) = self.merge.head() {
-            let (seqno, kind) = (head.seqno, head.kind);
-            if seqno <= self.seqno && !self.is_of(passed) {
-                if kind == EntryKind::Put {
-                    self.stand = Stand::On;
-                    return Ok(());
-                }
-                if self.is_behind() {
-                    return Ok(());
-                }
-                passed = self.remember_current_key();
+            let (is_visible, kind) = (head.seqno <= self.seqno, head.kind);
+            if self.is_of(current) && (is_done || !is_visible) {
+                self.pass(&mut run, is_done)?;
+                continue;
             }
+            if is_visible && kind == EntryKind::Put {
+                self.stand = Stand::On;
+                return Ok(());
+            }
+            if self.is_beyond() {
+                return Ok(());
+            }
+            (current, is_done) = (self.remember_current_key(), is_visible);
+            run = Run::NONE;
+            self.skipped += 1;
             self.merge.next()?;
         }
         Ok(())
     }
 
-    /// Whether the merge stands on a key that is not wanted.
-    fn is_behind(&self) -> bool {
+    /// Whether the merge stands on a key at or behind the end of the range.
+    #[inline]
+    fn is_beyond(&self) -> bool {
         let Some(to) = &self.bounds.to else { return false };
-        self.merge.internal_key().is_some_and(|internal| **to <= *internal.key)
+        self.merge.internal_key().is_some_and(|internal| compare_keys(internal.key, to).is_ge())
+    }
+
+    /// Whether the merge stands on a key before the range.
+    #[inline]
+    fn is_below(&self) -> bool {
+        let from = &*self.bounds.from;
+        let is_below = |key: &[u8]| compare_keys(key, from).is_lt();
+        !from.is_empty() && self.merge.internal_key().is_some_and(|internal| is_below(internal.key))
     }
 
     /// From where the merge stands, backward over all versions of one key after another (oldest
-    /// first), until one has a visible version that is no tombstone.
+    /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
+        let mut run = Run::NONE;
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
             if self.merge.is_hidden_at(self.seqno) && !planted(Bug::ReverseSkipsVersion) {
-                self.merge.prev()?;
+                self.pass_back(&mut run)?;
                 continue;
             }
+            run = Run::NONE;
             if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
-                continue;
-            }
-            // The one version of its key: nothing has to be looked at to know that it is the newest.
-            if self.sees(seqno) && kind == EntryKind::Put {
+            } else if self.sees(seqno) && kind == EntryKind::Put {
+                // The one version of its key: nothing has to be looked at to know that it is the newest.
                 self.stand = Stand::On;
                 return Ok(());
+            } else {
+                self.skipped += 1;
+                self.merge.prev()?;
             }
-            self.merge.prev()?;
+            if self.is_below() {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -399,17 +491,30 @@ impl VisibleCursor {
         let current = self.merge.head().map(|head| self.merge.mark(head));
         self.copy_current_key();
         let mut newest_visible = None;
+        let mut run = Run::NONE;
         while self.is_of(current) {
             let Some(head) = self.merge.head() else { break };
-            if self.sees(head.seqno) {
-                newest_visible = match head.kind {
-                    EntryKind::Put => Some(self.merge.value()),
-                    EntryKind::Delete => None,
-                };
+            let (is_seen, mut kind) = (self.sees(head.seqno), head.kind);
+            self.skipped += 1;
+            let value = if run.is_long(self.merge.current()) {
+                self.reseeks += 1;
+                // Where this one is seen so is the newest that is to be found in its source.
+                let found = self.merge.skip_back(&self.key, is_seen.then_some(self.seqno))?;
+                found.map(|found| {
+                    kind = found.0;
+                    found.1
+                })
+            } else {
+                let value = is_seen.then(|| self.merge.value());
+                self.merge.prev()?;
+                value
+            };
+            if is_seen {
+                newest_visible = value.filter(|_| kind == EntryKind::Put);
             }
-            self.merge.prev()?;
         }
         let Some(value) = newest_visible else { return Ok(false) };
+        self.skipped -= 1;
         self.value = value;
         self.stand = Stand::Before;
         Ok(true)

@@ -10,13 +10,14 @@
 //!    are sorted anew.
 //! 4. Forward, versions of the key that was visited last are passed. Backward, an entry is visited only where
 //!    it is known that no other version of its key comes, and passed where it is known that one comes that hides it.
-//!    All that is not known so is left to the merge's steps, as are keys of more than sixteen bytes.
+//!    All that is not known so is left to the merge's steps, as are keys of more than sixteen bytes, and a key of
+//!    which [`STEPS_BEFORE_RESEEK`] versions were passed: a seek passes the others.
 //!
 //! Called by the walk over what is visible.
 
 use trommel_base::{Cursor, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
-use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES};
+use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES, STEPS_BEFORE_RESEEK};
 
 /// Most sources whose leaves take part at once: the least of their ranks is looked for among all of them.
 const LEAVES: usize = 8;
@@ -116,6 +117,11 @@ enum Halt<E> {
 struct Past {
     /// The rank of the last one.
     key: Rank,
+    /// That of the last one that was passed, and how many of its key were.
+    passed: Rank,
+    steps: u32,
+    /// All that were passed, without what the visit began on.
+    skipped: u64,
 }
 
 /// The sources that take part in a visit.
@@ -297,7 +303,7 @@ impl Past {
         }
         match is_passed {
             None => return Some(Halt::Left),
-            Some(true) => return None,
+            Some(true) => return self.pass(rank),
             Some(false) => {}
         }
         match visit(&head, entry.key, entry.value) {
@@ -306,6 +312,17 @@ impl Past {
             Offered::Taken => self.key = rank,
         }
         None
+    }
+}
+
+impl Past {
+    /// Passes an entry of this rank; what the visit ends with, if too many of its key were passed.
+    #[inline]
+    fn pass<E>(&mut self, rank: Rank) -> Option<Halt<E>> {
+        self.steps = if rank.has_key_of(self.passed) { self.steps + 1 } else { 0 };
+        self.passed = rank;
+        self.skipped += u64::from(rank != self.key);
+        (self.steps >= STEPS_BEFORE_RESEEK).then_some(Halt::Left)
     }
 }
 
@@ -362,6 +379,7 @@ where
             if let Halt::Alone(source, newer) = halt {
                 halt = self.visit_alone(source, newer, &mut past, &hides, &mut visit);
             }
+            self.skipped += std::mem::take(&mut past.skipped);
             if let Some(end) = self.go_on(halt, &past)? {
                 return Ok(end);
             }
@@ -373,7 +391,8 @@ where
     fn begin_visit(&mut self, direction: Direction) -> Option<Past> {
         let head = self.head().filter(|head| head.len <= SHOWN_BYTES)?;
         let key = Rank::new(&head.entry(direction), direction);
-        (self.direction == direction).then_some(Past { key })
+        let past = Past { key, passed: Rank::LAST, steps: 0, skipped: 0 };
+        (self.direction == direction).then_some(past)
     }
 
     /// Visits what `source` stands on, unless it is to be passed.

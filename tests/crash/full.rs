@@ -170,7 +170,7 @@ fn a_disk_of_a_fixed_size() {
             let value: String = (0..200).map(|_| rng.alphanumeric()).collect();
             let key = format!("key{number:04}");
             match db.put(&key, &value) {
-                Ok(()) => {
+                Ok(_) => {
                     state.insert(key.into_bytes(), value.into_bytes());
                 }
                 Err(error @ (Error::Io { .. } | Error::Poisoned { .. })) => {

@@ -47,7 +47,7 @@ fn open(disk: &SimDisk) -> trommel::Result<Db> {
 
 fn put(db: &Db, key: &str, sync: bool) -> trommel::Result<()> {
     let options = if sync { WriteOptions::sync() } else { WriteOptions::os() };
-    db.put_with(key, "v".repeat(300), options)
+    db.put_with(key, "v".repeat(300), options).map(drop)
 }
 
 fn entries(db: &Db) -> usize {

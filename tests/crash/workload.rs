@@ -578,8 +578,8 @@ pub(crate) fn rebuild(db: &Db, filters: &str) -> trommel::Result<()> {
 pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result<()> {
     let options = if sync { WriteOptions::sync() } else { WriteOptions::os() };
     match batch {
-        [(key, Some(value))] => db.put_with(key, value, options),
-        [(key, None)] => db.delete_with(key, options),
+        [(key, Some(value))] => db.put_with(key, value, options).map(drop),
+        [(key, None)] => db.delete_with(key, options).map(drop),
         operations => {
             let mut batch = WriteBatch::new();
             for (key, value) in operations {
@@ -588,7 +588,7 @@ pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result
                     None => batch.delete(key),
                 };
             }
-            db.write_with(batch, options)
+            db.write_with(batch, options).map(drop)
         }
     }
 }

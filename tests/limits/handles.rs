@@ -104,7 +104,7 @@ fn to_compact(dir: &Path) {
     let taken = take_all(0);
     let compacting = db.clone();
     let thread = std::thread::spawn(move || compacting.compact_all());
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     if let Err(error) = Db::open(dir.join("another"), tiny()) {
         refusal(&error);
     }

@@ -47,7 +47,7 @@ impl Known {
         while self.written < most && refused.is_none() {
             self.attempted = self.written + 1;
             match db.put(key(self.written), value(self.written)) {
-                Ok(()) => self.written += 1,
+                Ok(_) => self.written += 1,
                 Err(error) => refused = Some(error),
             }
         }

@@ -279,7 +279,9 @@ fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
     let options = || Options::default().compression(Compression::None);
     let db = Db::open(dir.path(), options()).unwrap();
     for value in [[1; 900], [2; 900]] {
-        (0..40).for_each(|key: u8| db.put([key], value).unwrap());
+        (0..40).for_each(|key: u8| {
+            db.put([key], value).unwrap();
+        });
         db.flush().unwrap();
     }
     db.close().unwrap();

@@ -227,7 +227,7 @@ fn a_synced_write_without_a_log_does_not_spoil_a_close() {
                 let writer = db.clone();
                 scope.spawn(move || {
                     let put = writer.put_with(b"other", b"v", WriteOptions::sync());
-                    assert!(matches!(put, Ok(()) | Err(Error::Closed)), "{put:?}");
+                    assert!(matches!(put, Ok(_) | Err(Error::Closed)), "{put:?}");
                 });
                 db.close().unwrap();
             });
@@ -327,7 +327,7 @@ fn a_log_that_could_not_be_begun_is_taken_back() {
         let (mut written, mut refused) = (Vec::new(), 0);
         for number in 0..60_u64 {
             match db.put(number.to_le_bytes(), [7; 500]) {
-                Ok(()) => written.push(number),
+                Ok(_) => written.push(number),
                 Err(_) => refused += 1,
             }
         }

@@ -303,7 +303,7 @@ impl World {
                 self.model().insert(key, value);
             }
         }
-        ok("write", self.db().write(batch))
+        ok("write", self.db().write(batch).map(drop))
     }
 
     fn insert_if_absent(&mut self, rng: &mut Rng) -> Check {
@@ -525,8 +525,8 @@ impl World {
         let mut batch = WriteBatch::new();
         batch.put(&key, &value).delete(&too_long);
         let refused = [
-            self.db().put(&too_long, &value),
-            self.db().write(batch),
+            self.db().put(&too_long, &value).map(drop),
+            self.db().write(batch).map(drop),
             self.db().insert_if_absent(&too_long, &value).map(|_| ()),
             self.db().set_options(|options| options.block_bytes(0)),
             self.db().checkpoint(&self.dir),
@@ -593,7 +593,9 @@ impl World {
         } else {
             let clone = db.clone();
             ok("close", db.close())?;
-            for refused in [clone.get(b"k").map(|_| ()), clone.put(b"k", b""), clone.flush()] {
+            for refused in
+                [clone.get(b"k").map(|_| ()), clone.put(b"k", b"").map(drop), clone.flush()]
+            {
                 if !matches!(refused, Err(Error::Closed)) {
                     return Err(format!("a closed store answers {refused:?}"));
                 }
@@ -623,7 +625,7 @@ impl World {
         compare_all(Reader::Live(&db), &self.model)
             .map_err(|fault| format!("opened read-only: {fault}"))?;
         ok("verify of a read-only store", db.verify())?;
-        for refused in [db.put(b"k", b"v"), db.flush(), db.delete(b"k")] {
+        for refused in [db.put(b"k", b"v").map(drop), db.flush(), db.delete(b"k").map(drop)] {
             if !matches!(refused, Err(Error::ReadOnly)) {
                 return Err(format!("a read-only store answers {refused:?}"));
             }

@@ -59,7 +59,7 @@ impl Store {
                 match &value {
                     Some(value) => db.put(&key, value).expect("writing"),
                     None => db.delete(&key).expect("deleting"),
-                }
+                };
                 history.entry(key).or_default().push(value);
                 if (round, number) == (2, 99) {
                     // The log of the next flush takes less than a quarter of the tables, so it is kept.

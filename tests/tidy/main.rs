@@ -5,6 +5,7 @@
 //! * [`sizes`]: long functions and long files.
 //! * [`unsafe_list`]: docs/unsafe.md beside the sources.
 //! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
+//! * [`public_enums`]: enums that could not get another variant.
 //! * [`contract`]: promises without a test, and tests that are not there.
 //!
 //! A rule that must give way is listed by name beside it; the list may only get shorter.
@@ -15,6 +16,8 @@ mod arrows;
 mod contract;
 #[cfg(test)]
 mod leavings;
+#[cfg(test)]
+mod public_enums;
 #[cfg(test)]
 mod sizes;
 #[cfg(test)]

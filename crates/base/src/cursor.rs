@@ -96,10 +96,17 @@ pub trait Cursor {
         false
     }
 
-    /// The value of the entry the cursor stands on, sharing memory with its source where it can.
+    /// The value of the entry the cursor stands on, sharing memory with its source where that is
+    /// possible, and where the source is no larger than the value deserves.
+    fn shared_value(&self) -> Option<Slice> {
+        None
+    }
+
+    /// The value of the entry the cursor stands on: shared, or copied.
     ///
     /// Empty when the cursor stands off the end.
     fn value(&self) -> Slice {
-        self.entry().map_or_else(Slice::default, |entry| Slice::from(entry.value))
+        let copied = || self.entry().map_or_else(Slice::default, |entry| Slice::from(entry.value));
+        self.shared_value().unwrap_or_else(copied)
     }
 }

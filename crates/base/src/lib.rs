@@ -9,7 +9,7 @@
 //! * [`Decoder`] and the `put_*` functions: little-endian integers and varints ([`codec`]);
 //! * [`Checksum`]: what bytes from a file are checked with ([`checksum`]);
 //! * [`Corruption`]: what is said when that check fails;
-//! * [`Slice`]: bytes that are cheap to clone;
+//! * [`Slice`]: bytes that are cheap to clone, and [`SliceBuffer`], which makes one after another;
 //! * [`planted`]: bugs that are compiled in on request, and otherwise not there;
 //! * [`sync`]: the locks and atomics that tests replace.
 
@@ -34,7 +34,7 @@ pub use entry::{
     EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, compare_keys,
     first_word, first_words, key_behind, same_bytes,
 };
-pub use slice::Slice;
+pub use slice::{Slice, SliceBuffer};
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;

@@ -3,29 +3,96 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
+use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::Arc;
 
-/// Longest value kept inline, in bytes.
-const INLINE_BYTES: usize = 22;
+use bytes::Bytes;
+
+/// Longest run kept inline, in bytes: as many as fit beside a window.
+const INLINE_BYTES: usize = 30;
+
+/// Longest buffer that a [`SliceBuffer`] keeps, in bytes.
+const REUSED_BYTES: usize = 64 << 10;
 
 /// An immutable run of bytes that is cheap to clone and derefs to `[u8]`.
 ///
-/// Up to 22 bytes are held inline; longer runs are a window on a shared buffer (a verified block,
-/// for a value read from a table), which stays in memory while any slice of it lives. Call
-/// [`Slice::detached`] (or `to_vec`) to keep a small piece of a large block for long.
+/// Up to 30 bytes are held inline; longer runs are a window on a shared buffer, which stays in
+/// memory while any slice of it lives. A slice is 32 bytes, and `Option<Slice>` as well.
+///
+/// # What a kept slice keeps
+/// A value that was read from a table is a window on its block (4 KiB unless
+/// `Options::block_bytes` says otherwise, or as large as the value needs):
+/// holding one value of 300 bytes holds the whole block, outside the block cache and its limit.
+/// That is what makes reads cheap, and right for values that are used and dropped. To keep many
+/// values for long, keep copies: [`Slice::detached`] (to own: a slice of its own), [`Slice::to_vec`]
+/// or `Vec::from`.
+///
+/// # To and from other types
+/// `From<Vec<u8>>`, `From<Box<[u8]>>` and `From<Bytes>` take the bytes over without copying them
+/// (up to 30 bytes are copied inline). [`Bytes`] from a slice shares its buffer; a `Vec<u8>` is a
+/// copy.
 ///
 /// ```
-/// let slice = trommel_base::Slice::from(&b"value"[..]);
-/// assert_eq!(&*slice, b"value");
+/// use trommel_base::Slice;
+/// let slice = Slice::from("name=value");
+/// assert_eq!(slice.slice(5..), b"value");
+/// let (name, rest) = slice.split_at(4);
+/// assert_eq!((&*name, &*rest), (&b"name"[..], &b"=value"[..]));
+/// assert_eq!(Vec::from(name), b"name");
+/// assert_eq!(bytes::Bytes::from(rest), "=value");
 /// ```
 #[derive(Clone)]
 pub struct Slice(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
-    Shared { owner: Arc<[u8]>, start: u32, len: u32 },
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE_BYTES],
+    },
+    Shared {
+        owner: Arc<[u8]>,
+        start: u32,
+        len: u32,
+    },
+    /// A window on what somebody else allocated.
+    Taken {
+        owner: Arc<Taken>,
+        start: u32,
+        len: u32,
+    },
+}
+
+const _: () = assert!(size_of::<Slice>() == 32 && size_of::<Option<Slice>>() == 32);
+
+/// Bytes that were taken over from their owner.
+enum Taken {
+    Boxed(Box<[u8]>),
+    Vec(Vec<u8>),
+    Bytes(Bytes),
+}
+
+impl Deref for Taken {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Boxed(bytes) => bytes,
+            Self::Vec(bytes) => bytes,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Taken {
+    /// Bytes of memory that it holds, as far as it is known.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Boxed(bytes) => bytes.len(),
+            Self::Vec(bytes) => bytes.capacity(),
+            Self::Bytes(_) => usize::MAX,
+        }
+    }
 }
 
 impl Slice {
@@ -50,13 +117,120 @@ impl Slice {
         Self(Repr::Inline { len: bytes.len() as u8, bytes: held })
     }
 
-    /// The same bytes in a buffer of their own, so that no larger block is kept in memory.
+    fn taken(owner: Taken) -> Self {
+        if owner.len() <= INLINE_BYTES {
+            return Self::inline(&owner);
+        }
+        assert!(owner.len() <= u32::MAX as usize, "a slice is at most 4 GiB");
+        let len = owner.len() as u32;
+        Self(Repr::Taken { owner: Arc::new(owner), start: 0, len })
+    }
+
+    /// The same bytes in memory of their own (to own), so that no larger block is kept in memory: what to call
+    /// on a value that is kept for long. Copies at most once, and not at all where the slice holds
+    /// nothing but itself.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use trommel_base::Slice;
+    /// let block: Arc<[u8]> = Arc::from(vec![7; 4096]);
+    /// let value = Slice::window(&block, 100, 300);
+    /// assert_eq!(value.detached(), value);
+    /// ```
+    #[doc(alias = "to_owned")]
+    #[doc(alias = "into_owned")]
+    #[doc(alias = "copy")]
     #[must_use]
     pub fn detached(&self) -> Self {
-        match &self.0 {
-            Repr::Shared { owner, len, .. } if owner.len() != *len as usize => Self::from(&**self),
-            _ => self.clone(),
+        let holds_more = match &self.0 {
+            Repr::Inline { .. } => false,
+            Repr::Shared { owner, len, .. } => owner.len() != *len as usize,
+            Repr::Taken { owner, len, .. } => owner.held_bytes() != *len as usize,
+        };
+        if holds_more { Self::from(&**self) } else { self.clone() }
+    }
+
+    /// A part of it, without copying: the part keeps the same buffer (parts of at most 30 bytes are
+    /// held inline and keep none).
+    ///
+    /// # Panics
+    /// If the range is not inside the slice.
+    ///
+    /// ```
+    /// # use trommel_base::Slice;
+    /// let slice = Slice::from("key=value");
+    /// assert_eq!(slice.slice(..3), b"key");
+    /// assert_eq!(slice.slice(4..), b"value");
+    /// ```
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let from = match range.start_bound() {
+            Bound::Included(from) => *from,
+            Bound::Excluded(before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let to = match range.end_bound() {
+            Bound::Included(last) => last + 1,
+            Bound::Excluded(to) => *to,
+            Bound::Unbounded => self.len(),
+        };
+        let part = &self[from..to];
+        if part.len() <= INLINE_BYTES {
+            return Self::inline(part);
         }
+        // Within the slice, whose ends fit into 32 bits.
+        let (from, part_len) = (from as u32, part.len() as u32);
+        let mut whole = self.clone();
+        match &mut whole.0 {
+            Repr::Inline { .. } => {}
+            Repr::Shared { start, len, .. } | Repr::Taken { start, len, .. } => {
+                (*start, *len) = (*start + from, part_len);
+            }
+        }
+        whole
+    }
+
+    /// What lies before `at`, and the rest: two parts as of [`Slice::slice`].
+    ///
+    /// # Panics
+    /// If `at` is larger than the length.
+    #[must_use]
+    pub fn split_at(&self, at: usize) -> (Self, Self) {
+        (self.slice(..at), self.slice(at..))
+    }
+}
+
+/// A buffer in which one slice after another is put together: used again where the slice before was
+/// dropped, so that one who looks at each slice and drops it takes no memory.
+#[derive(Debug, Default)]
+pub struct SliceBuffer {
+    last: Option<Arc<[u8]>>,
+}
+
+impl SliceBuffer {
+    /// A slice of these bytes.
+    #[inline]
+    pub fn copied(&mut self, bytes: &[u8]) -> Slice {
+        if bytes.len() <= INLINE_BYTES {
+            return Slice::inline(bytes);
+        }
+        self.copied_long(bytes)
+    }
+
+    fn copied_long(&mut self, bytes: &[u8]) -> Slice {
+        if let Some(last) = &mut self.last
+            && let Some(room) = Arc::get_mut(last).and_then(|room| room.get_mut(..bytes.len()))
+        {
+            room.copy_from_slice(bytes);
+            return Slice::window(last, 0, bytes.len());
+        }
+        let slice = Slice::from(bytes);
+        if let Repr::Shared { owner, .. } = &slice.0
+            && bytes.len() <= REUSED_BYTES
+        {
+            self.last = Some(Arc::clone(owner));
+        }
+        slice
     }
 }
 
@@ -76,6 +250,9 @@ impl Deref for Slice {
             Repr::Shared { owner, start, len } => {
                 &owner[*start as usize..*start as usize + *len as usize]
             }
+            Repr::Taken { owner, start, len } => {
+                &owner[*start as usize..*start as usize + *len as usize]
+            }
         }
     }
 }
@@ -90,9 +267,48 @@ impl From<&[u8]> for Slice {
     }
 }
 
+/// Takes the vector over as it is, with its spare capacity.
 impl From<Vec<u8>> for Slice {
     fn from(bytes: Vec<u8>) -> Self {
-        Self::from(&*bytes)
+        Self::taken(Taken::Vec(bytes))
+    }
+}
+
+/// Takes the bytes over as they are.
+impl From<Box<[u8]>> for Slice {
+    fn from(bytes: Box<[u8]>) -> Self {
+        Self::taken(Taken::Boxed(bytes))
+    }
+}
+
+/// Shares the buffer, which stays in memory for as long as any slice of it lives.
+impl From<Bytes> for Slice {
+    fn from(bytes: Bytes) -> Self {
+        Self::taken(Taken::Bytes(bytes))
+    }
+}
+
+/// Shares the buffer: see [`Slice`] for what that keeps. A short slice is copied.
+impl From<Slice> for Bytes {
+    fn from(slice: Slice) -> Self {
+        match &slice.0 {
+            Repr::Inline { .. } => Self::copy_from_slice(&slice),
+            _ => Self::from_owner(slice),
+        }
+    }
+}
+
+/// A copy, which keeps nothing else in memory.
+impl From<Slice> for Vec<u8> {
+    fn from(slice: Slice) -> Self {
+        slice.to_vec()
+    }
+}
+
+/// A copy, which keeps nothing else in memory.
+impl From<&Slice> for Vec<u8> {
+    fn from(slice: &Slice) -> Self {
+        slice.to_vec()
     }
 }
 
@@ -156,10 +372,14 @@ impl Hash for Slice {
 mod tests {
     use super::*;
 
+    fn bytes() -> Vec<u8> {
+        (0..200).collect()
+    }
+
     #[test]
     fn short_and_long_slices_hold_what_they_were_given() {
-        let bytes: Vec<u8> = (0..200).collect();
-        for len in [0, 1, 21, 22, 23, 100, 200] {
+        let bytes = bytes();
+        for len in [0, 1, 29, 30, 31, 100, 200] {
             assert_eq!(Slice::from(&bytes[..len]), bytes[..len]);
         }
         let owner: Arc<[u8]> = Arc::from(&bytes[..]);
@@ -171,5 +391,84 @@ mod tests {
         assert_eq!(Arc::strong_count(&owner), 1, "a detached slice does not");
         assert_eq!(detached, bytes[10..60]);
         assert_eq!(Slice::window(&owner, 5, 3), bytes[5..8]);
+    }
+
+    /// `From<Vec<u8>>` copied the bytes.
+    #[test]
+    fn what_is_taken_over_stays_where_it_is() {
+        let taken: [fn(Vec<u8>) -> Slice; 3] = [
+            |bytes| Slice::from(bytes),
+            |bytes| Slice::from(bytes.into_boxed_slice()),
+            |bytes| Slice::from(Bytes::from(bytes)),
+        ];
+        for (way, taken) in taken.into_iter().enumerate() {
+            for len in [0, 1, 30, 31, 200] {
+                let bytes = bytes()[..len].to_vec();
+                let (address, copy) = (bytes.as_ptr(), bytes.clone());
+                let slice = taken(bytes);
+                assert_eq!(slice, copy);
+                let is_there = slice.as_ptr() == address;
+                assert!(is_there || len <= INLINE_BYTES, "way {way}: {len} bytes were copied");
+                assert_eq!(slice.detached(), copy);
+            }
+        }
+        let mut roomy = Vec::with_capacity(4096);
+        roomy.extend(bytes());
+        let slice = Slice::from(roomy);
+        let detached = slice.detached();
+        assert_ne!(detached.as_ptr(), slice.as_ptr(), "the spare capacity is kept");
+        assert_eq!(detached.as_ptr(), detached.detached().as_ptr(), "copied twice");
+    }
+
+    #[test]
+    fn a_slice_is_cut_without_a_copy() {
+        let bytes = bytes();
+        for slice in [Slice::from(&bytes[..]), Slice::from(bytes.clone())] {
+            let part = slice.slice(20..=119);
+            assert_eq!(part, bytes[20..120]);
+            assert_eq!(part.as_ptr(), slice[20..].as_ptr(), "copied");
+            let part = part.slice((Bound::Excluded(9), Bound::Unbounded));
+            assert_eq!(part, bytes[30..120]);
+            assert_eq!(part.as_ptr(), slice[30..].as_ptr(), "copied");
+            let (left, right) = part.split_at(45);
+            assert_eq!((left, right), (Slice::from(&bytes[30..75]), Slice::from(&bytes[75..120])));
+            assert_eq!(part.slice(..0), b"");
+            assert_eq!(part.slice(90..), b"");
+        }
+        assert_eq!(Slice::from("short").slice(1..3), b"ho");
+    }
+
+    #[test]
+    #[should_panic(expected = "range")]
+    fn a_cut_outside_of_a_slice_is_no_cut() {
+        let _ = Slice::from(bytes()).slice(100..40).slice(0..201);
+    }
+
+    #[test]
+    fn a_slice_becomes_bytes_without_a_copy() {
+        let bytes = bytes();
+        let slice = Slice::from(&bytes[..]).slice(10..150);
+        let (address, shared) = (slice.as_ptr(), Bytes::from(slice.clone()));
+        assert_eq!(shared, bytes[10..150]);
+        assert_eq!(shared.as_ptr(), address, "copied");
+        assert_eq!(Vec::from(&slice), bytes[10..150]);
+        assert_eq!(Vec::from(slice), bytes[10..150]);
+        assert_eq!(Bytes::from(Slice::from("short")), "short");
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_unless_its_slice_is_kept() {
+        let bytes = bytes();
+        let mut buffer = SliceBuffer::default();
+        let first = buffer.copied(&bytes[..100]);
+        let address = first.as_ptr();
+        drop(first);
+        let second = buffer.copied(&bytes[50..120]);
+        assert_eq!((second.as_ptr(), &*second), (address, &bytes[50..120]));
+        let third = buffer.copied(&bytes[1..60]);
+        assert_eq!((&*second, &*third), (&bytes[50..120], &bytes[1..60]), "a slice changed");
+        drop(buffer.copied(b"short"));
+        assert_eq!(buffer.copied(&[7; REUSED_BYTES + 1]).len(), REUSED_BYTES + 1);
+        assert!(buffer.last.is_none_or(|last| last.len() < 100), "a large buffer is kept");
     }
 }

@@ -33,7 +33,8 @@ impl Users {
         }
         batch.put(format!("user/{id}"), format!("{city}\n{name}"));
         batch.put(format!("city/{city}/{id}"), "");
-        Ok(self.db.write(batch)?)
+        self.db.write(batch)?;
+        Ok(())
     }
 
     /// Name and city.

@@ -5,10 +5,14 @@
 //! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put into
 //! that form only in the log's own buffer, or where its writer has to wait.
 
+mod contents;
+
 use std::borrow::Cow;
 
 use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+pub use contents::{BatchIter, BatchOp, RefusedOperation};
 
 use crate::error::{Error, Result};
 
@@ -19,6 +23,11 @@ const COUNT_BYTES: usize = 4;
 
 /// Puts and deletes that become visible together, and durable together or not at all.
 ///
+/// Every operation counts, whatever its sizes: one beyond a bound is never left out, but makes the
+/// batch unwritable. [`WriteBatch::len`] counts it, [`WriteBatch::iter`] shows it,
+/// [`WriteBatch::check`] names it, and [`Db::write`](crate::Db::write) returns an error and writes
+/// nothing.
+///
 /// ```
 /// let mut batch = trommel::WriteBatch::new();
 /// batch.put(b"from", b"90").put(b"to", b"110").delete(b"pending");
@@ -27,11 +36,12 @@ const COUNT_BYTES: usize = 4;
 #[derive(Debug, Clone)]
 pub struct WriteBatch {
     encoded: Vec<u8>,
+    /// Operations in `encoded`.
     count: u32,
     /// Bytes of its keys and values.
     user_bytes: u64,
-    /// The first thing wrong with an operation; reported when the batch is written.
-    fault: Option<Error>,
+    /// Operations beyond a bound, whose bytes are not here; with any, the batch cannot be written.
+    refused: Vec<RefusedOperation>,
 }
 
 impl Default for WriteBatch {
@@ -50,13 +60,14 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
         put_u32(&mut encoded, 0);
-        Self { encoded, count: 0, user_bytes: 0, fault: None }
+        Self { encoded, count: 0, user_bytes: 0, refused: Vec::new() }
     }
 
     /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
     ///
-    /// A key above 65,535 bytes or a value above 1 GiB makes the write of the batch fail, before
-    /// anything is changed.
+    /// A key above 65,535 bytes, a value above 1 GiB, or what takes the batch beyond
+    /// [`MAX_BATCH_BYTES`] makes the write of the whole batch fail, before anything is changed;
+    /// [`WriteBatch::check`] reports it before.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Put, key.as_ref(), value.as_ref())
     }
@@ -67,13 +78,11 @@ impl WriteBatch {
     }
 
     fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
-        if let Err(fault) = check_sizes(key, value) {
-            self.fault.get_or_insert(fault);
-            return self;
-        }
-        let bytes = self.encoded.len() + key.len() + value.len() + 11;
-        if bytes > MAX_BATCH_BYTES || self.count == u32::MAX {
-            self.fault.get_or_insert(Error::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
+        let batch_bytes = self.encoded.len() + key.len() + value.len() + 11;
+        let fits = batch_bytes <= MAX_BATCH_BYTES && self.count < u32::MAX;
+        if !fits || check_sizes(key, value).is_err() {
+            let (key_bytes, value_bytes) = (key.len(), value.len());
+            self.refuse(RefusedOperation { index: 0, key_bytes, value_bytes, batch_bytes });
             return self;
         }
         Operation { kind, key, value }.encode(&mut self.encoded);
@@ -82,13 +91,19 @@ impl WriteBatch {
         self
     }
 
+    /// Adds an operation that cannot be written, whatever its index.
+    #[cold]
+    fn refuse(&mut self, refused: RefusedOperation) {
+        let index = self.len();
+        self.refused.push(RefusedOperation { index, ..refused });
+    }
+
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.encoded[..COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Adds all operations of `other` behind its own. What was wrong with one of `other` is then wrong
-    /// with this batch.
+    /// Adds all operations of `other` after its own, refused ones included.
     ///
     /// ```
     /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
@@ -98,36 +113,45 @@ impl WriteBatch {
     /// ```
     pub fn append(&mut self, other: &Self) -> &mut Self {
         let added = other.encoded.get(COUNT_BYTES..).unwrap_or_default();
-        let bytes = self.encoded.len() + added.len();
-        let fault = match self.count.checked_add(other.count) {
-            Some(_) if other.fault.is_some() => other.fault.clone(),
-            Some(count) if bytes <= MAX_BATCH_BYTES => {
+        match self.count.checked_add(other.count) {
+            Some(count)
+                if self.encoded.len() + added.len() <= MAX_BATCH_BYTES
+                    && other.refused.is_empty() =>
+            {
                 self.encoded.extend_from_slice(added);
                 self.set_count(count);
                 self.user_bytes += other.user_bytes;
-                return self;
             }
-            _ => Some(Error::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES }),
-        };
-        self.fault = self.fault.take().or(fault);
+            _ => other.iter().for_each(|operation| self.push_again(operation)),
+        }
         self
+    }
+
+    fn push_again(&mut self, operation: BatchOp<'_>) {
+        match operation {
+            BatchOp::Put { key, value } => _ = self.push(EntryKind::Put, key, value),
+            BatchOp::Delete { key } => _ = self.push(EntryKind::Delete, key, &[]),
+            BatchOp::Refused(refused) => self.refuse(refused),
+        }
     }
 
     /// Forgets all operations, keeping the memory for those to come.
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
         self.set_count(0);
-        (self.user_bytes, self.fault) = (0, None);
+        self.user_bytes = 0;
+        self.refused.clear();
     }
 
-    /// Operations in the batch.
+    /// Operations that were added since the batch was made or cleared, those beyond a bound
+    /// included.
     pub fn len(&self) -> usize {
-        self.count as usize
+        self.count as usize + self.refused.len()
     }
 
-    /// Whether it holds no operation.
+    /// Whether no operation was added.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Its encoded size in bytes: what it adds to the log, without the log's own framing.
@@ -137,14 +161,17 @@ impl WriteBatch {
 
     /// The batch as the log stores it.
     pub(crate) fn seal(&self) -> Result<SealedBatch<'_>> {
-        match &self.fault {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(SealedBatch {
-                encoded: Cow::Borrowed(&self.encoded),
-                count: self.count,
-                user_bytes: self.user_bytes,
-            }),
-        }
+        self.check()?;
+        Ok(SealedBatch {
+            encoded: Cow::Borrowed(&self.encoded),
+            count: self.count,
+            user_bytes: self.user_bytes,
+        })
+    }
+
+    /// The operations that were not refused.
+    fn operations(&self) -> Operations<'_> {
+        Operations::written(&self.encoded, self.count)
     }
 }
 
@@ -154,12 +181,18 @@ impl AsRef<WriteBatch> for WriteBatch {
     }
 }
 
+#[inline]
 fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
-    if key.len() > MAX_KEY_BYTES {
-        return Err(Error::KeyTooLong { bytes: key.len() });
+    check_sizes_of(key.len(), value.len())
+}
+
+#[inline]
+fn check_sizes_of(key_bytes: usize, value_bytes: usize) -> Result<()> {
+    if key_bytes > MAX_KEY_BYTES {
+        return Err(Error::KeyTooLong { bytes: key_bytes });
     }
-    if value.len() > MAX_VALUE_BYTES {
-        return Err(Error::ValueTooLong { bytes: value.len() });
+    if value_bytes > MAX_VALUE_BYTES {
+        return Err(Error::ValueTooLong { bytes: value_bytes });
     }
     Ok(())
 }
@@ -280,8 +313,7 @@ impl SealedBatch<'_> {
     }
 
     fn operations(&self) -> Operations<'_> {
-        // Our own encoding: the count is there.
-        Operations { rest: Decoder::new(&self.encoded[COUNT_BYTES..]), left: self.count }
+        Operations::written(&self.encoded, self.count)
     }
 }
 
@@ -338,6 +370,12 @@ impl<'a> Operations<'a> {
         let mut rest = Decoder::new(encoded);
         let left = rest.u32()?;
         Some(Self { rest, left })
+    }
+
+    /// Those of our own encoding, where the count is there.
+    #[inline]
+    fn written(encoded: &'a [u8], count: u32) -> Self {
+        Self { rest: Decoder::new(&encoded[COUNT_BYTES..]), left: count }
     }
 
     #[inline]

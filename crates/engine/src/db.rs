@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use trommel_base::{EntryKind, Slice};
+use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
@@ -73,6 +73,16 @@ impl Db {
     /// [`Error::Locked`] where it is open elsewhere; [`Error::NotAStore`] where the directory
     /// holds other things; [`Error::Corruption`] where a file is damaged, which leaves the
     /// directory untouched; [`Error::Unsupported`] where it was written by a newer version.
+    ///
+    /// ```
+    /// use trommel::{Db, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = Options::default().cache_bytes(64 << 20);
+    /// let db = Db::open(dir.path(), options)?;
+    /// assert!(Db::open(dir.path(), Options::default()).is_err()); // one handle at a time: clone it
+    /// db.put("a", "1")?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::start(dir.as_ref(), options, false)
     }
@@ -105,6 +115,16 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::open`]; [`Error::NotAStore`] also where the directory is missing or empty.
+    ///
+    /// ```
+    /// # use trommel::{Db, Error, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # Db::open(dir.path(), Options::default())?.put("a", "1")?;
+    /// let db = Db::open_read_only(dir.path(), Options::default())?;
+    /// assert_eq!(db.get("a")?.unwrap(), b"1");
+    /// assert!(matches!(db.put("b", "2"), Err(Error::ReadOnly)));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open(dir, options.read_only(true))
     }
@@ -142,6 +162,16 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::InDoubt`] where nothing is certain; errors of the file system.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let mut healthy = db.healthy(..)?;
+    /// assert_eq!(healthy.next().unwrap()?.0, b"a");
+    /// assert!(healthy.damage().is_empty());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn healthy(&self, range: impl KeyRange) -> Result<Healthy> {
         self.handle.healthy(&Bounds::of(range))
     }
@@ -152,6 +182,16 @@ impl Db {
     /// # Errors
     /// [`Error::Locked`] where it is open; [`Error::NotAStore`] where `dir` holds no file of a
     /// store, is a symbolic link, or ends in `..` or is `.`. Nothing was removed then.
+    ///
+    /// ```
+    /// # use trommel::{Db, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("data");
+    /// Db::open(&path, Options::default())?.close()?;
+    /// Db::destroy(&path, &Options::default())?;
+    /// assert!(!path.exists());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<DestroyReport> {
         destroy(dir.as_ref(), options)
     }
@@ -174,6 +214,16 @@ impl Db {
     /// The store's table files by name, each with the random number that was drawn when it was
     /// written. A table is never changed, and its checksums are bound to that number, so two
     /// files of the same number and length are the same table, wherever they lie.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// let tables = db.table_ids();
+    /// assert!(tables.len() == 1 && tables[0].0.ends_with(".sst"));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn table_ids(&self) -> Vec<(String, u64)> {
         let version = self.engine().version();
         let tables = version.tables();
@@ -185,7 +235,8 @@ impl Db {
         &self.engine().vfs
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value`. Returns the sequence number of the write: snapshots from then on have
+    /// a [`seqno`](Snapshot::seqno) that is not below it.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
@@ -193,7 +244,17 @@ impl Db {
     /// compactions that it waits for go on failing: see [`Options::stall_timeout`]. After an error of the file system
     /// the write may or may not be there once the store is opened again, and until then writes are
     /// refused: [`Error::Poisoned`].
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// let seqno = db.put("key", "newer")?;
+    /// assert_eq!(db.get("key")?.unwrap(), b"newer");
+    /// assert_eq!(seqno, 2);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.put_with(key, value, WriteOptions::default())
     }
 
@@ -201,21 +262,39 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// # use trommel::WriteOptions;
+    /// db.put_with("key", "value", WriteOptions::sync())?; // on the device when this returns
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         let batch = Batch::one(EntryKind::Put, key.as_ref(), value.as_ref())?;
         self.engine().write(batch, options)
     }
 
-    /// Deletes `key`, whether or not it is there.
+    /// Deletes `key`, whether or not it is there. Returns the sequence number of the deletion.
     ///
     /// # Errors
     /// As [`Db::put`].
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// db.delete("key")?;
+    /// db.delete("never there")?;
+    /// assert_eq!(db.get("key")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.delete_with(key, WriteOptions::default())
     }
 
@@ -223,16 +302,18 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`].
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<SeqNo> {
         let batch = Batch::one(EntryKind::Delete, key.as_ref(), &[])?;
         self.engine().write(batch, options)
     }
 
     /// Writes a batch: all of it or nothing, for readers as for crashes. One that is lent can be
-    /// cleared and filled again.
+    /// cleared and filled again. Returns the sequence number of its last operation; the others have
+    /// those right before it. An empty batch takes no number, and returns the last one that reads see.
     ///
     /// # Errors
-    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`].
+    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. Then nothing of
+    /// the batch is written; [`WriteBatch::check`] names the operation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -248,7 +329,7 @@ impl Db {
     /// assert_eq!(db.iter().count(), 4);
     /// # Ok::<(), trommel::Error>(())
     /// ```
-    pub fn write(&self, batch: impl AsRef<WriteBatch>) -> Result<()> {
+    pub fn write(&self, batch: impl AsRef<WriteBatch>) -> Result<SeqNo> {
         self.write_with(batch, WriteOptions::default())
     }
 
@@ -256,27 +337,64 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::write`].
-    pub fn write_with(&self, batch: impl AsRef<WriteBatch>, options: WriteOptions) -> Result<()> {
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// # use trommel::{WriteBatch, WriteOptions};
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("from", "90").put("to", "110");
+    /// let seqno = db.write_with(batch, WriteOptions::sync())?;
+    /// assert_eq!(seqno, 2); // of the last operation
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn write_with(
+        &self,
+        batch: impl AsRef<WriteBatch>,
+        options: WriteOptions,
+    ) -> Result<SeqNo> {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// The value of `key`. A long one shares the memory of its block, which stays for as long as the value is
-    /// held: [`Slice::detached`] copies it out.
+    /// The value of `key`. One above 30 bytes shares the memory of its block (4 KiB by default), which
+    /// stays for as long as the value is held: to keep values for long, keep [`Slice::detached`] or a
+    /// `Vec`.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] where a table that may hold the key
     /// is damaged, cannot be read, or needs a newer version; [`Error::Closed`]; [`Error::InDoubt`] where
     /// the store was opened [degraded](Options::degraded) and nothing is certain.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// assert_eq!(db.get("key")?.unwrap(), b"value");
+    /// assert_eq!(db.get("no key")?, None);
+    /// let kept = db.get("key")?.map(|value| value.detached()); // for a long time
+    /// let owned: Option<Vec<u8>> = db.get("key")?.map(Vec::from);
+    /// # assert_eq!(kept.as_deref(), owned.as_deref());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.engine().get(key.as_ref(), None)
     }
 
-    /// Whether `key` has a value.
+    /// Whether `key` has a value. Costs what [`Db::get`] costs up to the value, which is neither
+    /// looked at nor copied; its block is read, for one checksum covers it.
     ///
     /// # Errors
     /// As [`Db::get`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// assert!(db.contains_key("key")? && !db.contains_key("no key")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.engine().contains(key.as_ref(), None)
     }
 
     /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, no
@@ -284,6 +402,18 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`], if any of the keys cannot be looked up.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.put("c", "3")?;
+    /// let values = db.multi_get(&["a", "b", "c"])?;
+    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(values[1], None);
+    /// assert_eq!(values[2].as_deref(), Some(&b"3"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.engine().multi_get(keys, None)
     }
@@ -292,6 +422,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// assert!(db.insert_if_absent("user:1", "Ada")?);
+    /// assert!(!db.insert_if_absent("user:1", "somebody else")?);
+    /// assert_eq!(db.get("user:1")?.unwrap(), b"Ada");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_if_absent_with(key, value, WriteOptions::default())
     }
@@ -315,6 +454,17 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("counter", "1")?;
+    /// assert!(db.compare_and_set("counter", Some(b"1"), Some(b"2"))?);
+    /// assert!(!db.compare_and_set("counter", Some(b"1"), Some(b"3"))?); // somebody was faster
+    /// assert!(db.compare_and_set("counter", Some(b"2"), None)?); // deletes it
+    /// assert_eq!(db.get("counter")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -342,17 +492,46 @@ impl Db {
             None => Batch::one(EntryKind::Delete, key, &[])?,
         };
         self.engine().write_if(options, || {
-            let current = self.engine().get(key, None)?;
-            Ok((current.as_deref() == expected).then_some(batch))
+            let is_expected = match expected {
+                None => !self.engine().contains(key, None)?,
+                expected => self.engine().get(key, None)?.as_deref() == expected,
+            };
+            Ok(is_expected.then_some(batch))
         })
     }
 
     /// The store as it is now, kept readable for as long as the snapshot is held.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "before")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("key", "after")?;
+    /// assert_eq!(snapshot.get("key")?.unwrap(), b"before");
+    /// assert_eq!(db.get("key")?.unwrap(), b"after");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(&self.handle)
     }
 
-    /// All entries, in key order, as they are now.
+    /// All entries, in key order, as they are now. See [`Range`] for what keys and values cost that
+    /// are kept.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("b", "2")?;
+    /// db.put("a", "1")?;
+    /// for entry in db.iter() {
+    ///     let (key, value) = entry?;
+    ///     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// let (last, _) = db.iter().next_back().unwrap()?;
+    /// assert_eq!(last, b"b");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn iter(&self) -> Range {
         self.handle.range(Bounds::all(), None)
     }
@@ -375,6 +554,16 @@ impl Db {
     }
 
     /// The entries whose keys begin with `prefix`, as they are now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["user:1", "user:2", "zebra"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// assert_eq!(db.prefix("user:").count(), 2);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         self.handle.range(Bounds::prefix(prefix.as_ref()), None)
     }
@@ -383,6 +572,19 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`]. What it reads later fails in the same ways.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.put("c", "3")?;
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("b")?;
+    /// assert_eq!(cursor.entry(), Some((&b"c"[..], &b"3"[..])));
+    /// cursor.prev()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn cursor(&self) -> Result<DbCursor> {
         self.handle.cursor(Bounds::all(), None)
     }
@@ -416,6 +618,18 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::cursor`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "user:1", "user:2", "zebra"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.prefix_cursor("user:")?;
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), Some(&b"user:2"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
         self.handle.cursor(Bounds::prefix(prefix.as_ref()), None)
     }
@@ -425,6 +639,15 @@ impl Db {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system, of which
     /// [`Error::kind`] tells whether to try again or to open the store anew.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// db.flush()?;
+    /// assert_eq!(db.stats().flushes, 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn flush(&self) -> Result<()> {
         self.engine().flush()
     }
@@ -434,6 +657,16 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`]. Where the log cannot be made durable, writes are refused until the store is
     /// opened again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for number in 0..1000_u32 {
+    ///     db.put(number.to_be_bytes(), "value")?;
+    /// }
+    /// db.sync()?; // all of them, with one call to the device
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }
@@ -444,6 +677,16 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`], or what a compaction ended with: [`Error::Corruption`] where a table is damaged.
     /// What was not compacted stays as it was.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("user:1", "Ada")?;
+    /// db.delete("user:1")?;
+    /// db.compact_range("user:".."user;")?;
+    /// assert_eq!(db.approximate_bytes(..)?, 0);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         let bounds = Bounds::of(range);
         self.engine().compact(&bounds.from, bounds.to.as_deref())
@@ -453,6 +696,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::compact_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.compact_all()?;
+    /// assert_eq!(db.stats().levels.len(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn compact_all(&self) -> Result<()> {
         self.engine().compact(&[], None)
     }
@@ -470,6 +722,16 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush, a compaction or a rebuild ended with. A
     /// read-only store is idle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// db.wait_idle()?;
+    /// assert_eq!(db.stats().compaction_debt, 0);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
     }
@@ -482,6 +744,17 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush ended with: then nothing is paused.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.pause_compaction()?;
+    /// for number in 0..1000_u32 {
+    ///     db.put(number.to_be_bytes(), "value")?; // not disturbed by compactions
+    /// }
+    /// db.resume_compaction();
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn pause_compaction(&self) -> Result<()> {
         self.engine().pause_compaction()
     }
@@ -496,6 +769,16 @@ impl Db {
     ///
     /// # Errors
     /// The first damage found: [`Error::Corruption`] names file and offset.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// let report = db.verify()?;
+    /// assert!(report.damage.is_empty());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine().verify()
     }
@@ -519,6 +802,15 @@ impl Db {
     /// [`Error::Locked`] where somebody writes it, or came to while it was read; [`Error::NotAStore`];
     /// [`Error::Io`] where the directory cannot be read, or the lock file is there and cannot be locked.
     /// Damage is no error, but listed.
+    ///
+    /// ```
+    /// # use trommel::{Db, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// Db::open(dir.path(), Options::default())?.close()?;
+    /// let report = Db::verify_dir(dir.path(), &Options::default())?;
+    /// assert!(report.damage.is_empty());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn verify_dir(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
         verify_store(dir.as_ref(), options)
     }
@@ -559,6 +851,20 @@ impl Db {
     /// # Errors
     /// [`Error::InvalidOption`] where `dir` is not empty, or the directory that it is to lie in is
     /// missing; as [`Db::flush`]. What was begun is removed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// # use trommel::{Db, Options};
+    /// # let copy = dir.path().join("copy");
+    /// # let db = { drop(db); Db::open(dir.path().join("data"), Options::default())? };
+    /// db.put("key", "before")?;
+    /// db.checkpoint(&copy)?;
+    /// db.put("key", "after")?;
+    /// let copy = Db::open(&copy, Options::default())?; // a store of its own
+    /// assert_eq!(copy.get("key")?.unwrap(), b"before");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
     }
@@ -567,6 +873,18 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for number in 0..1000_u32 {
+    ///     db.put(number.to_be_bytes(), "value")?;
+    /// }
+    /// db.flush()?;
+    /// let half = db.approximate_bytes(..500_u32.to_be_bytes())?;
+    /// assert!(half > 0 && half < db.approximate_bytes(..)?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn approximate_bytes(&self, range: impl KeyRange) -> Result<u64> {
         self.engine().approximate_bytes(&Bounds::of(range))
     }
@@ -598,6 +916,13 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::set_options`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.set_filters("L0=paired:20,L1-=ribbon:10".parse()?)?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn set_filters(&self, filters: FilterPolicy) -> Result<()> {
         self.set_options(|options| options.filters(filters))
     }
@@ -607,6 +932,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// # use trommel::RebuildOptions;
+    /// let plan = db.filter_rebuild_plan(&RebuildOptions::default())?;
+    /// assert!(plan.tables.is_empty()); // there are no tables yet
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn filter_rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
         self.engine().rebuild_plan(options)
     }
@@ -652,16 +986,46 @@ impl Db {
     }
 
     /// The options in force.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.set_options(|options| options.level_ratio(8))?;
+    /// let as_opened = db.options();
+    /// # drop(as_opened);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn options(&self) -> Options {
         (*self.engine().options.load_full()).clone()
     }
 
     /// What the store has done and what it holds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// db.get("key")?;
+    /// let stats = db.stats();
+    /// assert_eq!((stats.writes, stats.gets, stats.found), (1, 1, 1));
+    /// println!("{stats}");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }
 
     /// What each level's filters did since the counters were reset, beside what theory predicts.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// db.get("b")?;
+    /// println!("{}", db.filter_report());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn filter_report(&self) -> FilterReport {
         self.engine().filter_report()
     }
@@ -705,6 +1069,15 @@ impl Db {
     }
 
     /// Starts the counters of lookups, writes and filters anew.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.get("key")?;
+    /// db.reset_stats();
+    /// assert_eq!(db.stats().gets, 0);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn reset_stats(&self) {
         if !self.engine().opener.is_forked() {
             self.engine().counters.reset();
@@ -728,6 +1101,14 @@ impl Db {
     }
 
     /// What opening the store found and did.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let report = db.recovery_report();
+    /// assert!(report.dropped.is_empty() && report.damage.is_empty());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.engine().recovery
     }
@@ -740,6 +1121,14 @@ impl Db {
     /// # Errors
     /// [`Error::Poisoned`] where an earlier write failed, or a flush or compaction met a damaged file;
     /// errors of the file system. The store is closed all the same.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// db.close()?; // dropping the last clone closes it as well, and cannot return an error
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_is_kept_and_what_is_filled_are_one_memtable() {
         let db = filled(Arc::new(MemoryVfs::default()));
-        let put = |n: u32| db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();
+        let put = |n: u32| _ = db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();
         (3 << 10..7 << 10).for_each(put);
         let engine = db.engine();
         engine.exclusively(|leader| engine.rotate(leader)).unwrap();

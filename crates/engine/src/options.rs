@@ -27,6 +27,7 @@ const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
 
 /// How far a write has got when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// It is with the operating system: it survives the death of the process, but may be lost,
     /// with everything written after it, when the machine loses power.
@@ -38,6 +39,7 @@ pub enum Durability {
 
 /// How table blocks reach memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ReadMode {
     /// `pread` and the block cache; values share the verified block. The default.
     #[default]
@@ -103,6 +105,7 @@ impl ReadMode {
 
 /// Where filters are in memory once they have been read, which is when they are first asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum FilterResidency {
     /// With their open table, up to [`Options::pinned_filter_bytes`]; what does not fit goes to the
     /// block cache, as with `Cached`, and is not used if it does not fit there either. Found by one

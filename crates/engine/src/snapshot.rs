@@ -14,7 +14,8 @@ use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 /// Compactions keep what a snapshot can see, so one that is held for long costs disk space. It keeps the store
 /// open too, as a [`Db`](crate::Db) does; once that is closed by [`Db::close`](crate::Db::close), every read
 /// is [`Error::Closed`](crate::Error::Closed).
-/// Cheap to take and to clone.
+/// Cheap to take and to clone. Values that are read from it outlive it; each that is kept keeps its block in
+/// memory, as those of [`Db::get`](crate::Db::get) do.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -61,7 +62,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.store.engine.contains(key.as_ref(), Some(self.seqno))
     }
 
     /// The values of `keys`, in their order.

@@ -88,6 +88,8 @@ impl Stalls {
 
 /// Writers that were slowed or stopped for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Stall {
     /// How often.
     pub times: u64,
@@ -97,6 +99,7 @@ pub struct Stall {
 
 /// One level that holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// 0, or 1 for the first level below that holds data, and so on.
@@ -115,6 +118,7 @@ pub struct LevelStats {
 
 /// Where the store's memory is, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// Memtables, active and frozen, with their nodes.
@@ -160,6 +164,7 @@ impl MemoryStats {
 /// What a store has done since it was opened (or since its counters were reset, for those that
 /// say so), and what it holds now.
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Levels that hold data, from the top.
@@ -496,5 +501,25 @@ impl fmt::Display for Stats {
             self.stalled_by_level_0.total,
             self.stalled_by_debt.total
         )
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use std::sync::Arc;
+
+    use trommel_vfs::MemoryVfs;
+
+    use crate::{Db, Options};
+
+    #[test]
+    fn stats_are_written_field_by_field() {
+        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        let stats = serde_json::to_value(db.stats()).unwrap();
+        assert_eq!((&stats["writes"], &stats["levels"][0]["entries"]), (&1.into(), &1.into()));
+        assert_eq!(stats["stalled_by_level_0"]["times"], 0);
+        assert!(stats["memory"]["memtables"].is_u64(), "{stats}");
     }
 }

@@ -60,6 +60,7 @@ pub struct FilterContext {
 
 /// The filter of one table.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum FilterChoice {
     /// One of our own; [`FilterSpec::NONE`] for none.
     Spec(FilterSpec),

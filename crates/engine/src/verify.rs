@@ -360,7 +360,8 @@ mod tests {
             db.put("key", "value").unwrap();
             let way = end_of(name).writing_part(bytes);
             disk.inject(way.clone());
-            let failed = if name == ".log" { db.put("other", "value") } else { db.flush() };
+            let failed =
+                if name == ".log" { db.put("other", "value").map(drop) } else { db.flush() };
             assert!(failed.is_err() && disk.faults_fired() == 1, "{way:?}");
             // As a check does that found the store sound before it had its turn.
             let mut report = VerifyReport::default();

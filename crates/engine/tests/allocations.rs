@@ -1,5 +1,5 @@
-//! A lookup takes nothing from the heap but room for the value that it returns: held against an
-//! allocator that counts, in every shape that filters have.
+//! A lookup takes nothing from the heap but room for the value that it returns, a scan nothing for each
+//! entry, and a value that is kept holds its block at most: held against an allocator that counts.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use trommel::vfs::MemoryVfs;
 use trommel::{
     Compression, Db, FilterChoice, FilterContext, FilterResidency, FilterShape, Options, Prefix,
-    ReadMode, UserFilter, UserFilterBuilder, UserFilterPolicy,
+    ReadMode, Slice, UserFilter, UserFilterBuilder, UserFilterPolicy,
 };
 
-use crate::allocator::taken;
+use crate::allocator::{held, taken};
 
 const KEYS: u64 = 2_000;
 const RUNS: u64 = 10;
@@ -193,7 +193,9 @@ fn a_value_that_must_be_copied_takes_its_bytes_once() {
     let once = (1, SHARED_BYTES + VALUE.len() as u64);
     let options = Options::default().write_buffer_bytes(64 << 20);
     let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
-    (0..KEYS).for_each(|number| db.put(key(number * 2), VALUE).unwrap());
+    (0..KEYS).for_each(|number| {
+        db.put(key(number * 2), VALUE).unwrap();
+    });
     assert_eq!(most(&db, false), once, "in a memtable");
     let dir = tempfile::tempdir().unwrap();
     let mapped = Options::default()
@@ -201,8 +203,104 @@ fn a_value_that_must_be_copied_takes_its_bytes_once() {
         .compression(Compression::None)
         .auto_compaction(false);
     let db = Db::open(dir.path(), mapped).unwrap();
-    (0..KEYS).for_each(|number| db.put(key(number * 2), VALUE).unwrap());
+    (0..KEYS).for_each(|number| {
+        db.put(key(number * 2), VALUE).unwrap();
+    });
     db.flush().unwrap();
     assert_eq!(most(&db, false), once, "in a map");
     assert_eq!(most(&db, true), (0, 0), "in no map");
+}
+
+/// Entries of a store whose values are kept.
+const MANY: u64 = 40_000;
+const BLOCK_BYTES: u64 = 4096;
+
+fn long_key(number: u64) -> String {
+    format!("a key of some forty bytes, number {number:08}")
+}
+
+/// Noise, which no compression makes smaller: 300 bytes.
+fn noise(number: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number);
+    (0..300).map(|_| rng.u8(..)).collect()
+}
+
+/// In the last level, with a small cache.
+fn settled(options: Options) -> Db {
+    let options = options.compression(Compression::None).cache_bytes(1 << 20);
+    let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
+    for number in 0..MANY {
+        db.put(long_key(number), noise(number)).unwrap();
+    }
+    db.compact_all().unwrap();
+    db
+}
+
+/// Each key above 22 bytes was copied to memory of its own.
+#[test]
+fn a_scan_takes_no_memory_for_each_entry() {
+    let settled = settled(Options::default());
+    let in_memory = Options::default().vfs(Arc::new(MemoryVfs::new()));
+    let in_memory = Db::open("/store", in_memory).unwrap();
+    (0..2_000).for_each(|number| _ = in_memory.put(long_key(number), noise(number)).unwrap());
+    for (db, place) in [(&settled, "in tables"), (&in_memory, "in a memtable")] {
+        let entries = db.iter().count() as u64;
+        let forward = || db.iter().map(|entry| entry.unwrap().1.len()).sum::<usize>();
+        let backward = || db.iter().rev().map(|entry| entry.unwrap().1.len()).sum::<usize>();
+        for (way, (times, _)) in [("forward", taken(forward)), ("backward", taken(backward))] {
+            assert!(times * 10 < entries, "{place}, {way}: {times} times for {entries} entries");
+        }
+    }
+}
+
+/// Values that a scan had read ahead held all that was read with them: 128 KiB each.
+#[test]
+#[expect(clippy::print_stderr, reason = "the book cites the figures")]
+fn a_value_that_is_kept_holds_its_block_at_most() {
+    let db = settled(Options::default());
+    let one_in_500 = |db: &Db| db.iter().step_by(500).map(|entry| entry.unwrap().1).collect();
+    let looked_up = |db: &Db| -> Vec<_> {
+        (0..MANY).step_by(100).map(|number| db.get(long_key(number)).unwrap().unwrap()).collect()
+    };
+    assert_eq!(db.iter().count() as u64, MANY);
+    for (way, keep) in [
+        ("one value in 500 of a scan", &one_in_500 as &dyn Fn(&Db) -> Vec<Slice>),
+        ("one value in 500 of a scan, detached", &|db| {
+            db.iter().step_by(500).map(|entry| entry.unwrap().1.detached()).collect()
+        }),
+        ("one value in 100, looked up", &looked_up),
+    ] {
+        let before = held();
+        let kept = keep(&db);
+        let bytes = u64::try_from(held() - before).unwrap();
+        let (count, own) = (kept.len() as u64, kept.iter().map(|value| value.len()).sum::<usize>());
+        eprintln!("{way}: {count} values of {own} bytes hold {bytes} bytes");
+        let most = if way.ends_with("detached") { 400 } else { 2 * BLOCK_BYTES };
+        assert!(bytes < count * most + (2 << 20), "{way}: {count} values hold {bytes} bytes");
+    }
+}
+
+/// It read the value, and copied it where it could not be shared.
+#[test]
+fn a_key_is_looked_for_without_its_value() {
+    let huge = vec![7; 1 << 20];
+    let in_memory = Options::default().vfs(Arc::new(MemoryVfs::new()));
+    let in_memory = Db::open("/store", in_memory).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mapped = Options::default().read_mode(ReadMode::Mapped).compression(Compression::None);
+    let mapped = Db::open(dir.path(), mapped).unwrap();
+    for (db, place) in [(&in_memory, "in a memtable"), (&mapped, "in a map")] {
+        db.put("key", &huge).unwrap();
+        if place == "in a map" {
+            db.flush().unwrap();
+        }
+        let snapshot = db.snapshot();
+        for _ in 0..2 {
+            assert!(db.contains_key("key").unwrap() && !db.contains_key("kez").unwrap());
+        }
+        assert_eq!(taken(|| db.contains_key("key").unwrap()), (0, 0), "{place}");
+        assert_eq!(taken(|| snapshot.contains_key("key").unwrap()), (0, 0), "{place}, a snapshot");
+        let (_, bytes) = taken(|| db.insert_if_absent("key", "value").unwrap());
+        assert!(bytes < 1 << 10, "{place}: inserting where there is a value took {bytes} bytes");
+    }
 }

@@ -73,19 +73,23 @@ fn batch_of(operations: &[Operation<'_>]) -> WriteBatch {
 
 impl Store for EngineStore {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        Ok(self.db.put(key, value)?)
+        self.db.put(key, value)?;
+        Ok(())
     }
 
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Ok(self.db.write(batch_of(operations))?)
+        self.db.write(batch_of(operations))?;
+        Ok(())
     }
 
     fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Ok(self.db.write_with(batch_of(operations), WriteOptions::sync())?)
+        self.db.write_with(batch_of(operations), WriteOptions::sync())?;
+        Ok(())
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        Ok(self.db.delete(key)?)
+        self.db.delete(key)?;
+        Ok(())
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {

@@ -58,5 +58,5 @@ pub use properties::Properties;
 pub use salvage::Salvage;
 pub use sidecar::{Sidecar, SidecarSummary};
 pub use source::ReadStats;
-pub use table::{Expected, Found, Table, TableConfig, TableMemory};
+pub use table::{Expected, Found, Table, TableConfig, TableMemory, Wants};
 pub use verify::Verified;

@@ -25,7 +25,7 @@ use crate::compression::zeroed;
 use crate::format::Handle;
 use crate::places::Spot;
 use crate::source::ReadStats;
-use crate::table::{Found, Held, Table};
+use crate::table::{Found, Held, Table, Wants};
 use crate::together::read_together;
 
 /// Keys that are taken together.
@@ -97,7 +97,7 @@ pub fn get_many<'a>(
             };
             let Request { key, hash, seqno, .. } = *request;
             let Wanted { table, spot } = place;
-            let mut found = held.get(table, key, hash, seqno)?;
+            let mut found = held.get(table, key, hash, seqno, Wants::Value)?;
             if found.is_none() {
                 found = table.get_behind(spot, key, hash, seqno, stats)?;
             }

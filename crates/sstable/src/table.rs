@@ -71,8 +71,18 @@ pub struct Found {
     pub seqno: SeqNo,
     /// Whether it sets or deletes.
     pub kind: EntryKind,
-    /// Its value: a window on the verified block, or a copy from the map.
+    /// Its value: a window on the verified block, or a copy from the map; empty where it was not
+    /// wanted.
     pub value: Slice,
+}
+
+/// What is wanted of the version that a lookup finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    /// All of it.
+    Value,
+    /// Only whether it is there: the value is neither looked at nor copied.
+    Presence,
 }
 
 /// Memory an open table takes, in bytes.
@@ -216,8 +226,24 @@ impl Table {
         seqno: SeqNo,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>, Error> {
+        self.look_up(key, hash, seqno, Wants::Value, stats)
+    }
+
+    /// As [`Table::get`], and only what is wanted of it.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    #[inline]
+    pub fn look_up(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+        wants: Wants,
+        stats: &mut ReadStats,
+    ) -> Result<Option<Found>, Error> {
         let place = self.index.find(key, &self.source, stats)?;
-        self.get_from(place, key, hash, seqno, stats)
+        self.get_from(place, key, hash, seqno, wants, stats)
     }
 
     /// As [`Table::get`], where `place` is the first block that may hold it.
@@ -228,11 +254,12 @@ impl Table {
         key: &[u8],
         hash: u64,
         seqno: SeqNo,
+        wants: Wants,
         stats: &mut ReadStats,
     ) -> Result<Option<Found>, Error> {
         while let Some((leaf, at)) = place {
             let block = self.hold(self.index.spot(leaf, at), stats)?;
-            if let Some(found) = block.get(self, key, hash, seqno)? {
+            if let Some(found) = block.get(self, key, hash, seqno, wants)? {
                 return Ok(Some(found));
             }
             // Versions of one key may straddle blocks; then the separator is that key.
@@ -258,7 +285,7 @@ impl Table {
             return Ok(None);
         }
         let place = self.index.next(at, &self.source, stats)?;
-        self.get_from(place, key, hash, seqno, stats)
+        self.get_from(place, key, hash, seqno, Wants::Value, stats)
     }
 
     /// A walk over the table's entries.
@@ -415,6 +442,7 @@ impl Held<'_> {
         key: &[u8],
         hash: u64,
         seqno: SeqNo,
+        wants: Wants,
     ) -> Result<Option<Found>, Error> {
         let block = match &self.bytes {
             HeldBytes::Shared(shared) => shared.view(),
@@ -425,6 +453,7 @@ impl Held<'_> {
             .map_err(|fault| fault.at(&table.source.path, self.handle.offset))?;
         Ok(hit.map(|hit| {
             let value = match &self.bytes {
+                _ if wants == Wants::Presence => Slice::default(),
                 HeldBytes::Shared(shared) => {
                     let start = shared.start as usize + hit.value.start;
                     Slice::window(&shared.buffer, start, hit.value.len())

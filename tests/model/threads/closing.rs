@@ -26,7 +26,7 @@ fn until_closed(mut act: impl FnMut(u64) -> Result<()>) -> u64 {
 fn busy(db: &Db, what: usize) -> u64 {
     let rng = &mut Rng::new(what as u64);
     match what {
-        0..=2 => until_closed(|round| db.put(format!("{what}/{round:06}"), value(round))),
+        0..=2 => until_closed(|round| db.put(format!("{what}/{round:06}"), value(round)).map(drop)),
         3 => until_closed(|round| match db.get(format!("0/{:06}", round / 2))? {
             Some(found) if number(&found) != round / 2 => panic!("{} for {round}", number(&found)),
             _ => Ok(()),

@@ -104,7 +104,7 @@ impl Caller<'_> {
                 false => batch.put(&self.keys[*key], value(u64::from(generation))),
             };
         }
-        self.call("write", |db| db.write(batch), |()| facts);
+        self.call("write", |db| db.write(batch), |_| facts);
     }
 
     fn any(&mut self) -> usize {

@@ -176,7 +176,8 @@ fn judge(store: &dyn Store, pairs: &Pairs) -> &'static str {
 
 impl Store for trommel::Db {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        Ok(self.put_with(key, value, trommel::WriteOptions::sync())?)
+        self.put_with(key, value, trommel::WriteOptions::sync())?;
+        Ok(())
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {

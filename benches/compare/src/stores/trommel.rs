@@ -91,7 +91,7 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
             ("none for data blocks".into(), "mmap", "verified when it is first used")
         }
         ReadMode::Direct => (cache, stores::DIRECT, stores::VERIFIED_ONCE),
-        ReadMode::Cached => (cache, "pread", stores::VERIFIED_ONCE),
+        _ => (cache, "pread", stores::VERIFIED_ONCE),
     };
     facts.extend([
         ("version", format!("trommel {}", stores::locked("trommel"))),

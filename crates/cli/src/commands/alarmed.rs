@@ -14,7 +14,9 @@ pub(crate) const ASKED: u64 = 500;
 pub(crate) fn store() -> Db {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
     let db = Db::open("db", options.user_filters(Arc::new(Open))).unwrap();
-    (0..=ASKED).for_each(|number| db.put(format!("{number:04}"), "value").unwrap());
+    (0..=ASKED).for_each(|number| {
+        db.put(format!("{number:04}"), "value").unwrap();
+    });
     db.flush().unwrap();
     for number in 0..ASKED {
         assert_eq!(db.get(format!("{number:04} is not there")).unwrap(), None);

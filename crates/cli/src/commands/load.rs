@@ -97,7 +97,8 @@ fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, 
     loop {
         let (batch, ended) = next_batch(reader);
         let entries = batch.len() as u64;
-        let written = if entries == 0 { Ok(()) } else { db.write(batch).map_err(Failure::from) };
+        let written =
+            if entries == 0 { Ok(()) } else { db.write(batch).map(drop).map_err(Failure::from) };
         let outcome = written.and_then(|()| {
             loaded += entries;
             session.control.progress.advance(entries);

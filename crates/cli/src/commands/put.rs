@@ -42,7 +42,8 @@ pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failur
         args.value_form.of_argument(&args.value)?
     };
     args.write.make_and(session, args.create, |db| {
-        Ok(db.put_with(&key, &value, durability(args.sync))?)
+        db.put_with(&key, &value, durability(args.sync))?;
+        Ok(())
     })
 }
 
@@ -65,7 +66,10 @@ pub(crate) fn run_delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), 
     for key in &args.keys {
         batch.delete(args.key_form.of_argument(key)?);
     }
-    args.write.write(session, |db| Ok(db.write_with(batch, durability(args.sync))?))
+    args.write.write(session, |db| {
+        db.write_with(batch, durability(args.sync))?;
+        Ok(())
+    })
 }
 
 fn durability(sync: bool) -> WriteOptions {

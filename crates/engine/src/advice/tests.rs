@@ -169,8 +169,12 @@ fn where_all_hit_the_last_level_needs_none() {
 fn what_a_memtable_answers_is_no_miss() {
     let db = grown("paired:10");
     let (deleted, renewed) = (0..40, 40..50);
-    deleted.clone().for_each(|number| db.delete(key(2 * number)).unwrap());
-    renewed.clone().for_each(|number| db.put(key(2 * number), [8; 20]).unwrap());
+    deleted.clone().for_each(|number| {
+        db.delete(key(2 * number)).unwrap();
+    });
+    renewed.clone().for_each(|number| {
+        db.put(key(2 * number), [8; 20]).unwrap();
+    });
     ask(&db, (0..LOOKUPS).map(|number| 2 * (number % renewed.end)));
     let keys: Vec<_> = (0..60).map(|number| key(2 * number)).collect();
     assert_eq!(db.multi_get(&keys).unwrap().iter().flatten().count(), 20);
@@ -200,7 +204,9 @@ fn renewed(db: &Db) -> u64 {
 fn nothing_is_not_told_as_something() {
     let db = grown("paired:10");
     db.compact_all().unwrap();
-    (0..20).for_each(|number| db.put(key(200 * number), [8; 40]).unwrap());
+    (0..20).for_each(|number| {
+        db.put(key(200 * number), [8; 40]).unwrap();
+    });
     db.flush().unwrap();
     ask(&db, misses());
     // Fewer bits, so that there is something to advise.

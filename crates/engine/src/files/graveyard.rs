@@ -441,7 +441,9 @@ mod tests {
             let room = u64::from(limit) * 20;
             disk.set_capacity(Some(disk.used_bytes() + room));
             // More than there is room for, less than is kept.
-            (0..1 + (room / 60) as u32).for_each(|number| put(number).unwrap());
+            (0..1 + (room / 60) as u32).for_each(|number| {
+                put(number).unwrap();
+            });
             assert_eq!(db.stats().spare_file_bytes, 0, "kept on a full disk");
             disk.set_capacity(None);
         }

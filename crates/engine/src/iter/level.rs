@@ -325,7 +325,7 @@ impl Cursor for LevelCursor {
         self.cursor.as_ref().is_some_and(Cursor::begins_key)
     }
 
-    fn value(&self) -> Slice {
-        self.cursor.as_ref().map_or_else(Slice::default, Cursor::value)
+    fn shared_value(&self) -> Option<Slice> {
+        self.cursor.as_ref().and_then(Cursor::shared_value)
     }
 }

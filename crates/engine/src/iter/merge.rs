@@ -499,8 +499,8 @@ where
         self.source()?.internal_key()
     }
 
-    fn value(&self) -> Slice {
-        self.source().map_or_else(Slice::default, C::value)
+    fn shared_value(&self) -> Option<Slice> {
+        self.source().and_then(C::shared_value)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::{self, Bound};
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::Slice;
+use trommel_base::{Slice, SliceBuffer};
 
 use super::visible::VisibleCursor;
 use crate::error::{Error, Result};
@@ -155,12 +155,35 @@ type End = Option<VisibleCursor>;
 /// thread; it sees the moment at which it was made, and keeps the files and memtables that it reads, and the store open,
 /// for as long as it lives. After an error it yields nothing more; once the store is closed by
 /// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
+///
+/// # What is copied, and what kept entries keep
+/// A key is put together from its block, so it is a copy; the memory of a key above 30 bytes is used
+/// again for the next one if the key was dropped by then. A value above 30 bytes is a window on its
+/// block. So a loop that looks at entries and drops them allocates nothing for each, while **every
+/// value that is kept keeps its block** (4 KiB by default) in memory, beyond the block cache's limit and
+/// uncounted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` of it. [`DbCursor::visit`]
+/// lends keys and values without copies or counts, and is the fastest way to look at many.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = trommel::Db::open(dir.path(), Default::default())?;
+/// # db.put("a", "1")?;
+/// let mut kept = Vec::new();
+/// for entry in db.iter() {
+///     let (_, value) = entry?;
+///     kept.push(value.detached()); // holds the value, and not its block
+/// }
+/// # Ok::<(), trommel::Error>(())
+/// ```
 #[must_use = "it reads nothing until it is asked"]
 pub struct Range {
     bounds: Arc<Bounds>,
     make_cursor: MakeCursor,
     front: End,
     back: End,
+    /// Where long keys are copied to, and values that cannot be shared.
+    keys: SliceBuffer,
+    values: SliceBuffer,
     done: bool,
     opener: Opener,
 }
@@ -168,7 +191,8 @@ pub struct Range {
 impl Range {
     pub(crate) fn new(bounds: Arc<Bounds>, make_cursor: MakeCursor, opener: Opener) -> Self {
         let done = bounds.ends_before(&bounds.from);
-        Self { bounds, make_cursor, front: None, back: None, done, opener }
+        let (keys, values) = <(SliceBuffer, SliceBuffer)>::default();
+        Self { bounds, make_cursor, front: None, back: None, keys, values, done, opener }
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
@@ -189,7 +213,7 @@ impl Range {
         if met || self.bounds.ends_before(key) {
             return Ok(None);
         }
-        Ok(Some((Slice::from(key), cursor.value())))
+        Ok(Some((self.keys.copied(key), cursor.value_in(&mut self.values))))
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
@@ -214,7 +238,7 @@ impl Range {
         if met || *key < *self.bounds.from {
             return Ok(None);
         }
-        Ok(Some((Slice::from(key), cursor.value())))
+        Ok(Some((self.keys.copied(key), cursor.value_in(&mut self.values))))
     }
 
     fn finish(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
@@ -434,8 +458,8 @@ impl DbCursor {
         self.cursor.entry()
     }
 
-    /// The value of that key, which may be kept. A long one keeps the buffer that it was read into, up to some
-    /// 128 KiB in a scan: [`Slice::detached`] copies it out.
+    /// The value of that key, which may be kept. A long one keeps its block in memory for as long:
+    /// [`Slice::detached`] copies it out.
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())
     }

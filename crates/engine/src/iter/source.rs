@@ -90,8 +90,8 @@ impl Cursor for Source {
         each!(self, cursor => cursor.begins_key())
     }
 
-    fn value(&self) -> Slice {
-        each!(self, cursor => cursor.value())
+    fn shared_value(&self) -> Option<Slice> {
+        each!(self, cursor => cursor.shared_value())
     }
 }
 

@@ -12,7 +12,9 @@
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
-use trommel_base::{Cursor, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, compare_keys};
+use trommel_base::{
+    Cursor, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
+};
 use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
@@ -161,6 +163,18 @@ impl VisibleCursor {
         match self.stand {
             Stand::Nowhere => Slice::default(),
             Stand::On => self.merge.value(),
+            Stand::Before => self.value.clone(),
+        }
+    }
+
+    /// As `value`; what has to be copied goes into `buffer`.
+    #[inline]
+    pub(crate) fn value_in(&self, buffer: &mut SliceBuffer) -> Slice {
+        match self.stand {
+            Stand::Nowhere => Slice::default(),
+            Stand::On => self.merge.shared_value().unwrap_or_else(|| {
+                self.merge.entry().map_or_else(Slice::default, |entry| buffer.copied(entry.value))
+            }),
             Stand::Before => self.value.clone(),
         }
     }

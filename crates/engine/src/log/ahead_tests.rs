@@ -18,7 +18,9 @@ fn options(vfs: Arc<dyn Vfs>) -> Options {
 /// A store whose log was synced behind each of its keys.
 fn written(vfs: Arc<dyn Vfs>, dir: &Path) -> Db {
     let db = Db::open(dir, options(vfs)).unwrap();
-    (0..KEYS).for_each(|n| db.put(format!("{n}"), format!("value {n}")).unwrap());
+    (0..KEYS).for_each(|n| {
+        db.put(format!("{n}"), format!("value {n}")).unwrap();
+    });
     db
 }
 

@@ -2,6 +2,7 @@
 
 use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_sstable::Wants;
 
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
@@ -14,20 +15,32 @@ impl Engine {
     ///
     /// Memtables first, then the runs of level 0 newest first, then of each deeper level the one
     /// table whose key range holds the key; the first version found is the newest.
+    #[inline]
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
+        self.look_up(key, at, Wants::Value)
+    }
+
+    /// Whether `key` has a value at the moment `at`, or now.
+    pub(crate) fn contains(&self, key: &[u8], at: Option<SeqNo>) -> Result<bool> {
+        Ok(self.look_up(key, at, Wants::Presence)?.is_some())
+    }
+
+    /// As `get`; the value is empty where it is not wanted.
+    fn look_up(&self, key: &[u8], at: Option<SeqNo>, wants: Wants) -> Result<Option<Slice>> {
         self.check_open()?;
         // The view is pinned before the moment is read: see `Snapshots::visible`.
         let early = planted(Bug::MomentBeforeView).then(|| dawdling(self.snapshots.visible()));
         let view = self.view.load();
         let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
         if let Some(entry) = view.get_in_memory(key, seqno) {
-            let value = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
+            let wanted = if wants == Wants::Value { entry.value } else { &[] };
+            let value = (entry.kind == EntryKind::Put).then(|| Slice::from(wanted));
             self.count_in_memory(value.is_some());
             self.traced(&view, key, Place::Memory, value.is_some());
             return Ok(value);
         }
         let mut tally = Tally::new();
-        let lookup = Lookup::new(self, key, seqno);
+        let lookup = Lookup::new(self, key, seqno, wants);
         let found = lookup.search(view.tables_for(key), &mut tally);
         let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
         let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);

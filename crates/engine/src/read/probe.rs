@@ -2,7 +2,7 @@
 
 use trommel_base::SeqNo;
 use trommel_sstable::FilterLabel;
-use trommel_sstable::{Found, ReadStats, Verdict};
+use trommel_sstable::{Found, ReadStats, Verdict, Wants};
 
 use crate::counters::Shard;
 use crate::engine::Engine;
@@ -22,11 +22,12 @@ pub(super) struct Lookup<'a> {
     key: &'a [u8],
     hash: u64,
     seqno: SeqNo,
+    wants: Wants,
 }
 
 impl<'a> Lookup<'a> {
-    pub(super) fn new(engine: &'a Engine, key: &'a [u8], seqno: SeqNo) -> Self {
-        Self { engine, key, hash: trommel_filter::hash(key), seqno }
+    pub(super) fn new(engine: &'a Engine, key: &'a [u8], seqno: SeqNo, wants: Wants) -> Self {
+        Self { engine, key, hash: trommel_filter::hash(key), seqno, wants }
     }
 
     /// The newest visible version of the key in the tables of `candidates`.
@@ -110,7 +111,7 @@ impl<'a> Lookup<'a> {
                 return Ok(None);
             }
         }
-        let found = table.get(self.key, self.hash, self.seqno, &mut tally.reads)?;
+        let found = table.look_up(self.key, self.hash, self.seqno, self.wants, &mut tally.reads)?;
         if found.is_some() {
             tally.hit = Some((*level, verdict.kind));
         } else if is_decided(file, false, self.seqno) {

@@ -412,9 +412,9 @@ fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
 
 fn shape_word(shape: crate::FilterShape) -> &'static str {
     match shape {
-        crate::FilterShape::Whole => "",
         crate::FilterShape::Partitioned => " (partitioned)",
         crate::FilterShape::PerBlock => " (per block)",
+        _ => "",
     }
 }
 

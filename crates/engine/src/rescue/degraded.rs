@@ -43,6 +43,7 @@ use crate::view::View;
 
 /// What a degraded open answers where nobody can know the keys of the writes that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Degraded {
     /// Nothing: every read is [`Error::InDoubt`].
     Certain,

@@ -429,7 +429,7 @@ impl Target {
         if self.batch.encoded_bytes() < BATCH_BYTES {
             return Ok(());
         }
-        self.db.write(std::mem::take(&mut self.batch))
+        self.db.write(std::mem::take(&mut self.batch)).map(drop)
     }
 
     /// Writes the rest, reads all of it again, and lets it be opened.

@@ -77,18 +77,23 @@ impl Leader {
 }
 
 impl Engine {
-    /// Writes a batch: all of it or nothing.
-    pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<()> {
+    /// Writes a batch: all of it or nothing. Returns the number of its last operation; of an empty
+    /// one, the last that reads see.
+    pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
         self.check_writable()?;
         let sync = self.wants_sync(options);
         if batch.count() == 0 {
-            // Durable is what was written before, too.
-            return if sync { self.sync() } else { Ok(()) };
+            let seqno = self.snapshots.visible();
+            if sync {
+                // Durable is what was written before, too.
+                self.sync()?;
+            }
+            return Ok(seqno);
         }
         if planted(Bug::BatchSplit) && batch.count() > 1 {
-            let mut outcome = Ok(());
+            let mut outcome = Ok(0);
             batch.for_each(|op| {
-                outcome = outcome.clone().and_then(|()| self.write(Batch::One(op), options));
+                outcome = outcome.clone().and_then(|_| self.write(Batch::One(op), options));
             });
             return outcome;
         }
@@ -96,26 +101,30 @@ impl Engine {
             self.wait_to_sync()?;
         }
         let wanted = Wanted { batch: Some(batch), sync };
-        if self.queue.leads_at_once() {
-            self.lead(&wanted)?;
+        let seqno = if self.queue.leads_at_once() {
+            self.lead(&wanted)?
         } else {
-            self.write_behind(wanted)?;
-        }
+            self.write_behind(wanted)?
+        };
         if sync && planted(Bug::PublishedBeforeSync) {
             self.sync_logs(&mut lock(&self.leader))?;
         }
-        if sync { self.sync_without_log() } else { Ok(()) }
+        if sync {
+            self.sync_without_log()?;
+        }
+        Ok(seqno)
     }
 
     /// The same, where somebody leads.
-    fn write_behind(&self, wanted: Wanted<'_>) -> Result<()> {
+    fn write_behind(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
         match self.queue.join(wanted) {
             Place::First(own) => self.lead(&own),
             Place::Behind(member) => match member.wait() {
                 Turn::Insert(group, first_seqno) => {
-                    self.insert(&group, &member.wanted, first_seqno)
+                    self.insert(&group, &member.wanted, first_seqno)?;
+                    Ok(member.wanted.last_seqno(first_seqno))
                 }
-                Turn::Written => Ok(()),
+                Turn::Written(last_seqno) => Ok(last_seqno),
                 Turn::Failed(error) => Err(error),
                 Turn::Lead | Turn::Wait => self.lead(&member.wanted),
             },
@@ -154,8 +163,9 @@ impl Engine {
         }
     }
 
-    /// Leads the group that begins with the caller's `own` batch.
-    fn lead(&self, own: &Wanted<'_>) -> Result<()> {
+    /// Leads the group that begins with the caller's `own` batch, the number of whose last operation
+    /// it returns.
+    fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| Arc::clone(&leader.active));
@@ -173,12 +183,12 @@ impl Engine {
             // not be handed on before.
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
-            return Ok(());
+            return Ok(own.last_seqno(first_seqno));
         }
         let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &[], first_seqno);
-        Ok(())
+        Ok(own.last_seqno(first_seqno))
     }
 
     /// The same where others wait. Of what it is given the `followers` are dropped last, so that whom a panic
@@ -190,10 +200,11 @@ impl Engine {
         mut leader: MutexGuard<'a, Leader>,
         own: &Wanted<'_>,
         early: Option<Arc<LoggedMemtable>>,
-    ) -> Result<()> {
+    ) -> Result<SeqNo> {
         followers.members = self.queue.followers(own);
         turnstile.followers = followers.members.len();
         let first_seqno = leader.last_seqno + 1;
+        let own_last_seqno = own.last_seqno(first_seqno);
         if let Err(error) = self.log_in_turn(&mut leader, own, &followers.members) {
             followers.fail(&error);
             return Err(error);
@@ -203,14 +214,15 @@ impl Engine {
         if followers.are_worth_waking() {
             let memtable = Arc::clone(&active.memtable);
             let group = Group::new(memtable, followers.members.len() + 1, last_seqno);
-            followers.hand_out(&group, first_seqno + own.operations());
+            followers.hand_out(&group, own_last_seqno + 1);
             drop((leader, turnstile));
-            return self.insert(&group, own, first_seqno);
+            self.insert(&group, own, first_seqno)?;
+            return Ok(own_last_seqno);
         }
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &followers.members, first_seqno);
-        followers.done();
-        Ok(())
+        followers.done(own_last_seqno + 1);
+        Ok(own_last_seqno)
     }
 
     /// Logs a group, then waits until the one before it has inserted.
@@ -487,8 +499,8 @@ impl<'a> Followers<'a> {
         self.are_told = true;
     }
 
-    fn done(mut self) {
-        done(&self.members);
+    fn done(mut self, first_seqno: SeqNo) {
+        done(&self.members, first_seqno);
         self.are_told = true;
     }
 
@@ -548,7 +560,8 @@ mod tests {
     const WRITERS: usize = 5;
 
     /// Writers that come while somebody is alone in the store are one group, whether its leader inserts
-    /// for all or each for itself: all of it is there, in the order of the queue, and is logged once.
+    /// for all or each for itself: all of it is there, in the order of the queue, and is logged once; each
+    /// is returned its own number.
     #[test]
     fn who_waited_together_is_logged_together() {
         for (operations, sync) in [(1, true), (1, false), (LEADER_INSERTS as usize + 1, false)] {
@@ -561,7 +574,8 @@ mod tests {
                 }
                 batch.put("all write it", [writer as u8]);
                 let durability = if sync { WriteOptions::sync() } else { WriteOptions::default() };
-                db.write_with(batch, durability).unwrap();
+                let seqno = db.write_with(batch, durability).unwrap();
+                assert_eq!(seqno, ((writer + 1) * (operations + 1)) as u64, "another's number");
                 let seen = db.get(format!("{writer} 0")).unwrap();
                 assert_eq!(seen.as_deref(), Some(&[writer as u8][..]), "written, and not there");
             };
@@ -591,6 +605,22 @@ mod tests {
             let last = db.get("all write it").unwrap();
             assert_eq!(last.as_deref(), Some(&[WRITERS as u8 - 1][..]), "who came last wins");
         }
+    }
+
+    #[test]
+    fn a_write_returns_the_number_of_its_last_operation() {
+        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        assert_eq!(db.write(WriteBatch::new()).unwrap(), 0);
+        assert_eq!((db.put("a", "1").unwrap(), db.delete("b").unwrap()), (1, 2));
+        let mut batch = WriteBatch::new();
+        batch.put("c", "3").delete("d").put("e", "5");
+        assert_eq!(db.write_with(&batch, WriteOptions::sync()).unwrap(), 5);
+        assert_eq!(db.snapshot().seqno(), 5);
+        for options in [WriteOptions::default(), WriteOptions::sync()] {
+            assert_eq!(db.write_with(WriteBatch::new(), options).unwrap(), 5, "an empty batch");
+        }
+        assert!(db.insert_if_absent("f", "6").unwrap());
+        assert_eq!(db.put_with("g", "7", WriteOptions::sync()).unwrap(), 7);
     }
 
     /// A batch of nothing that is to be synced makes durable what was written before, as any other does.

@@ -32,8 +32,8 @@ pub(crate) enum Turn {
     Lead,
     /// Its batch is in the log: insert it, its first operation having this number.
     Insert(Arc<Group>, SeqNo),
-    /// Its batch is written, and visible.
-    Written,
+    /// Its batch is written, and visible; its last operation has this number.
+    Written(SeqNo),
     /// Its batch is not acknowledged. It may be in the log all the same.
     Failed(Error),
 }
@@ -51,6 +51,12 @@ impl Wanted<'_> {
     /// Operations in the batch.
     pub(crate) fn operations(&self) -> u64 {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
+    }
+
+    /// The number of the batch's last operation, where that of the first is `first`.
+    #[inline]
+    pub(super) fn last_seqno(&self, first: SeqNo) -> SeqNo {
+        first + self.operations() - 1
     }
 
     /// Bytes of the batch's keys and values.
@@ -321,10 +327,13 @@ pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqn
     }
 }
 
-/// Tells the `followers` that all of the group is written.
-pub(crate) fn done(followers: &[Arc<Member>]) {
+/// Reports to the `followers` that all of the group is written; the first of their operations has the
+/// number `first_seqno`.
+pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
+    let mut seqno = first_seqno;
     for member in followers {
-        member.tell(Turn::Written);
+        seqno += member.wanted.operations();
+        member.tell(Turn::Written(seqno - 1));
     }
 }
 

@@ -196,7 +196,12 @@ mod tests {
             write(&db);
             (before, stalls() - before)
         };
-        assert_eq!(stalls_of(&|db| db.put("k", &value).unwrap()), (0, 1));
+        assert_eq!(
+            stalls_of(&|db| {
+                db.put("k", &value).unwrap();
+            }),
+            (0, 1)
+        );
         assert_eq!(stalls_of(&|db| assert!(db.insert_if_absent("k", &value).unwrap())), (0, 1));
         let there = |db: &Db| assert!(!db.insert_if_absent("before", &value).unwrap());
         assert_eq!(stalls_of(&there), (0, 0));

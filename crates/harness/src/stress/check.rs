@@ -407,9 +407,9 @@ mod tests {
                 true => self.db.delete(RECORDS.key(key)).unwrap(),
                 false => {
                     let value = RECORDS.value(key, generation, members);
-                    self.db.put(RECORDS.key(key), value).unwrap();
+                    self.db.put(RECORDS.key(key), value).unwrap()
                 }
-            }
+            };
         }
 
         fn recovered(&self, blocks: Option<&[u32]>) -> Checked<u64> {
@@ -468,10 +468,18 @@ mod tests {
     #[test]
     fn every_kind_of_lie_is_told() {
         let break_it: [fn(&Case, u32); 5] = [
-            |case, key| case.db.delete(RECORDS.key(key)).unwrap(),
-            |case, key| case.db.put(RECORDS.key(key), "strange").unwrap(),
-            |case, key| case.db.put(RECORDS.key(key), RECORDS.value(key + 1, 1, &[])).unwrap(),
-            |case, key| case.db.put([RECORDS.key(key), b"!".into()].concat(), "x").unwrap(),
+            |case, key| {
+                case.db.delete(RECORDS.key(key)).unwrap();
+            },
+            |case, key| {
+                case.db.put(RECORDS.key(key), "strange").unwrap();
+            },
+            |case, key| {
+                case.db.put(RECORDS.key(key), RECORDS.value(key + 1, 1, &[])).unwrap();
+            },
+            |case, key| {
+                case.db.put([RECORDS.key(key), b"!".into()].concat(), "x").unwrap();
+            },
             |case, key| case.put(key, 2, &[]),
         ];
         for (nth, break_it) in break_it.into_iter().enumerate() {

@@ -148,12 +148,25 @@ impl SharedBlock {
         self.layout.count()
     }
 
+    /// Whether its buffer holds little else, so that a value may share it.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        is_fitting(&self.buffer, self.len as usize)
+    }
+
     #[inline]
     pub(crate) fn view(&self) -> Block<'_> {
         let start = self.start as usize;
         let payload = self.buffer.get(start..start + self.len as usize).unwrap_or_default();
         Block { payload, layout: self.layout }
     }
+}
+
+/// Whether a buffer is not much larger than a block of so many bytes: what is shared by the values of
+/// a block is at most twice its size.
+#[inline]
+pub(crate) fn is_fitting(buffer: &[u8], bytes: usize) -> bool {
+    buffer.len() / 2 <= bytes
 }
 
 /// A block that can be searched.

@@ -10,10 +10,13 @@
 //!    that in the map, and does not verify it again.
 //! 4. The file is told ahead what a walk comes to, where the system cannot see it: out of a map, and
 //!    backward (`told`).
-//! 5. The buffer that is read into is reused unless a value read from it still lives.
+//! 5. No value holds the buffer of a read-ahead, which is reused. Once a value was taken from a block,
+//!    the next one out of that buffer is copied into a buffer of its own, which values share; from the
+//!    block before, values are copied. So a value that is kept holds its block at most, and a scan that
+//!    takes no values copies nothing.
 //!
-//! The key is put together in a place that is reused; the value is not copied, but for one that lies in a map and is to
-//! outlive its place.
+//! The key is put together in a place that is reused; the value is not copied, except where it lies in a
+//! map or in a read-ahead buffer and is to outlive its place.
 
 mod coming;
 mod reading;
@@ -38,8 +41,7 @@ pub struct ScanOptions {
     /// Whether blocks come from the cache and, as long as the scan is not reading ahead, stay in
     /// it (default true). False for compactions.
     pub fill_cache: bool,
-    /// Most bytes read in one go (default 128 KiB). A value read from a read-ahead buffer keeps
-    /// the buffer in memory; [`Slice::detached`] copies it out.
+    /// Most bytes read in one go (default 128 KiB).
     pub read_ahead_bytes: usize,
     /// Whether each entry is compared with the one before it on the way forward, so that a table
     /// in which they are out of order ends in an error (default false; true for compactions).
@@ -469,13 +471,13 @@ impl Cursor for TableCursor {
         known.unwrap_or_else(|| self.begins_key_by_block())
     }
 
-    fn value(&self) -> Slice {
-        match &self.block {
-            Some(Entered::Shared(block)) if self.valid => {
-                let value = self.stand.value();
-                Slice::window(&block.buffer, block.start as usize + value.start, value.len())
-            }
-            _ => self.entry().map_or_else(Slice::default, |entry| Slice::from(entry.value)),
-        }
+    fn shared_value(&self) -> Option<Slice> {
+        let Some(Entered::Shared(block)) = self.block.as_ref().filter(|_| self.valid) else {
+            return None;
+        };
+        self.reading.note_value_taken();
+        let value = self.stand.value();
+        let start = block.start as usize + value.start;
+        block.is_alone().then(|| Slice::window(&block.buffer, start, value.len()))
     }
 }

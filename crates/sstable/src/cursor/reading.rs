@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use trommel_base::Stage;
 use trommel_filter::prefetch_at;
@@ -12,7 +13,7 @@ use super::coming::Coming;
 use super::told::Told;
 use super::{Entered, InMap};
 use crate::Error;
-use crate::block::{Layout, SharedBlock, ask_for_columns};
+use crate::block::{Layout, SharedBlock, ask_for_columns, is_fitting};
 use crate::compression::zeroed;
 use crate::format::{Handle, frame_of};
 use crate::index::At;
@@ -55,6 +56,11 @@ pub(super) struct Reading {
     known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
+    /// The buffer of a block that was copied out of the read-ahead.
+    own: Option<Arc<[u8]>>,
+    /// Whether a value of the block that was entered last was taken, so that those of the next one
+    /// probably are. Only a hint.
+    value_taken: AtomicBool,
     coming: Coming,
     told: Told,
     /// Neighbouring blocks entered in a row.
@@ -101,12 +107,21 @@ impl ReadAhead {
 
     /// Copies a block out of the map.
     fn copy(&mut self, stored: &[u8], handle: Handle) {
-        match self.room(stored.len()) {
-            Some(room) => room.copy_from_slice(stored),
-            None => self.buffer = Some(Arc::from(stored)),
-        }
+        copy_into(&mut self.buffer, stored);
         self.range = handle.offset..handle.end();
     }
+}
+
+/// Copies `bytes` to the start of `buffer`: the one that is there if nobody else holds it, and if it is
+/// not much too large, otherwise a new one.
+fn copy_into<'a>(buffer: &'a mut Option<Arc<[u8]>>, bytes: &[u8]) -> &'a Arc<[u8]> {
+    let room = buffer.as_mut().filter(|buffer| is_fitting(buffer, bytes.len()));
+    let room = room.and_then(Arc::get_mut).and_then(|room| room.get_mut(..bytes.len()));
+    let is_room = room.map(|room| room.copy_from_slice(bytes)).is_some();
+    if !is_room {
+        *buffer = Some(Arc::from(bytes));
+    }
+    buffer.get_or_insert_with(|| zeroed(0))
 }
 
 impl Reading {
@@ -114,7 +129,9 @@ impl Reading {
     pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
         let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
         let told = Told::default();
-        let mut reading = Self { options, known, stats, ahead, coming, told, run: 0 };
+        let (own, value_taken) = (None, AtomicBool::new(false));
+        let mut reading =
+            Self { options, known, stats, ahead, own, value_taken, coming, told, run: 0 };
         reading.restart();
         reading
     }
@@ -133,6 +150,12 @@ impl Reading {
         self.told = Told::default();
         let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
         self.ahead.window = first.min(self.options.read_ahead_bytes);
+    }
+
+    /// Notes that a value of the current block was taken.
+    #[inline]
+    pub(super) fn note_value_taken(&self) {
+        self.value_taken.store(true, Ordering::Relaxed);
     }
 
     /// A step within a block: asks for some more of the next one.
@@ -169,9 +192,13 @@ impl Reading {
         direction: Direction,
     ) -> Result<Entered, Error> {
         self.run = self.run.saturating_add(1);
+        let takes_values = std::mem::take(self.value_taken.get_mut());
         let block = match self.in_map(source, wanted, direction)? {
             Some(block) => Entered::InMap(block),
-            None => Entered::Shared(self.fetch(source, wanted, direction)?),
+            None => {
+                let block = self.fetch(source, wanted, direction)?;
+                Entered::Shared(if takes_values { self.alone(block) } else { block })
+            }
         };
         if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
             let is_in_map = matches!(block, Entered::InMap(_));
@@ -179,6 +206,16 @@ impl Reading {
             self.look_ahead(source, wanted, direction, is_mapped, block.count());
         }
         Ok(block)
+    }
+
+    /// The block in a buffer that holds little else: its values are taken, and may be kept.
+    #[inline]
+    fn alone(&mut self, block: SharedBlock) -> SharedBlock {
+        if block.is_alone() {
+            return block;
+        }
+        let buffer = Arc::clone(copy_into(&mut self.own, block.view().payload));
+        SharedBlock { buffer, start: 0, ..block }
     }
 
     /// The block that is wanted, where it lies in the map, if it need not be verified again.

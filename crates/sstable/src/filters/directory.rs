@@ -56,6 +56,7 @@ pub enum FilterRole {
 /// How a filter is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum FilterShape {
     /// One filter for the whole table.
     #[default]

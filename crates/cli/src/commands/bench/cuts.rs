@@ -138,9 +138,7 @@ impl PinSwitches {
     fn of_all_levels(&self, shape: FilterShape) -> Option<&'static str> {
         match shape {
             FilterShape::Whole => self.unpartitioned_pinning.then_some(UNPARTITIONED),
-            FilterShape::Partitioned | FilterShape::PerBlock => {
-                self.partition_pinning.then_some(PARTITION)
-            }
+            _ => self.partition_pinning.then_some(PARTITION),
         }
     }
 
@@ -195,6 +193,7 @@ impl Cuts {
             FilterShape::Whole => {}
             FilterShape::Partitioned => line += &format!("; partitioned, pieces of {pieces}"),
             FilterShape::PerBlock => line += &format!("; one per block, pieces of {pieces}"),
+            shape => line += &format!("; {shape}, pieces of {pieces}"),
         }
         match (self.residency, self.pinned_bytes) {
             (Residency::Cached, _) => line += "; in the block cache",

@@ -275,7 +275,9 @@ fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
         // So many keys, over the same range however many they are.
         let put = |keys: usize| {
             let numbers = (0..3000).step_by(3000 / keys);
-            numbers.for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
+            numbers.for_each(|number| {
+                db.put(format!("key{number:06}"), [7; 32]).unwrap();
+            });
             db.flush().unwrap();
         };
         let runs_at_rest = || {

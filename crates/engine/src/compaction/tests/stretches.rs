@@ -148,7 +148,9 @@ fn a_merge_needs_room_for_a_part_of_what_it_writes() {
     let db = Db::open("db", options.base_level_bytes(1 << 20)).unwrap();
     let put = |step: usize| {
         let numbers = (0..4000).step_by(step);
-        numbers.for_each(|number| db.put(format!("key{number:06}"), [7; 32]).unwrap());
+        numbers.for_each(|number| {
+            db.put(format!("key{number:06}"), [7; 32]).unwrap();
+        });
         db.flush().unwrap();
     };
     let bytes = || total_bytes(db.engine().version().tables().map(|(_, table)| table));

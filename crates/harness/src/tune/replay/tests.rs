@@ -272,7 +272,9 @@ fn traced(act: impl FnOnce(&Db), later: impl FnOnce(&Db)) -> (Replay, ScratchDir
     let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
     let (dir, file) = (scratch.path().join("store"), scratch.path().join("t"));
     let db = Db::open(&dir, Options::default()).unwrap();
-    (0..1000).for_each(|n| db.put(key(n), "v").unwrap());
+    (0..1000).for_each(|n| {
+        db.put(key(n), "v").unwrap();
+    });
     db.flush().unwrap();
     db.put(b"fresh", "v").unwrap();
     let trace = db.trace_lookups(&file, TraceOptions::default()).unwrap();

@@ -1,0 +1,200 @@
+//! Reading the operations of a [`WriteBatch`] back, the ones that it had to refuse included.
+
+use std::fmt;
+use std::iter::Peekable;
+use std::slice;
+
+use trommel_base::EntryKind;
+
+use super::{MAX_BATCH_BYTES, Operation, Operations, WriteBatch, check_sizes_of};
+use crate::error::Error;
+
+/// An operation of a [`WriteBatch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchOp<'a> {
+    /// Sets `key` to `value`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// Deletes `key`.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// An operation beyond a bound. Its bytes were not copied, and a batch that holds one cannot be
+    /// written.
+    Refused(RefusedOperation),
+}
+
+/// An operation for which a [`WriteBatch`] cannot be written, because its key, its value or the
+/// batch is beyond its bound.
+///
+/// ```
+/// use trommel::{Error, WriteBatch};
+/// let mut batch = WriteBatch::new();
+/// batch.put("a", "1").put(vec![0; 70_000], "2");
+/// let refused = batch.check().unwrap_err();
+/// assert_eq!((refused.index, refused.key_bytes, refused.value_bytes), (1, 70_000, 1));
+/// assert!(matches!(Error::from(refused), Error::KeyTooLong { bytes: 70_000 }));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedOperation {
+    /// How many operations of the batch come before it.
+    pub index: usize,
+    /// Length of its key, in bytes.
+    pub key_bytes: usize,
+    /// Length of its value, in bytes; 0 for a delete.
+    pub value_bytes: usize,
+    /// Encoded size that the batch would have with it, in bytes.
+    pub batch_bytes: usize,
+}
+
+impl From<RefusedOperation> for Error {
+    fn from(refused: RefusedOperation) -> Self {
+        let RefusedOperation { key_bytes, value_bytes, batch_bytes, .. } = refused;
+        let too_large = Self::BatchTooLarge { bytes: batch_bytes, limit: MAX_BATCH_BYTES };
+        check_sizes_of(key_bytes, value_bytes).err().unwrap_or(too_large)
+    }
+}
+
+impl fmt::Display for RefusedOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, key_bytes, value_bytes, .. } = *self;
+        write!(
+            f,
+            "operation {index} of the batch (counted from 0; key of {key_bytes} bytes, value of \
+             {value_bytes} bytes) cannot be written: {}",
+            Error::from(*self)
+        )
+    }
+}
+
+impl std::error::Error for RefusedOperation {}
+
+/// The operations of a [`WriteBatch`], in the order in which they were added: see
+/// [`WriteBatch::iter`].
+#[derive(Debug, Clone)]
+pub struct BatchIter<'a> {
+    written: Operations<'a>,
+    refused: Peekable<slice::Iter<'a, RefusedOperation>>,
+    /// Operations yielded so far.
+    index: usize,
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = BatchOp<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.index;
+        self.index += 1;
+        if let Some(refused) = self.refused.next_if(|refused| refused.index == index) {
+            return Some(BatchOp::Refused(*refused));
+        }
+        // Our own encoding: every operation is there.
+        let Operation { kind, key, value } = self.written.next()??;
+        Some(match kind {
+            EntryKind::Put => BatchOp::Put { key, value },
+            EntryKind::Delete => BatchOp::Delete { key },
+        })
+    }
+}
+
+impl WriteBatch {
+    /// Its operations, in the order in which they were added: as many as [`WriteBatch::len`] counts.
+    ///
+    /// ```
+    /// use trommel::{BatchOp, WriteBatch};
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("a", "1").delete("b");
+    /// let operations: Vec<_> = batch.iter().collect();
+    /// assert_eq!(operations[0], BatchOp::Put { key: b"a", value: b"1" });
+    /// assert_eq!(operations[1], BatchOp::Delete { key: b"b" });
+    /// ```
+    pub fn iter(&self) -> BatchIter<'_> {
+        let written = self.operations();
+        BatchIter { written, refused: self.refused.iter().peekable(), index: 0 }
+    }
+
+    /// Whether the batch can be written, as far as its own sizes go.
+    ///
+    /// # Errors
+    /// The first operation that is beyond a bound. [`Db::write`](crate::Db::write) refuses the batch
+    /// then, with the [`Error`] that the refusal converts into.
+    pub fn check(&self) -> Result<(), RefusedOperation> {
+        self.refused.first().map_or(Ok(()), |refused| Err(*refused))
+    }
+}
+
+impl<'a> IntoIterator for &'a WriteBatch {
+    type Item = BatchOp<'a>;
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+    const FINE: &[u8] = b"fine";
+
+    fn shape(batch: &WriteBatch) -> String {
+        let letter = |op| match op {
+            BatchOp::Put { .. } => 'p',
+            BatchOp::Delete { .. } => 'd',
+            BatchOp::Refused(_) => '!',
+        };
+        batch.iter().map(letter).collect()
+    }
+
+    /// A put whose key was too long was left out of `len` and of what the batch held.
+    #[test]
+    fn no_operation_is_skipped_however_wrong_it_is() {
+        let long = vec![7; MAX_KEY_BYTES + 1];
+        let mut batch = WriteBatch::new();
+        batch.put(&long, "v");
+        assert_eq!((batch.len(), batch.is_empty(), shape(&batch)), (1, false, "!".into()));
+        batch.put(FINE, "1").delete(&long).delete(FINE);
+        assert_eq!((batch.len(), shape(&batch)), (4, "!p!d".into()));
+        let refused = batch.check().unwrap_err();
+        assert_eq!((refused.index, refused.key_bytes, refused.value_bytes), (0, 65_536, 1));
+        let text = refused.to_string();
+        assert!(
+            text.starts_with("operation 0 of the batch (counted from 0; key of 65536"),
+            "{text}"
+        );
+        let mut joined = WriteBatch::new();
+        joined.put(FINE, "0").append(&batch).put(FINE, "2");
+        assert_eq!((joined.len(), shape(&joined)), (6, "p!p!dp".into()));
+        assert_eq!(joined.check().unwrap_err().index, 1);
+        joined.clear();
+        assert_eq!((joined.len(), shape(&joined), joined.check()), (0, String::new(), Ok(())));
+    }
+
+    /// The zeros take no memory, for nobody touches them.
+    #[test]
+    fn what_no_longer_fits_is_counted_as_well() {
+        let huge = vec![0; MAX_VALUE_BYTES];
+        let mut batch = WriteBatch::new();
+        batch.put("a", vec![1; MAX_BATCH_BYTES - MAX_VALUE_BYTES]).put("b", &huge).delete("c");
+        assert_eq!((batch.len(), shape(&batch)), (3, "p!d".into()));
+        let refused = batch.check().unwrap_err();
+        assert!(refused.batch_bytes > MAX_BATCH_BYTES && refused.index == 1, "{refused:?}");
+        assert!(matches!(Error::from(refused), Error::BatchTooLarge { .. }));
+        let mut other = WriteBatch::new();
+        let too_long = vec![0; MAX_VALUE_BYTES + 1];
+        other.put("d", &too_long);
+        let refused = other.check().unwrap_err();
+        assert!(matches!(Error::from(refused), Error::ValueTooLong { bytes: 1_073_741_825 }));
+        batch.append(&other);
+        assert_eq!((batch.len(), shape(&batch)), (4, "p!d!".into()));
+    }
+}

@@ -121,14 +121,18 @@ fn no_tombstone_beyond_a_bound_is_skipped() {
         let db = open(dir.path());
         let beyond = |round: u64| [format!("a/{round:06}"), format!("c/{round:06}")];
         for round in 0..MANY {
-            beyond(round).iter().for_each(|key| db.put(key, "v").unwrap());
+            for key in &beyond(round) {
+                db.put(key, "v").unwrap();
+            }
         }
         for key in ["b/1", "b/2", "b/3"] {
             db.put(key, "v").unwrap();
         }
         db.flush().unwrap();
         for round in 0..MANY {
-            beyond(round).iter().for_each(|key| db.delete(key).unwrap());
+            for key in &beyond(round) {
+                db.delete(key).unwrap();
+            }
             place.settle(&db, round);
         }
         for (scan, steps) in scans_of_b(&db, None, 3) {
@@ -177,7 +181,9 @@ fn versions_of_a_key_cost_a_bounded_number_of_steps() {
         let mut moments = Vec::new();
         // Each version is kept, in tables too, by a snapshot that sees it.
         for round in 0..MANY {
-            keys.iter().for_each(|key| db.put(key, round.to_le_bytes()).unwrap());
+            for key in &keys {
+                db.put(key, round.to_le_bytes()).unwrap();
+            }
             moments.push(db.snapshot());
             place.settle(&db, round);
         }

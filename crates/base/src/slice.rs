@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "range")]
+    #[should_panic(expected = "slice index")]
     fn a_cut_outside_of_a_slice_is_no_cut() {
         let _ = Slice::from(bytes()).slice(100..40).slice(0..201);
     }

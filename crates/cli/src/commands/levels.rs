@@ -206,7 +206,7 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
         )?;
     }
     if let Some(last) = &stats.background_error {
-        let seconds = |time: std::time::Duration| Value::Float(time.as_secs_f64());
+        let seconds = |time: Duration| Value::Float(time.as_secs_f64());
         output.record(
             "background_error",
             &[

@@ -75,6 +75,8 @@ pub(crate) struct VisibleCursor {
     skipped: u64,
     /// Seeks that passed more of them.
     reseeks: u64,
+    /// Where that value is copied to, if it cannot be shared.
+    values: SliceBuffer,
     _view: Arc<View>,
     /// Last: the view is released before the store may be closed.
     store: Arc<Handle>,
@@ -120,6 +122,7 @@ impl VisibleCursor {
             bounds,
             skipped: 0,
             reseeks: 0,
+            values: SliceBuffer::default(),
             _view: view,
             store,
         }
@@ -504,6 +507,7 @@ impl VisibleCursor {
     fn settle_among_versions(&mut self) -> Result<bool> {
         let current = self.merge.head().map(|head| self.merge.mark(head));
         self.copy_current_key();
+        self.value = Slice::default();
         let mut newest_visible = None;
         let mut run = Run::NONE;
         while self.is_of(current) {
@@ -519,7 +523,12 @@ impl VisibleCursor {
                     found.1
                 })
             } else {
-                let value = is_seen.then(|| self.merge.value());
+                // Let go of first, so that its memory can be used again.
+                drop(newest_visible.take_if(|_| is_seen));
+                let (merge, values) = (&self.merge, &mut self.values);
+                let copied = || Some(values.copied(merge.entry()?.value));
+                let is_wanted = is_seen && kind == EntryKind::Put;
+                let value = is_wanted.then(|| merge.shared_value().or_else(copied)).flatten();
                 self.merge.prev()?;
                 value
             };

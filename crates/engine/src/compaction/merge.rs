@@ -139,8 +139,8 @@ mod tests {
     fn a_tombstone_goes_only_when_nobody_could_see_what_it_hides() {
         let deleted = [(9, DELETE), (5, PUT)];
         assert_eq!(kept(&[], &deleted, true), [9], "something older lies elsewhere");
-        assert_eq!(kept(&[], &deleted, false), []);
-        assert_eq!(kept(&[9], &deleted, false), [], "the snapshot sees the deletion");
+        assert_eq!(kept(&[], &deleted, false), [0_u64; 0]);
+        assert_eq!(kept(&[9], &deleted, false), [0_u64; 0], "the snapshot sees the deletion");
         assert_eq!(kept(&[8], &deleted, false), [9, 5], "the snapshot sees the value");
         assert_eq!(kept(&[4], &deleted, false), [9], "above the oldest snapshot");
         let again = [(9, PUT), (7, DELETE), (5, PUT)];

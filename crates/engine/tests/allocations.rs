@@ -255,7 +255,6 @@ fn a_scan_takes_no_memory_for_each_entry() {
 
 /// Values that a scan had read ahead held all that was read with them: 128 KiB each.
 #[test]
-#[expect(clippy::print_stderr, reason = "the book cites the figures")]
 fn a_value_that_is_kept_holds_its_block_at_most() {
     let db = settled(Options::default());
     let one_in_500 = |db: &Db| db.iter().step_by(500).map(|entry| entry.unwrap().1).collect();

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::fork::leak;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
+use crate::limiter::AwaitedWork;
 use crate::manifest::names;
 use crate::options::{Options, WriteOptions};
 use crate::rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
@@ -951,8 +952,9 @@ impl Db {
     /// go with their tables. What was there before serves until the new filter is in force, after a
     /// crash too.
     ///
-    /// Done in the background, when nothing else is to be done there, within
-    /// [`Options::background_bytes_per_second`] and what [`Options::memory_limit`] leaves for building;
+    /// Done in the background, when nothing else is to be done there, within what
+    /// [`Options::memory_limit`] leaves for building, and not held to
+    /// [`Options::background_bytes_per_second`], as the caller waits;
     /// closing the store ends it, between tables or within one. Tables in which filters are not used
     /// ([`Options::filters_on_last_level`]) are left alone.
     ///
@@ -1142,6 +1144,8 @@ impl Handle {
         if let Some(outcome) = self.closed.get() {
             return outcome.clone();
         }
+        // Jobs that run end before the store is closed.
+        let _awaited = self.engine.limiter.awaits(AwaitedWork::All);
         let closed = self.engine.close();
         self.engine.background.shut_down();
         for thread in threads.drain(..) {

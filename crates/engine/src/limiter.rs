@@ -1,38 +1,132 @@
-//! A rate limit that all background jobs share.
+//! A rate limit that all background jobs share, and the rule that says when it holds.
+//!
+//! Nothing that a caller waits for is limited:
+//! 1. What recovery writes: whoever opens the store waits for it.
+//! 2. Every job of a store without background threads, as it runs inside a call.
+//! 3. A flush while any caller waits for background work.
+//! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that has not
+//!    begun to write, as the worker that it needs may be at another job.
+//!
+//! Callers that wait hold an [`Awaited`], without which no wait for background work can be written
+//! ([`Engine::wait_for_state`]). A job that the limit holds up goes on as soon as a caller waits for it.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use trommel_vfs::WriteFile;
 
 use crate::engine::Engine;
 use crate::env;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Condvar, Mutex, lock, wait_until};
+use crate::user_filters::FilterReason;
 
 /// Longest time that one append is held up, so that a limit that is raised or lifted is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// When the bytes granted so far will have been written at the granted rate.
+/// What a caller waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AwaitedWork {
+    /// Memtables written out.
+    Flushes,
+    /// Whatever the background does.
+    All,
+}
+
+/// Callers that wait, files that are being written, and the bytes granted.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
-    due: Mutex<Option<Instant>>,
+    state: Mutex<State>,
+    /// Signalled when a caller begins to wait, and when no flush writes any more.
+    changed: Condvar,
+    /// Bytes that the limit was applied to.
+    limited_bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the bytes granted so far will have been written at the granted rate.
+    due: Option<Instant>,
+    /// Callers that wait for flushes only.
+    await_flushes: usize,
+    /// Callers that wait for more.
+    await_all: usize,
+    /// Files that flushes are writing.
+    flush_files: usize,
+}
+
+impl State {
+    /// Whether a caller waits for what is written for this `reason`: the rule at the head of this file.
+    fn is_awaited(&self, reason: FilterReason) -> bool {
+        match reason {
+            FilterReason::Recovery => true,
+            FilterReason::Flush => self.await_flushes > 0 || self.await_all > 0,
+            FilterReason::Compaction | FilterReason::Rebuild => {
+                self.await_all > 0 || self.await_flushes > 0 && self.flush_files == 0
+            }
+        }
+    }
+
+    fn callers(&mut self, work: AwaitedWork) -> &mut usize {
+        match work {
+            AwaitedWork::Flushes => &mut self.await_flushes,
+            AwaitedWork::All => &mut self.await_all,
+        }
+    }
+
+    /// Books `bytes` at `bytes_per_second`; returns when they may be written.
+    fn book(&mut self, bytes: u64, bytes_per_second: u64, now: Instant) -> Instant {
+        let cost = Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64);
+        let start = self.due.unwrap_or(now).max(now);
+        self.due = Some(start + cost.min(LONGEST_WAIT));
+        start.min(now + LONGEST_WAIT)
+    }
+}
+
+/// A caller that waits for background work, which is not limited until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Awaited<'a> {
+    limiter: &'a Limiter,
+    work: AwaitedWork,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        *lock(&self.limiter.state).callers(self.work) -= 1;
+    }
 }
 
 impl Limiter {
-    /// Books `bytes` at `bytes_per_second`; returns how long the caller is to wait.
-    fn book(&self, bytes: u64, bytes_per_second: u64, now: Instant) -> Duration {
-        let cost = Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64);
-        let mut due = lock(&self.due);
-        let start = due.unwrap_or(now).max(now);
-        *due = Some(start + cost.min(LONGEST_WAIT));
-        (start - now).min(LONGEST_WAIT)
+    /// Notes that the caller waits for this work. To be called before the work is made necessary, as it
+    /// may begin at once.
+    pub(crate) fn awaits(&self, work: AwaitedWork) -> Awaited<'_> {
+        *lock(&self.state).callers(work) += 1;
+        self.changed.notify_all();
+        Awaited { limiter: self, work }
     }
 
-    /// Waits until `bytes` more may be written.
-    fn wait_for(&self, bytes: u64, bytes_per_second: Option<u64>) {
-        let Some(rate) = bytes_per_second else { return };
-        let wait = self.book(bytes, rate, env::now());
-        if wait > Duration::ZERO {
-            env::sleep(wait);
+    /// Bytes that the limit was applied to, since the store was opened.
+    pub(crate) fn limited_bytes(&self) -> u64 {
+        self.limited_bytes.load(Relaxed)
+    }
+
+    /// Returns when `bytes` more may be written for this `reason`.
+    fn wait_for(&self, bytes: u64, bytes_per_second: u64, reason: FilterReason) {
+        let mut state = lock(&self.state);
+        if state.is_awaited(reason) {
+            return;
+        }
+        self.limited_bytes.fetch_add(bytes, Relaxed);
+        let start = state.book(bytes, bytes_per_second, env::now());
+        while !state.is_awaited(reason) && env::now() < start {
+            state = wait_until(&self.changed, state, start);
+        }
+    }
+
+    fn note_file(&self, reason: FilterReason, change: impl FnOnce(&mut usize)) {
+        if reason == FilterReason::Flush {
+            change(&mut lock(&self.state).flush_files);
+            self.changed.notify_all();
         }
     }
 }
@@ -46,29 +140,43 @@ const LARGEST_PIECE: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct LimitedFile {
     file: Box<dyn WriteFile>,
-    engine: std::sync::Weak<Engine>,
+    engine: Weak<Engine>,
+    /// What is written to it.
+    reason: FilterReason,
 }
 
 impl LimitedFile {
-    pub(crate) fn new(file: Box<dyn WriteFile>, engine: std::sync::Weak<Engine>) -> Self {
-        Self { file, engine }
+    pub(crate) fn new(file: Box<dyn WriteFile>, engine: &Engine, reason: FilterReason) -> Self {
+        engine.limiter.note_file(reason, |files| *files += 1);
+        Self { file, engine: Weak::clone(&engine.own), reason }
+    }
+
+    /// The limit in force, with the engine that has it.
+    fn limit(&self) -> Option<(Arc<Engine>, u64)> {
+        let engine = self.engine.upgrade()?;
+        let options = engine.options.load();
+        let limit = options.background_bytes_per_second.filter(|_| options.background_threads > 0);
+        drop(options);
+        limit.map(|limit| (engine, limit))
+    }
+}
+
+impl Drop for LimitedFile {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.limiter.note_file(self.reason, |files| *files -= 1);
+        }
     }
 }
 
 impl WriteFile for LimitedFile {
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let Some(engine) = self.engine.upgrade() else { return self.file.append(bytes) };
-        if engine.options.load().background_bytes_per_second.is_none() {
-            return self.file.append(bytes);
-        }
         let mut rest = bytes;
         while !rest.is_empty() {
-            let limit = engine.options.load().background_bytes_per_second;
-            let rate = limit.filter(|_| !engine.background.is_closing());
-            let largest =
-                rate.map_or(u64::MAX, |rate| (rate / 8).clamp(SMALLEST_PIECE, LARGEST_PIECE));
+            let Some((engine, limit)) = self.limit() else { return self.file.append(rest) };
+            let largest = (limit / 8).clamp(SMALLEST_PIECE, LARGEST_PIECE);
             let (piece, behind) = rest.split_at(largest.min(rest.len() as u64) as usize);
-            engine.limiter.wait_for(piece.len() as u64, rate);
+            engine.limiter.wait_for(piece.len() as u64, limit, self.reason);
             self.file.append(piece)?;
             rest = behind;
         }
@@ -89,17 +197,4 @@ impl WriteFile for LimitedFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_share_one_rate() {
-        let limiter = Limiter::default();
-        let now = env::now();
-        assert_eq!(limiter.book(1000, 10_000, now), Duration::ZERO, "the first is free");
-        assert_eq!(limiter.book(1000, 10_000, now), Duration::from_millis(100));
-        assert_eq!(limiter.book(1000, 10_000, now), Duration::from_millis(200));
-        let later = now + Duration::from_secs(5);
-        assert_eq!(limiter.book(1000, 10_000, later), Duration::ZERO, "idle time is not saved up");
-    }
-}
+mod tests;

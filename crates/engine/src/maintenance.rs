@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::{LOCK, sidecar_path, table_path};
 use crate::install::create_manifest;
 use crate::iter::range::Bounds;
+use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::options::Options;
@@ -236,6 +237,7 @@ impl Engine {
             let _ = self.closed.set(Error::Closed);
             return self.check_unpoisoned();
         }
+        let awaited = self.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {
             // Whoever led before may have failed.
@@ -252,7 +254,7 @@ impl Engine {
         // Whatever failed: the lock is about to be given back.
         let _ = self.closed.set(Error::Closed);
         ended?;
-        if options.log { Ok(()) } else { self.wait_until(|view| view.frozen.is_empty()) }
+        if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
     }
 
     /// The last step of closing, once no background job runs any more. The manifest says that the store was

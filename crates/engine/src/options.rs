@@ -412,7 +412,11 @@ impl Options {
         self
     }
 
-    /// Bytes per second that memtable flushes and compactions may write, 4 KiB or more. Default: no limit.
+    /// Bytes per second that flushes, compactions and rebuilds of filters may write, 4 KiB or more. Work that
+    /// a caller waits for is not limited: opening, closing, [`Db::flush`](crate::Db::flush),
+    /// [`Db::wait_idle`](crate::Db::wait_idle), and writers that are slowed or stopped among them.
+    /// [`Stats::rate_limited_bytes`](crate::Stats::rate_limited_bytes) counts what it was applied to.
+    /// Default: no limit.
     #[must_use]
     pub fn background_bytes_per_second(mut self, limit: Option<u64>) -> Self {
         self.background_bytes_per_second = limit;

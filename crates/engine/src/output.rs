@@ -332,7 +332,7 @@ fn begin_table(
         filters,
         ..TableOptions::new(table_id)
     };
-    let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&engine.own)));
+    let file = Box::new(LimitedFile::new(file, engine, purpose.reason));
     let mut builder = TableBuilder::new(file, &path, table);
     if let Some((policy, filter)) = user {
         builder = builder.with_user_filter(Arc::new(policy), filter);

@@ -251,6 +251,9 @@ pub struct Stats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction that the tree needs before it is in shape.
     pub compaction_debt: u64,
+    /// Bytes of background writes that [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second)
+    /// was applied to: those that no caller was waiting for.
+    pub rate_limited_bytes: u64,
     /// Writers held up because memtables waited to be written out.
     pub stalled_by_memtables: Stall,
     /// Writers held up because level 0 had too many runs.
@@ -320,6 +323,7 @@ impl Engine {
             filter_rebuilds_queued: self.queued_rebuilds(),
             spare_file_bytes: self.graveyard.spare_bytes(),
             compaction_debt: self.debt.load(Relaxed),
+            rate_limited_bytes: self.limiter.limited_bytes(),
             stalled_by_memtables: stalls.stall(0),
             stalled_by_level_0: stalls.stall(1),
             stalled_by_debt: stalls.stall(2),

@@ -242,7 +242,9 @@ fn a_scan_takes_no_memory_for_each_entry() {
     let settled = settled(Options::default());
     let in_memory = Options::default().vfs(Arc::new(MemoryVfs::new()));
     let in_memory = Db::open("/store", in_memory).unwrap();
-    (0..2_000).for_each(|number| _ = in_memory.put(long_key(number), noise(number)).unwrap());
+    (0..2_000).for_each(|number| {
+        _ = in_memory.put(long_key(number), noise(number)).unwrap();
+    });
     for (db, place) in [(&settled, "in tables"), (&in_memory, "in a memtable")] {
         let entries = db.iter().count() as u64;
         let forward = || db.iter().map(|entry| entry.unwrap().1.len()).sum::<usize>();

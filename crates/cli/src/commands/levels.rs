@@ -240,6 +240,7 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("trivial_moves", Value::Count(stats.trivial_moves)),
             ("compaction_bytes_read", Value::Size(stats.compaction_bytes_read)),
             ("compaction_bytes_written", Value::Size(stats.compaction_bytes_written)),
+            ("rate_limited_bytes", Value::Size(stats.rate_limited_bytes)),
             ("seconds_stalled_by_memtables", seconds(stats.stalled_by_memtables)),
             ("seconds_stalled_by_level_0", seconds(stats.stalled_by_level_0)),
             ("seconds_stalled_by_debt", seconds(stats.stalled_by_debt)),

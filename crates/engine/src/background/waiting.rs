@@ -16,6 +16,7 @@ use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
+use crate::limiter::{Awaited, AwaitedWork};
 use crate::options::Options;
 use crate::rebuild::queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
@@ -35,7 +36,12 @@ impl Engine {
     /// Waits until something has changed that a writer which is stopped for `cause` may be waiting for, unless
     /// it has already: the view is another than `seen`. An error where the work that it waits for has failed for
     /// as long as [`Options::stall_timeout`].
-    pub(crate) fn wait_for_progress(&self, cause: Cause, seen: &Arc<View>) -> Result<()> {
+    pub(crate) fn wait_for_progress(
+        &self,
+        _awaited: &Awaited<'_>,
+        cause: Cause,
+        seen: &Arc<View>,
+    ) -> Result<()> {
         let ran_some = self.work_inline()?;
         let state = lock(&self.background.state);
         // What ends the wait is done, or signalled, under this lock: it has come, or will.
@@ -91,14 +97,19 @@ impl Engine {
     }
 
     /// Waits until `done` holds for the view, which a flush changes.
-    pub(crate) fn wait_until(&self, done: impl Fn(&View) -> bool) -> Result<()> {
-        self.wait_for_state(Concern::Flushes, |engine, _| done(&engine.view.load()))
+    pub(crate) fn wait_until(
+        &self,
+        awaited: &Awaited<'_>,
+        done: impl Fn(&View) -> bool,
+    ) -> Result<()> {
+        self.wait_for_state(awaited, Concern::Flushes, |engine, _| done(&engine.view.load()))
     }
 
     /// Waits until `done` holds. An error where a job of concern has failed meanwhile, even if
     /// another has succeeded since.
     pub(crate) fn wait_for_state(
         &self,
+        _awaited: &Awaited<'_>,
         concern: Concern,
         done: impl Fn(&Self, &State) -> bool,
     ) -> Result<()> {
@@ -143,11 +154,12 @@ impl Engine {
         if self.options.load().read_only {
             return Ok(());
         }
+        let awaited = self.limiter.awaits(AwaitedWork::All);
         let _waiting = WaitingForRest::new(&self.background);
         self.settle_losses();
         loop {
             self.work_inline()?;
-            self.wait_for_state(Concern::All, |engine, state| {
+            self.wait_for_state(&awaited, Concern::All, |engine, state| {
                 let view = engine.view.load();
                 state.running == 0
                     && view.frozen.is_empty()
@@ -168,6 +180,7 @@ impl Engine {
 
     /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let awaited = self.limiter.awaits(AwaitedWork::All);
         self.flush()?;
         let through = self.snapshots.visible();
         let before = self.new_file_number();
@@ -179,7 +192,8 @@ impl Engine {
             ticket
         };
         let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
-        let outcome = self.wait_for_state(Concern::Compactions, |_, state| !is_open(state));
+        let outcome =
+            self.wait_for_state(&awaited, Concern::Compactions, |_, state| !is_open(state));
         lock(&self.background.state).ranges.retain(|(other, _)| *other != ticket);
         outcome
     }
@@ -193,6 +207,7 @@ impl Engine {
     /// unless someone waits for that; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
         self.check_open()?;
+        let awaited = self.limiter.awaits(AwaitedWork::All);
         {
             let mut state = lock(&self.background.state);
             state.pauses += 1;
@@ -200,7 +215,8 @@ impl Engine {
             // Writers that wait for a compaction need not any more.
             self.background.changed.notify_all();
         }
-        let rests = self.wait_for_state(Concern::Flushes, |_, state| state.busy.is_empty());
+        let rests =
+            self.wait_for_state(&awaited, Concern::Flushes, |_, state| state.busy.is_empty());
         if rests.is_err() {
             self.resume_compaction();
         }

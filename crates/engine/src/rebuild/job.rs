@@ -33,6 +33,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::memory::Construction;
 use crate::output::{UserFilterBuild, logical_level};
 use crate::sync::lock;
+use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 
 /// How a table's turn ended.
@@ -213,7 +214,7 @@ impl Engine {
         let file =
             file.map_err(|error| self.judge_write(Error::io(&path, "creating", error), &path))?;
         let mut written = Written { engine: self, path, is_installed: false };
-        let file = Box::new(LimitedFile::new(file, std::sync::Weak::clone(&self.own)));
+        let file = Box::new(LimitedFile::new(file, self, FilterReason::Rebuild));
         let mut memory = Construction::new(&self.memory);
         let user = user.map(|(policy, builder)| {
             let reader: Arc<dyn UserFilterReader> = Arc::new(policy);

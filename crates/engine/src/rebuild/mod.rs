@@ -31,6 +31,7 @@ use crate::budget::Planned;
 use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::limiter::AwaitedWork;
 use crate::output::{Purpose, UserFilterBuild, choose_filters, logical_level};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
@@ -280,6 +281,7 @@ impl Engine {
 
     /// Gives these tables their turn, and waits until all had it.
     fn rebuild_tables(&self, tables: VecDeque<u64>) -> Result<FilterRebuildReport> {
+        let awaited = self.limiter.awaits(AwaitedWork::All);
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
@@ -289,7 +291,7 @@ impl Engine {
         };
         let is_over =
             |state: &State| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
-        let waited = self.wait_for_state(Concern::Poison, |_, state| is_over(state));
+        let waited = self.wait_for_state(&awaited, Concern::Poison, |_, state| is_over(state));
         let mut state = lock(&self.background.state);
         let at = state.rebuilds.iter().position(|it| it.is(ticket));
         let rebuild = at.map(|at| state.rebuilds.swap_remove(at));

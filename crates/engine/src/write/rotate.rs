@@ -13,6 +13,7 @@ use super::commit::Leader;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::log_path;
+use crate::limiter::AwaitedWork;
 use crate::log::LogWriter;
 use crate::sync::{AtomicUsize, Mutex, lock};
 use crate::view::{LoggedMemtable, View};
@@ -201,6 +202,7 @@ impl Engine {
 
     /// As [`Engine::write_out`], whatever waits to be merged.
     pub(super) fn write_out_now(&self) -> Result<bool> {
+        let awaited = self.limiter.awaits(AwaitedWork::Flushes);
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
@@ -208,7 +210,9 @@ impl Engine {
         // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that is
         // waited for, as its memory is given back.
         let Some(newest) = newest else { return Ok(false) };
-        self.wait_until(|view| view.frozen.iter().all(|frozen| frozen.log_number > newest))?;
+        self.wait_until(&awaited, |view| {
+            view.frozen.iter().all(|frozen| frozen.log_number > newest)
+        })?;
         Ok(true)
     }
 

@@ -10,6 +10,7 @@ use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
+use crate::limiter::{Awaited, AwaitedWork};
 use crate::options::Options;
 use crate::view::View;
 
@@ -118,7 +119,7 @@ impl Engine {
     fn wait_stopped(&self, cause: Cause, view: &Arc<View>) -> Result<()> {
         crate::events::stopped(cause);
         let waited = self
-            .stall(cause, || self.wait_for_progress(cause, view))
+            .stall(cause, |awaited| self.wait_for_progress(awaited, cause, view))
             .inspect_err(|error| crate::events::refused(cause, error))?;
         crate::events::resumed(cause, waited);
         Ok(())
@@ -151,7 +152,7 @@ impl Engine {
         cause: Cause,
     ) {
         let Some(delay) = leader.pace.charge(group_bytes(), rate, env::now()) else { return };
-        let slept = self.stall(cause, || {
+        let slept = self.stall(cause, |_| {
             env::sleep(delay);
             Ok(())
         });
@@ -159,9 +160,17 @@ impl Engine {
     }
 
     /// Runs `wait`, adding its time to the stall of this cause; returns it.
-    fn stall(&self, cause: Cause, wait: impl FnOnce() -> Result<()>) -> Result<Duration> {
+    fn stall(
+        &self,
+        cause: Cause,
+        wait: impl FnOnce(&Awaited<'_>) -> Result<()>,
+    ) -> Result<Duration> {
+        let awaited = self.limiter.awaits(match cause {
+            Cause::Memtables => AwaitedWork::Flushes,
+            Cause::Level0 | Cause::Debt => AwaitedWork::All,
+        });
         let start = env::now();
-        let outcome = wait();
+        let outcome = wait(&awaited);
         let took = start.elapsed();
         self.stalls.add(cause, took);
         outcome.map(|()| took)

@@ -492,6 +492,11 @@ impl Engine {
         };
         self.background.changed.notify_all();
         drop(state);
+        // Writers may have been stopped, so that a memtable became full that could not be frozen. Without
+        // threads whoever runs the job looks.
+        if self.options.load().background_threads > 0 {
+            self.freeze_full();
+        }
         // Who listens may call the store.
         match (&outcome, judged, kind.reported()) {
             (Err(error), Judged::Retried { pause, failures }, Some(job)) => {

@@ -7,7 +7,7 @@
 //! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that has not
 //!    begun to write, as the worker that it needs may be at another job.
 //!
-//! Callers that wait hold an [`Awaited`], without which no wait for background work can be written
+//! Callers that wait hold a [`WaitingCaller`], without which no wait for background work can be written
 //! ([`Engine::wait_for_state`]). A job that the limit holds up goes on as soon as a caller waits for it.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,12 +85,12 @@ impl State {
 
 /// A caller that waits for background work, which is not limited until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Awaited<'a> {
+pub(crate) struct WaitingCaller<'a> {
     limiter: &'a Limiter,
     work: AwaitedWork,
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         *lock(&self.limiter.state).callers(self.work) -= 1;
     }
@@ -99,10 +99,10 @@ impl Drop for Awaited<'_> {
 impl Limiter {
     /// Notes that the caller waits for this work. To be called before the work is made necessary, as it
     /// may begin at once.
-    pub(crate) fn awaits(&self, work: AwaitedWork) -> Awaited<'_> {
+    pub(crate) fn awaits(&self, work: AwaitedWork) -> WaitingCaller<'_> {
         *lock(&self.state).callers(work) += 1;
         self.changed.notify_all();
-        Awaited { limiter: self, work }
+        WaitingCaller { limiter: self, work }
     }
 
     /// Bytes that the limit was applied to, since the store was opened.

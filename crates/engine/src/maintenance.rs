@@ -220,6 +220,7 @@ impl Engine {
         }
         self.wait_for_limit();
         self.account_memtables();
+        self.freeze_full();
         self.background.wake();
         Ok(())
     }

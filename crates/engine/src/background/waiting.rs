@@ -16,7 +16,7 @@ use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::limiter::{Awaited, AwaitedWork};
+use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
 use crate::rebuild::queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
@@ -38,7 +38,7 @@ impl Engine {
     /// as long as [`Options::stall_timeout`].
     pub(crate) fn wait_for_progress(
         &self,
-        _awaited: &Awaited<'_>,
+        _awaited: &WaitingCaller<'_>,
         cause: Cause,
         seen: &Arc<View>,
     ) -> Result<()> {
@@ -99,7 +99,7 @@ impl Engine {
     /// Waits until `done` holds for the view, which a flush changes.
     pub(crate) fn wait_until(
         &self,
-        awaited: &Awaited<'_>,
+        awaited: &WaitingCaller<'_>,
         done: impl Fn(&View) -> bool,
     ) -> Result<()> {
         self.wait_for_state(awaited, Concern::Flushes, |engine, _| done(&engine.view.load()))
@@ -109,7 +109,7 @@ impl Engine {
     /// another has succeeded since.
     pub(crate) fn wait_for_state(
         &self,
-        _awaited: &Awaited<'_>,
+        _awaited: &WaitingCaller<'_>,
         concern: Concern,
         done: impl Fn(&Self, &State) -> bool,
     ) -> Result<()> {
@@ -168,8 +168,8 @@ impl Engine {
                     && (state.pauses > 0
                         || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
             })?;
-            // Jobs may have met sidecars that are lost.
-            if !self.settle_losses() {
+            // A memtable may be full that nobody froze. Jobs may have met sidecars that are lost.
+            if !self.freeze_full() && !self.settle_losses() {
                 break;
             }
         }

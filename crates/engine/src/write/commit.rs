@@ -183,11 +183,17 @@ impl Engine {
             // not be handed on before.
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
+            let is_full = leader.is_full();
+            drop((leader, turnstile));
+            if is_full {
+                self.freeze_full();
+            }
             return Ok(own.last_seqno(first_seqno));
         }
         let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &[], first_seqno);
+        self.freeze_if_full(&active.memtable);
         Ok(own.last_seqno(first_seqno))
     }
 
@@ -222,6 +228,7 @@ impl Engine {
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &followers.members, first_seqno);
         followers.done(own_last_seqno + 1);
+        self.freeze_if_full(&active.memtable);
         Ok(own_last_seqno)
     }
 
@@ -314,6 +321,7 @@ impl Engine {
         }
         std::mem::forget(unless_done);
         if is_last {
+            self.freeze_if_full(&group.memtable);
             return Ok(());
         }
         self.wait_published_unless(group.last_seqno, || group.is_broken())
@@ -406,11 +414,15 @@ impl Engine {
         if let Place::Behind(member) = self.queue.join(Wanted { batch: None, sync: false }) {
             member.wait();
         }
-        let _turnstile = Turnstile::new(self);
+        let turnstile = Turnstile::new(self);
         self.check_open()?;
         let mut leader = lock(&self.leader);
         self.wait_published(leader.last_seqno)?;
-        action(&mut leader)
+        let outcome = action(&mut leader);
+        let active = Arc::clone(&leader.active);
+        drop((leader, turnstile));
+        self.freeze_if_full(&active.memtable);
+        outcome
     }
 
     /// Lets `decide` look at the store while nobody writes, and writes the batch it returns.
@@ -446,7 +458,7 @@ impl Engine {
 
 /// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
 /// panics poisons the store first, for nobody knows how far it got.
-struct Turnstile<'a> {
+pub(super) struct Turnstile<'a> {
     engine: &'a Engine,
     /// How many leave with the leader.
     followers: usize,
@@ -455,7 +467,7 @@ struct Turnstile<'a> {
 }
 
 impl<'a> Turnstile<'a> {
-    fn new(engine: &'a Engine) -> Self {
+    pub(super) fn new(engine: &'a Engine) -> Self {
         Self { engine, followers: 0, unwound_before: panicking() }
     }
 }

@@ -13,6 +13,9 @@
 
 mod awaited;
 mod commit;
+mod full;
+#[cfg(test)]
+mod full_tests;
 mod queue;
 mod rotate;
 mod stall;

@@ -10,7 +10,7 @@ use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
-use crate::limiter::{Awaited, AwaitedWork};
+use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
 use crate::view::View;
 
@@ -163,7 +163,7 @@ impl Engine {
     fn stall(
         &self,
         cause: Cause,
-        wait: impl FnOnce(&Awaited<'_>) -> Result<()>,
+        wait: impl FnOnce(&WaitingCaller<'_>) -> Result<()>,
     ) -> Result<Duration> {
         let awaited = self.limiter.awaits(match cause {
             Cause::Memtables => AwaitedWork::Flushes,

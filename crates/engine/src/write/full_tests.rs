@@ -1,0 +1,106 @@
+//! A memtable that is over its limit is written out though nobody writes any more.
+
+use std::sync::Arc;
+
+use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
+
+use crate::{Db, Options, WriteBatch};
+
+const LIMIT: u64 = 4 << 20;
+
+fn open(change: impl FnOnce(Options) -> Options) -> Db {
+    let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
+    Db::open("db", change(options)).unwrap()
+}
+
+/// A batch of far more than the limit, of so many operations.
+fn large(operations: u32) -> WriteBatch {
+    batch(operations, 32 << 20)
+}
+
+fn batch(operations: u32, bytes: usize) -> WriteBatch {
+    let value = vec![7; bytes / operations as usize];
+    let mut batch = WriteBatch::new();
+    for n in 0..operations {
+        batch.put(n.to_be_bytes(), &value);
+    }
+    batch
+}
+
+fn active(db: &Db) -> u64 {
+    db.engine().view.load().active.memtable.memory_bytes() as u64
+}
+
+/// One batch of 200 MiB stayed in memory for as long as nobody wrote.
+#[test]
+fn a_batch_beyond_the_limit_is_written_out() {
+    // The leader inserts alone, under the lead and behind it.
+    for operations in [1, 4096] {
+        for threads in [0, 1] {
+            let db = open(|options| options.memory_limit(LIMIT).background_threads(threads));
+            db.write(large(operations)).unwrap();
+            db.wait_idle().unwrap();
+            let memory = db.stats().memory;
+            assert!(memory.total() < LIMIT, "{operations}, {threads}: {memory:?}");
+            assert_eq!(db.stats().flushes, 1);
+        }
+    }
+}
+
+#[test]
+fn conditional_writes_beyond_the_limit_are_written_out() {
+    let db = open(|options| options.memory_limit(LIMIT).background_threads(0));
+    assert!(db.insert_if_absent("key", vec![7; 8 << 20]).unwrap());
+    assert_eq!(db.stats().flushes, 1);
+}
+
+/// Writers of which each inserts for itself: the last one looks.
+#[test]
+fn a_group_beyond_the_limit_is_written_out() {
+    let db = open(|options| options.write_buffer_bytes(1 << 20));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let db = &db;
+            scope.spawn(move || (0..20).for_each(|_| db.write(batch(64, 256 << 10)).unwrap()));
+        }
+    });
+    db.wait_idle().unwrap();
+    assert!(active(&db) < 1 << 20, "{}", active(&db));
+}
+
+#[test]
+fn a_limit_that_is_lowered_is_kept_at_once() {
+    for by_memory in [false, true] {
+        let db = open(|options| options.background_threads(0));
+        db.write(large(100)).unwrap();
+        assert!(active(&db) > 32 << 20);
+        let lower = |options: Options| match by_memory {
+            true => options.memory_limit(LIMIT),
+            false => options.write_buffer_bytes(1 << 20),
+        };
+        db.set_options(lower).unwrap();
+        assert_eq!(db.stats().flushes, 1, "{by_memory}");
+        assert!(active(&db) < 1 << 20);
+    }
+}
+
+/// While one waits that may, a second one that is full is not frozen; it is when the first is written out.
+#[test]
+fn what_became_full_behind_another_is_frozen_after_it() {
+    let disk = SimDisk::new();
+    let db = open(|options| {
+        let options = options.vfs(Arc::new(disk.clone())).spare_file_bytes(0);
+        options.write_buffer_bytes(1 << 20).max_frozen_memtables(1).background_threads(1)
+    });
+    disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").lasting());
+    db.write(large(100)).unwrap();
+    db.write(large(100)).unwrap();
+    let frozen = || db.engine().view.load().frozen.len();
+    assert_eq!(frozen(), 1);
+    assert!(active(&db) > 32 << 20);
+    disk.clear_faults();
+    while db.stats().flushes < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(active(&db) < 1 << 20);
+}

@@ -6,6 +6,7 @@
 //! * [`writer`]: appends groups of records, keeps the book of what is durable.
 //! * [`reader`]: the bytes of one file into records and a verdict.
 //! * [`behind`]: records that can still be verified behind damage.
+//! * [`stream`]: the same of a whole log, with one record at a time in memory.
 //! * [`recover`]: all logs that the manifest needs into what is replayed and what is dropped.
 //!
 //! The manifest is framed the same way and uses the writer and the reader of this module. Nothing
@@ -17,6 +18,7 @@ pub(crate) mod framing;
 mod mask;
 pub(crate) mod reader;
 pub(crate) mod recover;
+mod stream;
 pub(crate) mod writer;
 
 #[cfg(test)]
@@ -25,6 +27,8 @@ mod ahead_tests;
 mod golden_tests;
 #[cfg(test)]
 mod recover_tests;
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -58,18 +62,19 @@ pub(crate) fn read_whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>, Error> {
 
 /// As [`read_whole`], of a file that is open.
 pub(crate) fn read_all(file: &dyn ReadFile, path: &Path) -> Result<Vec<u8>, Error> {
-    let too_large = || {
-        let text = format!("{} does not fit into memory", path.display());
-        Error::on(path)(io::Error::new(io::ErrorKind::OutOfMemory, text))
-    };
     if file.bytes() > LONGEST_BYTES {
         let what = "it is longer than any log or manifest that was ever written";
         return Err(Corruption::new(path, LONGEST_BYTES, what).into());
     }
-    let length = usize::try_from(file.bytes()).map_err(|_| too_large())?;
+    let length = usize::try_from(file.bytes()).map_err(|_| too_large(path))?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| too_large())?;
+    bytes.try_reserve_exact(length).map_err(|_| too_large(path))?;
     bytes.resize(length, 0);
     file.read_at(0, &mut bytes).map_err(Error::on(path))?;
     Ok(bytes)
+}
+
+fn too_large(path: &Path) -> Error {
+    let text = format!("{} does not fit into memory", path.display());
+    Error::on(path)(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }

@@ -266,10 +266,68 @@ struct Scan<'a> {
     binding: Binding,
     /// Where the next record begins.
     at: usize,
+    progress: Progress,
+}
+
+/// What the good records so far say.
+pub(super) struct Progress {
+    /// What the next one must name as its predecessor's checksum.
     chain: u32,
     records: u64,
     seqnos: Option<(u64, u64)>,
     max_durable_to: u64,
+}
+
+impl Progress {
+    /// Of a file with this header.
+    pub(super) fn new(header: &FileHeader) -> Self {
+        Self { chain: header.chain_start(), records: 0, seqnos: None, max_durable_to: 0 }
+    }
+
+    /// Why the record at `offset`, which is intact, does not belong there, if it does not.
+    pub(super) fn refusal(&self, header: &RecordHeader, offset: u64) -> Option<&'static str> {
+        if header.predecessor != self.chain {
+            return Some("the record before this one was another");
+        }
+        if header.durable_to > offset {
+            return Some("the record claims what was not yet written");
+        }
+        let last_seqno = self.seqnos.map_or(0, |(_, last)| last);
+        let is_late = header.kind == KIND_DATA && header.first_seqno <= last_seqno;
+        is_late.then_some("the sequence numbers do not increase")
+    }
+
+    /// Notes what a record says that belongs there.
+    pub(super) fn accept(&mut self, header: &RecordHeader) {
+        self.max_durable_to = self.max_durable_to.max(header.durable_to);
+        if header.kind == KIND_DATA {
+            let first = self.seqnos.map_or(header.first_seqno, |(first, _)| first);
+            self.seqnos = Some((first, header.first_seqno));
+            self.chain = header.payload_checksum;
+            self.records += 1;
+        }
+    }
+
+    /// Of a file of `file_bytes` that is whole, and ends at `end` but for zeros ahead.
+    pub(super) fn summary(
+        &self,
+        header: FileHeader,
+        end: u64,
+        file_bytes: u64,
+        verdict: Verdict,
+    ) -> Summary {
+        Summary {
+            header: Some(header),
+            end,
+            file_bytes,
+            zeros_ahead: file_bytes - end,
+            records: self.records,
+            seqnos: self.seqnos,
+            records_behind: 0,
+            claims_durable: self.max_durable_to > 0,
+            verdict,
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -279,10 +337,7 @@ impl<'a> Scan<'a> {
             path,
             binding: Binding::new(header),
             at: FILE_HEADER_BYTES,
-            chain: header.chain_start(),
-            records: 0,
-            seqnos: None,
-            max_durable_to: 0,
+            progress: Progress::new(header),
         }
     }
 
@@ -319,26 +374,15 @@ impl<'a> Scan<'a> {
 
     /// Believes the record at `self.at`, if it belongs there.
     fn take(&mut self, header: &RecordHeader, payload_end: usize) -> Result<Step, Error> {
-        let last_seqno = self.seqnos.map_or(0, |(_, last)| last);
-        if header.predecessor != self.chain {
-            return Ok(Step::Stop(self.damaged("the record before this one was another")));
+        if let Some(what) = self.progress.refusal(header, self.at as u64) {
+            return Ok(Step::Stop(self.damaged(what)));
         }
-        if header.durable_to > self.at as u64 {
-            return Ok(Step::Stop(self.damaged("the record claims what was not yet written")));
-        }
-        self.max_durable_to = self.max_durable_to.max(header.durable_to);
+        self.progress.accept(header);
         match header.kind {
-            KIND_DATA if header.first_seqno <= last_seqno => {
-                Ok(Step::Stop(self.damaged("the sequence numbers do not increase")))
-            }
             KIND_DATA => {
                 let (start, end) = (self.at + RECORD_HEADER_BYTES, self.at + payload_end);
                 let offset = self.at as u64;
                 mask::apply(&mut self.bytes[start..end], self.binding.salt(), offset, header.mask);
-                let first = self.seqnos.map_or(header.first_seqno, |(first, _)| first);
-                self.seqnos = Some((first, header.first_seqno));
-                self.chain = header.payload_checksum;
-                self.records += 1;
                 self.at = end + 1;
                 Ok(Step::Record)
             }
@@ -423,16 +467,12 @@ impl<'a> Scan<'a> {
             }
             other => other,
         };
+        let whole = self.progress.summary(header, at, file_bytes, verdict);
         let summary = Summary {
-            header: Some(header),
-            end: at,
-            file_bytes,
             zeros_ahead: file_bytes - self.bytes.len() as u64,
-            records: self.records,
-            seqnos: self.seqnos,
             records_behind: behind.records,
-            claims_durable: self.max_durable_to.max(behind.max_durable_to) > 0,
-            verdict,
+            claims_durable: whole.claims_durable || behind.max_durable_to > 0,
+            ..whole
         };
         LogImage { bytes: std::mem::take(&mut self.bytes), summary }
     }

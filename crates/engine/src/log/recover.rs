@@ -32,21 +32,24 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Corruption;
-use trommel_vfs::Vfs;
+use trommel_vfs::{Access, ReadFile, Vfs};
 
 use super::framing::FileKind;
-use super::read_whole;
+use super::read_all;
 use super::reader::{LogImage, Record, Summary, TearReason, Verdict};
+use super::stream;
 use crate::error::Error;
 use crate::manifest::names;
 
 /// Bytes of verified logs kept in memory between planning and replay; what does not fit is read
-/// twice.
-const KEPT_BYTES: u64 = 128 << 20;
+/// twice, one record at a time where the log is whole.
+const KEPT_BYTES: u64 = 8 << 20;
 
 /// What the manifest and the directory say about logs.
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +145,53 @@ struct Planned {
     image: Option<LogImage>,
 }
 
+impl Planned {
+    /// Hands its records to `take` until that breaks; whether it did.
+    fn each_record(
+        &self,
+        vfs: &dyn Vfs,
+        take: &mut dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let changed = || {
+            let what = "the log changed while it was being recovered";
+            Err(Corruption::new(&self.path, 0, what).into())
+        };
+        let is_whole = matches!(self.summary.verdict, Verdict::Clean | Verdict::Ended { .. });
+        if self.image.is_none() && is_whole {
+            let file = open(vfs, &self.path)?;
+            let mut ended = ControlFlow::Continue(());
+            let summary = stream::walk(&*file, &self.path, self.number, &mut |record| {
+                ended = take(record)?;
+                Ok(ended)
+            })?;
+            let is_same = ended.is_break() || summary.as_ref() == Some(&self.summary);
+            return if is_same { Ok(ended) } else { changed() };
+        }
+        let read;
+        let image = match &self.image {
+            Some(image) => image,
+            None => {
+                read = LogImage::decode(
+                    read_all(&*open(vfs, &self.path)?, &self.path)?,
+                    &self.path,
+                    FileKind::Log,
+                    self.number,
+                )?;
+                &read
+            }
+        };
+        if *image.summary() != self.summary {
+            return changed();
+        }
+        for record in image.records() {
+            if take(record)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// Reads and verifies the needed logs, and decides what of them is replayed. Writes nothing.
 pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
     let mut logs = read_logs(vfs, needed)?;
@@ -165,20 +215,17 @@ impl Plan {
         vfs: &dyn Vfs,
         mut take: impl FnMut(u64, Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let until = self.until;
         for log in self.replayed {
-            let image = match log.image {
-                Some(image) => image,
-                None => read_log(vfs, &log.path, log.number)?,
-            };
-            if *image.summary() != log.summary {
-                let what = "the log changed while it was being recovered";
-                return Err(Corruption::new(&log.path, 0, what).into());
-            }
-            for record in image.records() {
-                if self.until == Some((log.number, record.offset)) {
-                    return Ok(());
+            let ended = log.each_record(vfs, &mut |record| {
+                if until == Some((log.number, record.offset)) {
+                    return Ok(ControlFlow::Break(()));
                 }
                 take(log.number, record)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if ended.is_break() {
+                return Ok(());
             }
         }
         Ok(())
@@ -192,20 +239,18 @@ impl Plan {
         mut is_good: impl FnMut(Record<'_>) -> bool,
     ) -> Result<Option<(PathBuf, u64)>, Error> {
         for log in &self.replayed {
-            let read;
-            let image = match &log.image {
-                Some(image) => image,
-                None => {
-                    read = read_log(vfs, &log.path, log.number)?;
-                    &read
-                }
-            };
-            for record in image.records() {
+            let mut bad = None;
+            let _ = log.each_record(vfs, &mut |record| {
                 let offset = record.offset;
-                if !is_good(record) {
-                    self.until = Some((log.number, offset));
-                    return Ok(Some((log.path.clone(), offset)));
+                if is_good(record) {
+                    return Ok(ControlFlow::Continue(()));
                 }
+                bad = Some(offset);
+                Ok(ControlFlow::Break(()))
+            })?;
+            if let Some(offset) = bad {
+                self.until = Some((log.number, offset));
+                return Ok(Some((log.path.clone(), offset)));
             }
         }
         Ok(None)
@@ -236,18 +281,25 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
     let mut kept = 0;
     let read = |number| {
         let path = needed.dir.join(names::log(number));
-        let image = read_log(vfs, &path, number)?;
+        let file = open(vfs, &path)?;
+        let is_kept = kept + file.bytes() <= KEPT_BYTES;
+        if !is_kept {
+            let none = &mut |_: Record<'_>| Ok(ControlFlow::Continue(()));
+            if let Some(summary) = stream::walk(&*file, &path, number, none)? {
+                return Ok(Planned { number, path, summary, image: None });
+            }
+        }
+        let image = LogImage::decode(read_all(&*file, &path)?, &path, FileKind::Log, number)?;
         let summary = image.summary().clone();
-        kept += summary.file_bytes;
-        let image = (kept <= KEPT_BYTES).then_some(image);
-        Ok(Planned { number, path, summary, image })
+        kept += if is_kept { summary.file_bytes } else { 0 };
+        Ok(Planned { number, path, summary, image: is_kept.then_some(image) })
     };
     let is_seen = |log: &Result<_, _>| log.is_ok() || !planted(Bug::ReadErrorEndsLog);
     numbers.into_iter().map(read).filter(is_seen).collect()
 }
 
-fn read_log(vfs: &dyn Vfs, path: &Path, number: u64) -> Result<LogImage, Error> {
-    LogImage::decode(read_whole(vfs, path)?, path, FileKind::Log, number)
+fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn ReadFile>, Error> {
+    vfs.open(path, Access::Buffered).map_err(Error::on(path))
 }
 
 /// Where the replayed state ends before the last byte of the last log.

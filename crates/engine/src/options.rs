@@ -397,7 +397,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the block cache. Default: an eighth of the machine's memory, at most 1 GiB.
+    /// Bytes of the block cache. Default: an eighth of the memory that the process may use, at most 1 GiB.
+    /// That is the machine's memory, or less where a control group, `RLIMIT_AS` or `RLIMIT_DATA` says so.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
         self.cache_bytes = Some(cache_bytes);
@@ -519,7 +520,7 @@ impl Options {
     /// Bytes of the block cache, where no memory limit stands against it.
     pub(crate) fn wanted_cache_bytes(&self) -> u64 {
         let default = || {
-            trommel_vfs::memory_bytes()
+            trommel_vfs::usable_memory_bytes()
                 .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
         };
         self.cache_bytes.unwrap_or_else(default)

@@ -40,7 +40,7 @@ pub use disk::{DirectHandle, DiskVfs};
 pub use error::{PathError, is_out_of_handles, os_error, path_of};
 pub use input::FileInput;
 pub use layer::Layer;
-pub use machine::{advise_huge_pages, memory_bytes, open_file_limit};
+pub use machine::{advise_huge_pages, memory_bytes, open_file_limit, usable_memory_bytes};
 pub use memory::MemoryVfs;
 pub use process::Process;
 pub use sim::{

@@ -1,6 +1,10 @@
 //! What sizes depend on, beside files: the machine's memory and the process's file handles; and how
 //! large memory is mapped.
 
+mod usable;
+
+pub use self::usable::usable_memory_bytes;
+
 /// Bytes of physical memory, where the system says.
 #[cfg(target_os = "linux")]
 #[allow(clippy::useless_conversion, reason = "these bytes are counted in 32 bits on some machines")]

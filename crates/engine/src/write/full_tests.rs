@@ -61,7 +61,11 @@ fn a_group_beyond_the_limit_is_written_out() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             let db = &db;
-            scope.spawn(move || (0..20).for_each(|_| db.write(batch(64, 256 << 10)).unwrap()));
+            scope.spawn(move || {
+                (0..20).for_each(|_| {
+                    db.write(batch(64, 256 << 10)).unwrap();
+                })
+            });
         }
     });
     db.wait_idle().unwrap();

@@ -10,12 +10,15 @@
 //! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and cuts the hashes into parts
 //!    of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing and setting
 //!    bits stay in the first-level cache.
-//! 3. It computes the exact expected rate, and writes everything as one checksummed block of bytes.
+//! 3. It computes the exact expected rate ([`crate::filled`]: of chosen keys, what they let pass), and writes everything as one checksummed block of bytes.
 //!
 //! So the memory beyond the filter itself peaks at 8 bytes a key, for chunks that are not full up to
 //! two more at 64 bits a key (less at fewer), and some 60 KiB; once the hashes are dropped, the
 //! filter is there twice while it is written out. (A standard filter's bits lie anywhere; its hashes
 //! are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//!
+//! Building ends whatever the hashes are: each bit is set once for each hash, and a ribbon has a bound on
+//! its attempts ([`crate::ribbon`]), beyond which a standard filter is built of the same hashes.
 //! [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to that:
 //! `tests/bounds/memory.rs`.
 //!
@@ -30,7 +33,7 @@ use crate::kernel::Chosen;
 use crate::mix::{Golden, scale};
 use crate::ribbon::{self, Needs, Ribbon};
 use crate::spec::{FilterKind, FilterSpec};
-use crate::{blocked, paired, partition, standard, theory};
+use crate::{blocked, filled, paired, partition, standard, theory};
 
 /// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large one
 /// is much beside a small table's filter.
@@ -202,9 +205,10 @@ impl FilterBuilder {
             let shards = ribbon::shards(keys);
             let dealing = columns + self.dealt_bytes(shards);
             // Solving begins when the last chunk is dealt out, if there is more than one shard.
+            // They are kept to the end, should the keys have to be built into another kind.
             let hashes = match shards {
                 1 => held,
-                _ => keys * size_of::<u64>() as u64 + partition::most_slack(keys, shards),
+                _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, shards),
             };
             let solving = columns + hashes + equations;
             return growing.max(dealing).max(solving).max(2 * columns + 1024);
@@ -239,24 +243,41 @@ impl FilterBuilder {
     /// Builds the filter. The bytes describe themselves: [`Filter::decode`](crate::Filter::decode)
     /// needs nothing else. A filter without keys answers no to every question. For a spec of
     /// [`FilterKind::None`] there is no filter, and no bytes.
+    ///
+    /// The time is linear in the keys, whatever their hashes. Where those were chosen so that a
+    /// [`FilterKind::Ribbon`] has no solution within its bounds, the filter is a
+    /// [`FilterKind::Standard`] one of as many bits per key, and states that kind and its rate:
+    /// [`Filter::peek_kind`](crate::Filter::peek_kind).
     pub fn finish(self) -> Vec<u8> {
         let (spec, keys) = (self.spec, self.len);
         let millibits = spec.millibits();
-        let Plan { blocks: count, probes } = Plan::new(spec, keys);
-        let filter = |probes, expected_fpr, blocks: &[Block]| {
-            let count = blocks.len() as u64;
-            let kind = spec.kind();
-            format::encode(
-                Header { kind, probes, millibits, blocks: count, keys, expected_fpr },
-                blocks,
-            )
+        let encode = |spec: FilterSpec, probes, expected_fpr, blocks: &[Block]| {
+            let (kind, count) = (spec.kind(), blocks.len() as u64);
+            let header = Header { kind, probes, millibits, blocks: count, keys, expected_fpr };
+            format::encode(header, blocks)
         };
-        if spec.kind() == FilterKind::Ribbon {
-            let mut ribbon = Ribbon::with_room(keys, millibits);
-            self.fill_ribbon(&mut ribbon);
-            let (probes, rate) = (ribbon.columns(), ribbon.rate());
-            return filter(probes, rate, &ribbon.finish());
-        }
+        let (built, spec) = match spec.kind() {
+            FilterKind::Ribbon => {
+                let mut ribbon = Ribbon::with_room(keys, millibits);
+                let Err(unsolved) = self.fill_ribbon(&mut ribbon) else {
+                    let (probes, rate) = (ribbon.columns(), ribbon.rate());
+                    return encode(spec, probes, rate, &ribbon.finish());
+                };
+                (unsolved, spec.with_kind(FilterKind::Standard))
+            }
+            _ => (self, spec),
+        };
+        built.finish_bloom(spec, encode)
+    }
+
+    /// As [`finish`](Self::finish), for the kinds that set bits, of which `spec` is one.
+    fn finish_bloom(
+        self,
+        spec: FilterSpec,
+        encode: impl Fn(FilterSpec, u32, f64, &[Block]) -> Vec<u8>,
+    ) -> Vec<u8> {
+        let keys = self.len;
+        let Plan { blocks: count, probes } = Plan::new(spec, keys);
         let count = usize::try_from(count).expect("a filter is at most 8 times its hashes' size");
         let mut blocks = vec![Block::default(); count];
         let kernel = Chosen::best();
@@ -282,7 +303,8 @@ impl FilterBuilder {
                 self.fill_parts(&mut blocks, |block| counts.add(block), fill);
             }
         }
-        filter(probes, spec.expected_fpr(keys), &blocks)
+        let rate = filled::rate(spec.kind(), keys, probes, &blocks, spec.expected_fpr(keys));
+        encode(spec, probes, rate, &blocks)
     }
 
     /// Hands `fill` all parts of `blocks`, each with its hashes; `seen` is told the block of each hash
@@ -301,20 +323,26 @@ impl FilterBuilder {
             let first = nth as usize * PART;
             let end = blocks.len().min(first + PART);
             let mut part = Part { count, first, blocks: &mut blocks[first..end] };
-            fill(&mut part, chunks);
+            fill(&mut part, &chunks);
         });
     }
 
-    fn fill_ribbon(self, ribbon: &mut Ribbon) {
+    /// Fills `ribbon`; gives the keys back where that cannot be.
+    fn fill_ribbon(mut self, ribbon: &mut Ribbon) -> Result<(), Self> {
         if self.len == 0 {
-            return;
+            return Ok(());
         }
-        let (millibits, shards) = (self.spec.millibits(), ribbon::shards(self.len));
+        let shards = ribbon::shards(self.len);
         let shard_of = |hash| scale(hash, shards);
-        partition::visit_parts(self.chunks, shards, &shard_of, &|_| (), &mut |_, chunks| {
+        let (mut is_solved, mut kept) = (true, Vec::new());
+        let chunks = std::mem::take(&mut self.chunks);
+        partition::visit_parts(chunks, shards, &shard_of, &|_| (), &mut |_, chunks| {
             let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-            ribbon.push(millibits, keys, &chunks.iter().flatten().copied());
+            is_solved = is_solved && ribbon.push(keys, &chunks.iter().flatten().copied());
+            kept.extend(chunks);
         });
+        self.chunks = kept;
+        if is_solved { Ok(()) } else { Err(self) }
     }
 }
 

@@ -186,6 +186,22 @@ impl Filter {
         format::peek_expected_fpr(finished).unwrap_or(1.0)
     }
 
+    /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the checks
+    /// of [`decode`](Self::decode): [`FilterKind::Standard`] where the keys could not be built into the
+    /// ribbon that was asked for. [`FilterKind::None`] for what is no filter.
+    ///
+    /// ```
+    /// use trommel_filter::{Filter, FilterKind, FilterSpec};
+    ///
+    /// let mut builder = "ribbon:10".parse::<FilterSpec>()?.builder();
+    /// builder.add(b"amber");
+    /// assert_eq!(Filter::peek_kind(&builder.finish()), FilterKind::Ribbon);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peek_kind(finished: &[u8]) -> FilterKind {
+        format::peek_kind(finished).unwrap_or(FilterKind::None)
+    }
+
     /// The exact expected rate of false positives of a filter of this kind, size and number of
     /// keys. Stored when the filter was built; costs nothing to read.
     pub fn expected_fpr(&self) -> f64 {

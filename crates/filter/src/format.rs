@@ -101,6 +101,12 @@ pub(crate) fn peek_expected_fpr(bytes: &[u8]) -> Option<f64> {
     Some(f64::from_bits(u64::from_le_bytes(field)))
 }
 
+/// The kind in a header, unchecked; none where no family has that number.
+pub(crate) fn peek_kind(bytes: &[u8]) -> Option<FilterKind> {
+    let number = *bytes.get(4)?;
+    FAMILIES.iter().find(|family| family.number == number).map(|family| family.kind)
+}
+
 impl Header {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let family = FAMILIES.iter().find(|family| family.kind == self.kind);

@@ -53,6 +53,12 @@ pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
     here + most_slack(keys.min((keys / parts + 1) * span), span)
 }
 
+/// As [`most_slack`], where all parts are kept until the last was visited.
+pub(crate) fn most_kept_slack(keys: u64, parts: u64) -> u64 {
+    let kept = if parts > TOGETHER as u64 { slack(keys, parts) } else { 0 };
+    most_slack(keys, parts) + kept
+}
+
 /// As [`most_slack`], of one level.
 fn slack(keys: u64, lists: u64) -> u64 {
     let chunk = chunk_of(keys as usize, lists as usize) as u64;
@@ -70,7 +76,7 @@ pub(crate) fn visit_parts(
     parts: u64,
     part: &impl Fn(u64) -> u64,
     seen: &impl Fn(u64),
-    visit: &mut impl FnMut(u64, &[Vec<u64>]),
+    visit: &mut impl FnMut(u64, Vec<Vec<u64>>),
 ) {
     visit_range(chunks, 0, parts, part, seen, visit);
 }
@@ -81,11 +87,11 @@ fn visit_range(
     parts: u64,
     part: &impl Fn(u64) -> u64,
     seen: &impl Fn(u64),
-    visit: &mut impl FnMut(u64, &[Vec<u64>]),
+    visit: &mut impl FnMut(u64, Vec<Vec<u64>>),
 ) {
     if parts == 1 {
         chunks.iter().flatten().for_each(|&hash| seen(hash));
-        return visit(from, &chunks);
+        return visit(from, chunks);
     }
     let shift = span_log2(parts);
     let span = 1 << shift;
@@ -110,7 +116,7 @@ fn visit_range(
     for (nth, list) in lists.into_iter().enumerate() {
         let first = from + nth as u64 * span;
         if span == 1 {
-            visit(first, &list);
+            visit(first, list);
             continue;
         }
         visit_range(list, first, span.min(from + parts - first), part, seen, visit);

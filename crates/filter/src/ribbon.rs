@@ -20,7 +20,7 @@
 //!    has one, that is added to it, which clears its first coefficient: it moves to the slot of the
 //!    first coefficient that is left, and so on.
 //! 3. If no coefficient is left while the right side is not 0, the equations contradict each other:
-//!    begin anew with another seed. If no seed helps, take more slots.
+//!    begin anew with another seed. If no seed of 16 helps, take a block of slots more.
 //! 4. From the last slot to the first, each equation gives its slot's unknowns.
 //!
 //! Columns need not be the same everywhere: the first blocks of 128 slots have one less than the
@@ -36,6 +36,19 @@
 //! exact, whatever the keys. How many slots the equations need to have a solution is known by
 //! experiment: with 1.018 slots a key, four of five shards of 16,384 keys are solved by the first
 //! seed; with 1.008, one of five.
+//!
+//! # Bounds
+//! The hash has no secret, so keys can be chosen whose equations have no solution, or that all come to
+//! one shard. Whatever the keys, building ends:
+//! 1. A shard with eight standard deviations more keys than its share is not tried: chance makes
+//!    one in 10^15.
+//! 2. A shard has 32 attempts (16 seeds with each of two sizes), and all shards together 4 for each
+//!    beside: random keys take less than two on average.
+//! 3. An attempt ends after 512 additions for each of its keys: random keys take less than 60.
+//!
+//! Where a bound is met, the whole filter is built as a standard one of the same bits per key, from the same
+//! hashes, and says so in its header. That kind cannot fail; and its bits come from the whole hash,
+//! mixed once more, so that keys chosen for one shard (or one block of the other kinds) lie in it as any others do.
 //!
 //! # Layout
 //! The body begins with the number of shards (8 bytes) and, 16 bytes each, the shards: where its
@@ -75,6 +88,14 @@ const SMALL_KEYS: u64 = 2000;
 const SMALL_SPARE: u64 = 8;
 /// Seeds that are tried with a number of slots before one block is added.
 const SEEDS_PER_SIZE: u8 = 16;
+/// Blocks that are added to a shard at most.
+const MOST_EXTRA: u32 = 1;
+/// Attempts at one shard, at most.
+const SHARD_ATTEMPTS: u64 = SEEDS_PER_SIZE as u64 * (MOST_EXTRA as u64 + 1);
+/// Attempts that a filter of many shards has for each of them, beside those of one shard.
+const MEAN_ATTEMPTS: u64 = 4;
+/// Additions of one equation to another in an attempt, at most, for each key.
+const ADDITIONS_PER_KEY: u64 = 512;
 /// The most columns.
 const MAX_COLUMNS: usize = 63;
 /// Bytes of the number of shards.
@@ -91,6 +112,9 @@ pub(crate) fn shards(keys: u64) -> u64 {
     keys.div_ceil(SHARD_KEYS).max(1)
 }
 
+/// What a seed is multiplied with before it joins the hash: odd, without visible pattern.
+pub(crate) const SEED_FACTOR: u64 = 0xd134_2543_de82_ef95;
+
 /// What an equation is made of.
 struct Equation {
     start: usize,
@@ -101,7 +125,7 @@ struct Equation {
 impl Equation {
     #[inline]
     fn new(hash: u64, seed: u8, blocks: usize) -> Self {
-        let mixed = remix(hash ^ u64::from(seed).wrapping_mul(0xd134_2543_de82_ef95));
+        let mixed = remix(hash ^ u64::from(seed).wrapping_mul(SEED_FACTOR));
         let low = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let low = low ^ (low >> 32);
         let high = low.wrapping_mul(0xa076_1d64_78bd_642f);
@@ -203,20 +227,24 @@ struct Band {
 }
 
 impl Band {
-    /// The equations of `hashes`, or none if they contradict each other.
-    fn new(shard: &Shard, hashes: impl Iterator<Item = u64>) -> Option<Self> {
+    /// The equations of `hashes`, or none if they contradict each other, or if bringing them into this
+    /// form takes more than `additions`, from which each is taken off.
+    fn new(shard: &Shard, additions: &mut u64, hashes: impl Iterator<Item = u64>) -> Option<Self> {
         let slots = shard.blocks as usize * WINDOW;
         let mut band = Self { coefficients: vec![0; slots], results: vec![0; slots] };
         // Only the columns that are stored must agree.
         let mask = (1_u64 << (shard.columns + 1)) - 1;
         hashes
             .map(|hash| Equation::new(hash, shard.seed, shard.blocks as usize))
-            .all(|equation| band.add(equation.start, equation.coefficients, equation.result & mask))
+            .all(|equation| band.add(equation, mask, additions))
             .then_some(band)
     }
 
+    /// Adds an equation, of whose result `mask` is stored; false where that cannot be.
     #[inline]
-    fn add(&mut self, mut slot: usize, mut coefficients: u128, mut result: u64) -> bool {
+    fn add(&mut self, equation: Equation, mask: u64, additions: &mut u64) -> bool {
+        let Equation { start: mut slot, mut coefficients, mut result } = equation;
+        result &= mask;
         loop {
             let there = &mut self.coefficients[slot];
             if *there == 0 {
@@ -229,6 +257,10 @@ impl Band {
             if coefficients == 0 {
                 return result == 0;
             }
+            if *additions == 0 {
+                return false;
+            }
+            *additions -= 1;
             let step = coefficients.trailing_zeros();
             coefficients >>= step;
             slot += step as usize;
@@ -259,8 +291,24 @@ impl Band {
 /// A filter that is being built.
 #[derive(Debug)]
 pub(crate) struct Ribbon {
+    millibits: u32,
     shards: Vec<Shard>,
     segments: Vec<u128>,
+    /// The most keys of a shard, unless hashes are crafted.
+    most_keys: u64,
+    /// Attempts that may still be made, at all shards together.
+    attempts: u64,
+    /// What was done so far.
+    work: Work,
+}
+
+/// What solving a filter's equations took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    /// Systems of equations that were begun.
+    pub(crate) attempts: u64,
+    /// Additions of one equation to another.
+    pub(crate) additions: u64,
 }
 
 impl Ribbon {
@@ -269,35 +317,60 @@ impl Ribbon {
         let shards = shards(keys);
         let segments = most_segments(keys, millibits);
         Self {
+            millibits,
             shards: Vec::with_capacity(usize::try_from(shards).unwrap_or(0)),
             segments: Vec::with_capacity(usize::try_from(segments).unwrap_or(0)),
+            most_keys: most_shard_keys(keys),
+            attempts: SHARD_ATTEMPTS + MEAN_ATTEMPTS * (shards - 1),
+            work: Work::default(),
         }
     }
 
-    /// Adds the next shard, of `keys` hashes.
-    pub(crate) fn push(
-        &mut self,
-        millibits: u32,
-        keys: u64,
-        hashes: &(impl Iterator<Item = u64> + Clone),
-    ) {
-        let mut extra = 0;
-        let (shard, band) = loop {
-            let mut shard = Shard::plan(keys, millibits, extra);
-            shard.first = u32::try_from(self.segments.len()).expect("64 GiB are no filter");
-            let attempt = (0..SEEDS_PER_SIZE).find_map(|seed| {
-                shard.seed = seed;
-                Band::new(&shard, hashes.clone()).map(|band| (shard, band))
-            });
-            match attempt {
-                Some(solved) => break solved,
-                None => extra += 1,
-            }
-        };
+    /// Adds the next shard, of `keys` hashes, and returns whether it could be solved within the bounds
+    /// on keys, attempts and additions. If not, the filter must be of another kind.
+    #[must_use]
+    pub(crate) fn push(&mut self, keys: u64, hashes: &(impl Iterator<Item = u64> + Clone)) -> bool {
+        if keys > self.most_keys {
+            return false;
+        }
+        let Some((shard, band)) = self.solve_shard(keys, hashes) else { return false };
         let first = self.segments.len();
         self.segments.resize(first + shard.segments(), 0);
         band.solve(&shard, &mut self.segments[first..]);
         self.shards.push(shard);
+        true
+    }
+
+    /// Tries seed after seed and size after size.
+    fn solve_shard(
+        &mut self,
+        keys: u64,
+        hashes: &(impl Iterator<Item = u64> + Clone),
+    ) -> Option<(Shard, Band)> {
+        for extra in 0..=MOST_EXTRA {
+            let mut shard = Shard::plan(keys, self.millibits, extra);
+            shard.first = u32::try_from(self.segments.len()).ok()?;
+            for seed in 0..SEEDS_PER_SIZE {
+                if self.work.attempts == self.attempts {
+                    return None;
+                }
+                self.work.attempts += 1;
+                shard.seed = seed;
+                let mut additions = ADDITIONS_PER_KEY * keys;
+                let band = Band::new(&shard, &mut additions, hashes.clone());
+                self.work.additions += ADDITIONS_PER_KEY * keys - additions;
+                if let Some(band) = band {
+                    return Some((shard, band));
+                }
+            }
+        }
+        None
+    }
+
+    /// What was done so far.
+    #[cfg(test)]
+    pub(crate) fn work(&self) -> Work {
+        self.work
     }
 
     /// The most columns that an equation has.
@@ -528,12 +601,21 @@ pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     shard.saturating_add(COUNT_BYTES as u64).div_ceil(64)
 }
 
-/// Segments that a filter of `keys` keys takes at most. A lone shard of few keys may need a block
-/// or two more than was planned; of many shards, each rounds up to a segment.
+/// Segments that a filter of `keys` keys takes at most. A lone shard may need a block more
+/// than was planned; of many shards, each rounds up to a segment.
 fn most_segments(keys: u64, millibits: u32) -> u64 {
     match shards(keys) {
-        1 => Shard::plan(keys, millibits, 2).segments() as u64,
+        1 => Shard::plan(keys, millibits, MOST_EXTRA).segments() as u64,
         shards => (keys * u64::from(millibits)).div_ceil(1000 * WINDOW as u64) + shards,
+    }
+}
+
+/// Keys of the largest shard of a filter of `keys` keys. Eight standard deviations more than its share
+/// do not come by chance: hashes that are more were chosen for it, or are added again and again.
+fn most_shard_keys(keys: u64) -> u64 {
+    match shards(keys) {
+        1 => keys,
+        shards => keys / shards + 8 * SHARD_KEYS.isqrt(),
     }
 }
 
@@ -547,13 +629,8 @@ pub(crate) struct Needs {
 
 impl Needs {
     pub(crate) fn of(keys: u64, millibits: u32) -> Self {
-        let shards = shards(keys);
-        // Eight standard deviations more than its share are not seen.
-        let most = match shards {
-            1 => keys,
-            _ => keys / shards + 8 * SHARD_KEYS.isqrt(),
-        };
-        let slots = u64::from(Shard::plan(most, millibits, 1).blocks) * WINDOW as u64;
+        let (shards, most) = (shards(keys), most_shard_keys(keys));
+        let slots = u64::from(Shard::plan(most, millibits, MOST_EXTRA).blocks) * WINDOW as u64;
         let slot = (size_of::<u128>() + size_of::<u64>()) as u64;
         let columns = most_segments(keys, millibits) * SEGMENT_BYTES as u64;
         let entries = shards * size_of::<Shard>() as u64 + 64;
@@ -609,7 +686,7 @@ mod tests {
             let (keys, millibits) = (10_000, (bits * 1000.0) as u32);
             let hash = crate::mix::remix;
             let mut ribbon = Ribbon::with_room(keys, millibits);
-            ribbon.push(millibits, keys, &(0..keys).map(hash));
+            assert!(ribbon.push(keys, &(0..keys).map(hash)));
             let filter = ribbon.finish();
             let mean = |hashes: Range<u64>| {
                 let count = (hashes.end - hashes.start) as f64;

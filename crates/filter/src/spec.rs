@@ -211,6 +211,11 @@ impl FilterSpec {
         builder::expected_bytes(*self, keys)
     }
 
+    /// As many bits per key, of another kind.
+    pub(crate) fn with_kind(self, kind: FilterKind) -> Self {
+        Self { kind, target: None, ..self }
+    }
+
     /// Thousandths of a bit per key.
     pub(crate) fn millibits(&self) -> u32 {
         self.millibits

@@ -77,7 +77,9 @@ fn a_builder_says_what_it_will_take_at_most() {
         for bits in [4, 12, 40, 64] {
             let text = format!("{kind}:{}", if kind == "ribbon" { bits.min(60) } else { bits });
             let spec: FilterSpec = text.parse().expect("a valid spec");
-            for keys in [1, 100, 1000, 4097, 17_000, 32_769, 65_537, 100_000, 300_000, 1_000_000] {
+            for keys in
+                [1, 100, 1000, 4097, 17_000, 32_769, 65_537, 100_000, 300_000, 1_000_000, 5_000_000]
+            {
                 spec.expected_fpr(keys);
                 let (said, most) = most_held(|| {
                     let mut builder = spec.builder();
@@ -91,6 +93,34 @@ fn a_builder_says_what_it_will_take_at_most() {
                 // The filter of a key or a few is hardly more than what is fixed.
                 let limit = most + most / 2 + 4096;
                 assert!(said <= limit, "{text}, {keys} keys: said {said}, took {most}");
+            }
+        }
+    }
+}
+
+/// Hashes that were chosen: all in one of 64 parts, all in one part of those that hashes are dealt to in
+/// the second turn, and two that come by turns.
+#[test]
+fn chosen_hashes_take_no_more_than_others() {
+    let chosen: [fn(u64) -> u64; 3] = [
+        |key| hash(&key.to_le_bytes()) >> 6,
+        |key| hash(&key.to_le_bytes()) >> 30,
+        |key| hash(&(key % 2).to_le_bytes()),
+    ];
+    for text in ["standard:10", "blocked:10", "blocked:64", "paired:10", "paired:64", "ribbon:10"] {
+        let spec: FilterSpec = text.parse().expect("a valid spec");
+        for keys in [1000, 17_000, 100_000, 1_000_000, 5_000_000] {
+            spec.expected_fpr(keys);
+            for (nth, hash) in chosen.iter().enumerate() {
+                let (said, most) = most_held(|| {
+                    let mut builder = spec.builder();
+                    (0..keys).for_each(|key| builder.add_hash(hash(key)));
+                    let said = builder.peak_bytes();
+                    builder.finish();
+                    said
+                });
+                println!("{text}, {keys} keys, set {nth}: {said} {most}");
+                assert!(said >= most, "{text}, {keys} keys, set {nth}: said {said}, took {most}");
             }
         }
     }

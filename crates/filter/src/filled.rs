@@ -1,0 +1,135 @@
+//! What a filter that sets bits lets pass, by the bits that are set in it.
+//!
+//! The theory's rate is that of random keys. Keys can be chosen, since the hash has no secret: all may lie
+//! in a few blocks, which then say yes to everything, or no two may have a bit in common. A filter
+//! of such keys states what its own bits let pass of random absent keys:
+//! 1. A block of `x` set bits among `m` passes a key of `k` probes in it with `(x/m)^k`.
+//! 2. Of the blocked kind, the rate is the mean of that over the blocks; of the paired kind, the
+//!    mean over the primaries of the product with the partner's, `k/2` probes in each; a standard
+//!    filter is one block.
+//! 3. This is stated where it is larger than chance explains: by a tenth, and by ten times the
+//!    [`theory::spread`]. Else it is the theory's.
+
+use crate::block::{BLOCK_BITS, Block};
+use crate::mix::Golden;
+use crate::paired::{self, RESERVED};
+use crate::spec::FilterKind;
+use crate::theory;
+
+/// The part of the theory's rate by which the bits may always be off.
+const SLACK: f64 = 0.1;
+/// Standard deviations by which chance makes them be off.
+const MOST_DEVIATIONS: f64 = 10.0;
+
+/// The rate to state of a filter of `keys` keys for which theory expects `expected`.
+pub(crate) fn rate(
+    kind: FilterKind,
+    keys: u64,
+    probes: u32,
+    blocks: &[Block],
+    expected: f64,
+) -> f64 {
+    let bits_per_key = blocks.len() as f64 * BLOCK_BITS as f64 / keys.max(1) as f64;
+    let chance = MOST_DEVIATIONS * theory::spread(kind, keys, bits_per_key);
+    let own = own_rate(kind, probes, blocks);
+    if own > expected * (1.0 + chance.max(SLACK)) { own } else { expected }
+}
+
+/// What the bits that are set let pass.
+fn own_rate(kind: FilterKind, probes: u32, blocks: &[Block]) -> f64 {
+    if blocks.is_empty() {
+        return 0.0;
+    }
+    let count = blocks.len() as f64;
+    match kind {
+        FilterKind::Blocked => {
+            let pass = PassBySet::new(0, probes);
+            blocks.iter().map(|block| pass.of(block)).sum::<f64>() / count
+        }
+        FilterKind::Paired => {
+            let pass = PassBySet::new(RESERVED, probes / 2);
+            let both = |(primary, block): (usize, &Block)| {
+                pass.of(block) * pass.of(&blocks[paired::partner::<Golden>(primary, block)])
+            };
+            blocks.iter().enumerate().map(both).sum::<f64>() / count
+        }
+        FilterKind::Standard => {
+            let set: u64 = blocks.iter().map(|block| u64::from(set_bits(block, 0))).sum();
+            (set as f64 / (count * BLOCK_BITS as f64)).powi(probes as i32)
+        }
+        FilterKind::None | FilterKind::Ribbon => 0.0,
+    }
+}
+
+/// Set bits of a block, the first `reserved` not counted.
+fn set_bits(block: &Block, reserved: u32) -> u32 {
+    let all: u32 = block.0.iter().map(|word| word.count_ones()).sum();
+    all - (block.0[0] & ((1 << reserved) - 1)).count_ones()
+}
+
+/// The chance to pass a block, by how many of its bits are set.
+struct PassBySet {
+    reserved: u32,
+    chances: [f64; BLOCK_BITS as usize + 1],
+}
+
+impl PassBySet {
+    fn new(reserved: u32, probes: u32) -> Self {
+        let bits = BLOCK_BITS as u32 - reserved;
+        let chance = |set| (set as f64 / f64::from(bits)).powi(probes as i32);
+        Self { reserved, chances: std::array::from_fn(chance) }
+    }
+
+    fn of(&self, block: &Block) -> f64 {
+        self.chances[set_bits(block, self.reserved) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_rate;
+    use crate::builder::Plan;
+    use crate::mix::remix;
+    use crate::{Block, Filter, FilterSpec};
+
+    /// The blocks of a finished filter.
+    fn blocks(finished: &[u8]) -> Vec<Block> {
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        let block = |bytes: &[u8]| {
+            let mut words = bytes.chunks(8).map(word);
+            Block(std::array::from_fn(|_| words.next().unwrap()))
+        };
+        finished[64..].chunks(64).map(block).collect()
+    }
+
+    /// Over many filters, what their bits let pass is what theory expects; and each states the latter.
+    #[test]
+    fn of_random_keys_the_bits_let_pass_what_theory_expects() {
+        for (text, keys, filters) in [
+            ("standard:10", 2000, 60),
+            ("blocked:10", 2000, 60),
+            ("paired:10", 2000, 60),
+            ("paired:20", 2000, 60),
+            ("blocked:16", 300, 200),
+            ("paired:10", 1, 50),
+            ("blocked:30", 3, 2000),
+            ("standard:12", 7, 2000),
+            ("paired:64", 20, 500),
+        ] {
+            let spec: FilterSpec = text.parse().unwrap();
+            let probes = Plan::new(spec, keys).probes;
+            let mut sum = 0.0;
+            for salt in 0..filters {
+                let mut builder = spec.builder();
+                (0..keys).for_each(|key| builder.add_hash(remix(key | salt << 40)));
+                let bytes = builder.finish();
+                sum += own_rate(spec.kind(), probes, &blocks(&bytes));
+                let filter = Filter::decode(bytes).unwrap();
+                assert_eq!(filter.expected_fpr(), spec.expected_fpr(keys), "{text}, {keys} keys");
+            }
+            let (mean, expected) = (sum / filters as f64, spec.expected_fpr(keys));
+            let off = mean / expected - 1.0;
+            assert!(keys < 1000 || off.abs() < 0.05, "{text}, {keys} keys: {mean} for {expected}");
+        }
+    }
+}

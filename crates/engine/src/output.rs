@@ -182,6 +182,7 @@ impl<'a> Outputs<'a> {
         self.engine.stalls.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
         drop(filter_memory);
+        self.engine.stalls.count_fallbacks(built.filter_fallbacks);
         if let Some(why) = &built.filter_failure {
             self.engine.tables.note_unbuilt(number, why);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use trommel_filter::FilterKind;
 use trommel_sstable::{FilterFacts, FilterLabel};
 
-use crate::budget::BudgetReport;
+use crate::budget::{BudgetReport, Reads};
 use crate::conformance::{Conformance, Evidence};
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
@@ -30,8 +30,12 @@ pub struct FilterLevel {
     pub kind: FilterLabel,
     /// Tables with such filters now.
     pub tables: u64,
-    /// Distinct keys in those tables, each table counted on its own.
+    /// Distinct keys in those tables, each table counted on its own; prefixes where filters are of
+    /// these.
     pub keys: u64,
+    /// Tables among them whose filter is of prefixes. In a row of lookups these tables have no filter of
+    /// whole keys.
+    pub prefix_tables: u64,
     /// Bits per key asked for, averaged over keys; none without filters, and for those of a user.
     pub bits_asked: Option<f64>,
     /// Bits per key stored, averaged over keys.
@@ -84,6 +88,9 @@ pub struct FilterReport {
     pub spared_tables: u64,
     /// Bytes of those filters, as stored.
     pub spared_bytes: u64,
+    /// Filters that are [`FilterKind::Standard`] ones in place of a ribbon, since their keys have none:
+    /// see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Those that are cut are not counted here.
+    pub fallbacks: u64,
     /// How the budget is kept, where [`Options::filters`](crate::Options::filters) is one.
     pub budget: Option<BudgetReport>,
     /// The user's policy, where the store was opened with one.
@@ -115,7 +122,7 @@ impl Engine {
         let extractor = self.options.load().prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let (mut met, mut facts) = (Vec::new(), Vec::new());
-        let (mut filter_bytes, mut unused) = (0, 0);
+        let (mut filter_bytes, mut unused, mut fallbacks) = (0, 0, 0);
         for ((physical, run), evidence) in version.levels.iter().enumerate().zip(evidence) {
             // A level that has lost its data shares its number with the one that took its place,
             // so what was counted for it joins that one's row.
@@ -128,7 +135,11 @@ impl Engine {
                 met.push((reach, fpr));
                 facts.push(open.keys);
                 filter_bytes += open.bytes;
-                keys.hold(level, Held::new(open.keys, file.keys, file.number));
+                let stands_in = open.keys.is_of_prefixes;
+                let of_row = if stands_in { open.keys.keys } else { file.keys };
+                keys.hold(level, Held::new(open.keys, of_row, file.number));
+                fallbacks += u64::from(open.keys.is_fallback && !stands_in);
+                fallbacks += u64::from(open.prefixes.is_fallback);
                 if open.prefixes.kind != FilterKind::None {
                     prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys, file.number));
                     unused += u64::from(!open.prefixes_are_used);
@@ -151,6 +162,7 @@ impl Engine {
             levels,
             prefixes,
             unused_prefix_filters: unused,
+            fallbacks,
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
             spared_tables: spared().count() as u64,
             spared_bytes: spared().map(|(_, table)| table.built_bytes()).sum(),
@@ -255,6 +267,7 @@ impl Row {
             kind,
             tables: held.len() as u64,
             keys,
+            prefix_tables: held.iter().filter(|held| held.facts.is_of_prefixes).count() as u64,
             bits_asked: (is_ours && kind != FilterKind::None)
                 .then(|| per_key(|held| held.facts.bits_asked)),
             bits_stored: per_key(|held| held.facts.bits_stored),
@@ -323,15 +336,19 @@ impl fmt::Display for FilterReport {
                 level.fmt(f)?;
             }
         }
+        if self.fallbacks > 0 {
+            let count = self.fallbacks;
+            writeln!(f, "fallbacks: {count} filters are standard, as their keys have no ribbon")?;
+        }
         if self.unused_prefix_filters > 0 {
             let tables = self.unused_prefix_filters;
             writeln!(f, "not used: the prefix filters of {tables} tables, which another made")?;
         }
         write!(
             f,
-            "filters take {:.1} KiB; a missing key is expected to waste {:.3e} reads",
+            "filters take {:.1} KiB; a missing key is expected to waste {} reads",
             self.filter_bytes as f64 / 1024.0,
-            self.expected_wasted_reads_per_miss
+            Reads(self.expected_wasted_reads_per_miss)
         )?;
         if self.spared_tables > 0 {
             write!(
@@ -359,7 +376,7 @@ impl fmt::Display for FilterLevel {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3e}"));
         let interval =
             self.interval.map_or("-".to_owned(), |(low, high)| format!("{low:.3e} - {high:.3e}"));
-        writeln!(
+        write!(
             f,
             "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7.2} {:>10.1} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",
             format!("L{}", self.level),
@@ -376,7 +393,12 @@ impl fmt::Display for FilterLevel {
             rate(self.measured_rate),
             interval,
             rate(self.expected_rate)
-        )
+        )?;
+        match self.prefix_tables {
+            0 => writeln!(f),
+            tables if tables == self.tables => writeln!(f, "  keys are prefixes"),
+            tables => writeln!(f, "  keys of {tables} tables are prefixes"),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Stalls {
     compaction_bytes_written: AtomicU64,
     compaction_nanos: AtomicU64,
     filter_nanos: AtomicU64,
+    filter_fallbacks: AtomicU64,
     rebuilds: AtomicU64,
     rebuild_bytes_read: AtomicU64,
     rebuild_bytes_written: AtomicU64,
@@ -57,6 +58,16 @@ impl Stalls {
     /// Time in which a table's filters were completed and written.
     pub(crate) fn count_filters(&self, time: Duration) {
         self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Filters that were built of another kind than was chosen.
+    pub(crate) fn count_fallbacks(&self, filters: u64) {
+        self.filter_fallbacks.fetch_add(filters, Relaxed);
+    }
+
+    /// Those, since the store was opened.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        self.filter_fallbacks.load(Relaxed)
     }
 
     /// What a compaction has put in force, which may go on, and the threads' time that it took.
@@ -273,6 +284,10 @@ pub struct Stats {
     /// not be pinned, and take more than half a shard of the block cache. In their place the
     /// table answers "maybe". Each is counted once as long as its table stays open.
     pub filters_not_held: u64,
+    /// Filters, and pieces of cut ones, that were built as [`FilterKind::Standard`](crate::FilterKind) since the store was opened, as
+    /// their keys have no ribbon within the bounds on its construction. Random keys have one: these were
+    /// chosen.
+    pub filter_fallbacks: u64,
     /// The last sequence number that reads see.
     pub last_seqno: u64,
 }
@@ -331,6 +346,7 @@ impl Engine {
             open_tables: self.tables.open_tables(),
             unusable_filters: self.tables.unusable_filters(&self.version()),
             filters_not_held: self.memory.filters_not_held(),
+            filter_fallbacks: stalls.fallbacks(),
             last_seqno: self.snapshots.visible(),
         }
     }
@@ -484,6 +500,10 @@ impl fmt::Display for Stats {
                 "filters: {unusable} cannot be used, {} find no room",
                 self.filters_not_held
             )?;
+        }
+        if self.filter_fallbacks > 0 {
+            let count = self.filter_fallbacks;
+            writeln!(f, "filters: {count} built as standard ones, for their keys have no ribbon")?;
         }
         if self.filter_rebuilds + self.filter_rebuilds_queued > 0 {
             writeln!(

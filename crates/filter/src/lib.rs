@@ -123,6 +123,7 @@ mod partition;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
+mod size;
 mod small;
 mod spec;
 mod standard;
@@ -134,6 +135,7 @@ pub use filter::Filter;
 pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use lines::FilterLines;
+pub use size::FilterSize;
 pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterKind, FilterSpec, ParseSpecError};
 

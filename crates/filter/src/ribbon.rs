@@ -601,6 +601,12 @@ pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     shard.saturating_add(COUNT_BYTES as u64).div_ceil(64)
 }
 
+/// The most columns of an equation of a filter of `keys` keys, all shards being of equal size.
+pub(crate) fn expected_columns(keys: u64, millibits: u32) -> u32 {
+    let shard = Shard::plan(keys / shards(keys), millibits, 0);
+    (u32::from(shard.columns) + u32::from(shard.lower < shard.blocks)).max(1)
+}
+
 /// Segments that a filter of `keys` keys takes at most. A lone shard may need a block more
 /// than was planned; of many shards, each rounds up to a segment.
 fn most_segments(keys: u64, millibits: u32) -> u64 {

@@ -361,6 +361,13 @@ impl ParseSpecError {
     fn new(message: String) -> Self {
         Self { message }
     }
+
+    /// No filter of `keys` keys has that rate.
+    pub(crate) fn out_of_reach(kind: FilterKind, keys: u64, rate: f64) -> Self {
+        Self::new(format!(
+            "no {kind} filter of {keys} keys with up to 64 bits per key errs as rarely as {rate:e}"
+        ))
+    }
 }
 
 impl fmt::Display for ParseSpecError {

@@ -114,6 +114,9 @@ pub struct TableSummary {
     pub blocks: u64,
     /// Why a user's filter was to be there and is not; the table has none then.
     pub filter_failure: Option<String>,
+    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not be
+    /// built into that.
+    pub filter_fallbacks: u64,
 }
 
 /// Builds one table.
@@ -437,6 +440,7 @@ impl TableBuilder {
             raw_bytes: properties.raw_bytes,
             blocks: properties.blocks,
             filter_failure: self.filter_failure,
+            filter_fallbacks: self.sink.fallbacks,
         }
     }
 }

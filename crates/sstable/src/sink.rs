@@ -34,6 +34,8 @@ pub(crate) struct Sink {
     /// What of that the system was told to begin to write to the device.
     written_back: u64,
     buffer_bytes: usize,
+    /// Filters of another kind than was asked for, among those written.
+    pub(crate) fallbacks: u64,
 }
 
 impl Sink {
@@ -47,6 +49,7 @@ impl Sink {
             id,
             out: Vec::with_capacity(buffer_bytes),
             buffer_bytes,
+            fallbacks: 0,
         }
     }
 
@@ -98,6 +101,7 @@ impl Sink {
         built: BuiltPart,
         parts: &mut Vec<FilterPart>,
     ) -> Result<(), Error> {
+        self.fallbacks += built.fallbacks();
         let BuiltPart { mut part, pieces, top } = built;
         let first = self.offset();
         for piece in pieces {

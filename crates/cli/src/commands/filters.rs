@@ -96,10 +96,15 @@ pub(crate) fn run(
         args.probes.ask(db, session)?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
-        output.list("levels", &COLUMNS)?;
         let wanted = |level: &&FilterLevel| args.level.is_none_or(|number| level.level == number);
+        // Said where it is not plain.
+        let of_prefixes = report.levels.iter().any(|level| level.prefix_tables > 0);
+        let columns: Vec<&'static str> =
+            COLUMNS.into_iter().chain(of_prefixes.then_some("keys_are")).collect();
+        output.list("levels", &columns)?;
         for level in report.levels.iter().filter(wanted) {
-            output.row(row(level))?;
+            let keys_are = of_prefixes.then(|| keys_are(level).into());
+            output.row(row(level).into_iter().chain(keys_are).collect())?;
         }
         if !report.prefixes.is_empty() {
             output.list("prefixes", &COLUMNS)?;
@@ -112,6 +117,10 @@ pub(crate) fn run(
         write_alarms(&report, wanted, &mut output)?;
         if let Some(budget) = &report.budget {
             write_budget(budget, args, &mut output)?;
+        }
+        if report.fallbacks > 0 {
+            output
+                .record("fallbacks", &[("standard_for_ribbon", Value::Count(report.fallbacks))])?;
         }
         if args.level.is_none() {
             let wasted = report.expected_wasted_reads_per_miss;
@@ -266,6 +275,15 @@ const COLUMNS: [&str; 14] = [
     "interval_95",
     "expected_rate",
 ];
+
+/// What the keys of a row are.
+fn keys_are(level: &FilterLevel) -> &'static str {
+    match level.prefix_tables {
+        0 => "keys",
+        tables if tables == level.tables => "prefixes",
+        _ => "keys and prefixes",
+    }
+}
 
 fn row(level: &FilterLevel) -> Vec<Value> {
     let interval = level.interval.map(|(low, high)| vec![low.into(), high.into()]);

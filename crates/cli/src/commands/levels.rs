@@ -178,6 +178,7 @@ fn write_store(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("compaction_debt", Value::Size(stats.compaction_debt)),
             ("unusable_filters", none_if_empty(unusable.collect())),
             ("filters_not_held", Value::Count(stats.filters_not_held)),
+            ("filter_fallbacks", Value::Count(stats.filter_fallbacks)),
         ],
     )?)
 }

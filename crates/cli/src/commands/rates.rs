@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use trommel::filter::FilterSize;
 use trommel::{FilterKind, FilterSpec};
 
 use crate::failure::Failure;
@@ -12,14 +13,16 @@ use crate::output::{OutputArgs, Value};
 const KINDS: [FilterKind; 4] =
     [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
-/// The least and the most thousandths of a bit per key that a filter may have.
-const MILLIBITS: (u32, u32) = (500, 64_000);
-
 pub(crate) const LONG_ABOUT: &str = "\
 Print the rate of false positives that a filter of so many bits per key is expected to have, for \
-each kind; or, with --fpr, how many bits per key a rate takes. No store is needed: the rates are \
-computed, exactly, for a table of --keys keys. (A filter that is asked for by its rate, as in \
-paired:fpr=1e-5, has the bits that it takes in a large table.)";
+each kind; or, with --fpr, how many bits per key a rate takes, and the filter of each kind with that \
+rate: its bits m, its probes k (the columns of a ribbon), its bytes with their header, and the rate that \
+it has. No store is needed: all is computed, exactly, for a table of --keys keys. (A filter that is asked \
+for by its rate, as in paired:fpr=1e-5, has the bits that it takes in a large table.)
+
+A filter has whole cache lines of 64 bytes, so one of few keys has more bits than are asked for, and the \
+rate of those. Where that makes a difference of more than a twentieth, the bits per key that are stored \
+are printed as well.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RatesArgs {
@@ -37,66 +40,96 @@ pub(crate) struct RatesArgs {
 }
 
 pub(crate) fn run(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    match args.fpr.is_empty() {
+        true => of_bits(args, out),
+        false => of_rates(args, out),
+    }
+}
+
+/// Part of the bits asked for by which those stored may differ without a word.
+const SLACK: f64 = 0.05;
+
+/// The rates of so many bits.
+fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     // All that is asked for before anything is said: what is wrong with the last is no half of an answer.
-    let of_rate = |rate: &f64| row(*rate, |kind| bits_for(kind, *rate, args.keys));
-    let rows: Vec<_> = args.fpr.iter().map(of_rate).collect::<Result<_, _>>()?;
+    let mut rows = Vec::new();
+    for &bits in &args.bits {
+        let size = |kind| Ok::<_, Failure>(spec(FilterSpec::new(kind, bits))?.size(args.keys));
+        let sizes: Vec<FilterSize> = KINDS.into_iter().map(size).collect::<Result<_, Failure>>()?;
+        rows.push((bits, sizes));
+    }
     let mut output = args.output.begin("rates", out);
-    if args.fpr.is_empty() {
-        output.list("rates", &["bits_per_key", "standard", "blocked", "paired", "ribbon"])?;
-        for &bits in &args.bits {
-            let of = |kind| Ok(Some(spec(FilterSpec::new(kind, bits))?.expected_fpr(args.keys)));
-            output.row(row(bits, of)?)?;
-        }
-    } else {
-        output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
-        for row in rows {
-            output.row(row)?;
+    let columns = ["bits_per_key", "standard", "blocked", "paired", "ribbon"];
+    let row = |bits: f64, sizes: &[FilterSize], of: fn(&FilterSize) -> f64| {
+        let values = sizes.iter().map(|size| Value::Float(of(size)));
+        std::iter::once(Value::Float(bits)).chain(values).collect::<Vec<Value>>()
+    };
+    output.list("rates", &columns)?;
+    for (bits, sizes) in &rows {
+        output.row(row(*bits, sizes, |size| size.expected_fpr))?;
+    }
+    let is_larger = |(bits, sizes): &(f64, Vec<FilterSize>)| {
+        args.keys > 0 && sizes.iter().any(|size| size.bits_per_key > bits * (1.0 + SLACK))
+    };
+    if rows.iter().any(is_larger) {
+        let columns = ["bits_asked", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
+        output.list("stored_bits_per_key", &columns)?;
+        for (bits, sizes) in &rows {
+            output.row(row(*bits, sizes, |size| size.bits_per_key))?;
         }
     }
     Ok(output.finish()?)
 }
 
-/// The bits per key, to a thousandth, that a filter of so many keys takes to err as rarely as `rate`; none where no
-/// filter of that kind does, of up to 64 bits a key.
+/// The filters that have such rates.
+fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    // As above.
+    let mut rows = Vec::new();
+    for &rate in &args.fpr {
+        let size = |kind| size_for(kind, rate, args.keys);
+        let sizes: Vec<_> = KINDS.into_iter().map(size).collect::<Result<_, Failure>>()?;
+        rows.push((rate, sizes));
+    }
+    let mut output = args.output.begin("rates", out);
+    output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
+    for (rate, sizes) in &rows {
+        let values = sizes.iter().map(|size| size.map(|size| size.bits_per_key).into());
+        output.row(std::iter::once(Value::Float(*rate)).chain(values).collect())?;
+    }
+    let columns = ["rate", "filter", "bits", "probes", "bytes", "bits_per_key", "expected_rate"];
+    output.list("filters", &columns)?;
+    for (rate, sizes) in &rows {
+        for (kind, size) in KINDS.into_iter().zip(sizes) {
+            let Some(size) = size else { continue };
+            output.row(vec![
+                Value::Float(*rate),
+                kind.name().into(),
+                Value::Count(size.bits),
+                Value::Count(size.probes.into()),
+                Value::Count(size.bytes),
+                size.bits_per_key.into(),
+                size.expected_fpr.into(),
+            ])?;
+        }
+    }
+    Ok(output.finish()?)
+}
+
+/// The filter of so many keys that errs as rarely as `rate`; none where no filter of that kind does, of up to 64
+/// bits a key.
 ///
 /// # Errors
 /// What is asked for is no rate.
-fn bits_for(kind: FilterKind, rate: f64, keys: u64) -> Result<Option<f64>, Failure> {
-    let is_rate = rate > 0.0 && rate < 1.0;
-    if let (Err(error), false) = (FilterSpec::with_fpr(kind, rate), is_rate) {
-        return Err(Failure::Usage(error.to_string()));
+fn size_for(kind: FilterKind, rate: f64, keys: u64) -> Result<Option<FilterSize>, Failure> {
+    match FilterSpec::for_keys(kind, keys, rate) {
+        Ok(spec) => Ok(Some(spec.size(keys))),
+        Err(_) if rate > 0.0 && rate < 1.0 => Ok(None),
+        Err(error) => Err(Failure::Usage(error.to_string())),
     }
-    let errs_too_often = |millibits: u32| {
-        let spec = spec(FilterSpec::new(kind, f64::from(millibits) / 1000.0))?;
-        Ok::<_, Failure>(spec.expected_fpr(keys) > rate)
-    };
-    let (mut low, mut high) = MILLIBITS;
-    if errs_too_often(high)? {
-        return Ok(None);
-    }
-    while low < high {
-        let middle = low.midpoint(high);
-        if errs_too_often(middle)? {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(Some(f64::from(high) / 1000.0))
 }
 
 fn spec<E: ToString>(spec: Result<FilterSpec, E>) -> Result<FilterSpec, Failure> {
     spec.map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// What was asked about, and the answer for each kind that has one.
-fn row(
-    asked: f64,
-    answer: impl Fn(FilterKind) -> Result<Option<f64>, Failure>,
-) -> Result<Vec<Value>, Failure> {
-    let answers =
-        KINDS.into_iter().map(|kind| answer(kind).map(|it| it.map_or(Value::Null, Value::Float)));
-    std::iter::once(Ok(Value::Float(asked))).chain(answers).collect()
 }
 
 #[cfg(test)]
@@ -118,12 +151,35 @@ mod tests {
     fn a_rate_takes_what_it_takes_for_so_many_keys() {
         for (rate, keys) in [(0.01, 100), (1e-4, 1000), (1e-5, 1_000_000)] {
             for (kind, bits) in KINDS.into_iter().zip(bits_for(rate, keys)) {
-                let rate_at = |bits| FilterSpec::new(kind, bits).unwrap().expected_fpr(keys);
-                assert!(rate_at(bits) <= rate, "{kind} {keys}: {bits}");
-                assert!(rate_at(bits - 0.001) > rate, "{kind} {keys}: {bits}");
+                let spec = FilterSpec::for_keys(kind, keys, rate).unwrap();
+                assert_eq!(spec.size(keys).bits_per_key, bits, "{kind} {keys}");
+                assert!(spec.expected_fpr(keys) <= rate, "{kind} {keys}: {bits}");
             }
         }
         assert_ne!(bits_for(1e-4, 1000), bits_for(1e-4, 1_000_000));
+    }
+
+    fn text_of(bits: Vec<f64>, fpr: Vec<f64>, keys: u64) -> String {
+        let output = OutputArgs { format: Format::Table, color: ColorChoice::Never };
+        let mut text = Vec::new();
+        run(&RatesArgs { bits, fpr, keys, output }, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// Ten keys were said to need 0.5 bits for 1%, and to have 4 bits a key where they have 51.2.
+    #[test]
+    fn what_few_keys_get_is_shown() {
+        assert_eq!(bits_for(0.01, 10)[..3], [51.2; 3]);
+        let text = text_of(vec![10.0], Vec::new(), 10);
+        assert!(text.contains("51.20") && text.contains("153.6"), "{text}");
+        // Of many keys there is nothing to add.
+        assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits asked"));
+        let text = text_of(Vec::new(), vec![0.01], 1_000_000);
+        assert!(text.contains("9,593,344") && text.contains("1,199,232"), "{text}");
+        for keys in [0, 1] {
+            text_of(vec![0.5, 64.0], Vec::new(), keys);
+            text_of(Vec::new(), vec![0.5, 1e-6], keys);
+        }
     }
 
     /// One kind that could not be as good left the others without an answer, and a document half written.

@@ -306,3 +306,19 @@ fn the_seed_may_be_taken_from_the_clock() {
     let seed = ran.out.lines().find_map(|line| line.strip_prefix("Seed:       ")).unwrap();
     assert!(seed.parse::<u64>().unwrap() > 42, "{seed}");
 }
+
+/// Refused before, as filters were said to hold whole keys always.
+#[test]
+fn filters_of_prefixes_can_be_the_only_ones() {
+    let program = Program::new();
+    let line = "--benchmarks=fillseq,flush,readmissing,filterstats --num=2000 --prefix_size=14";
+    let ran = bench(&program, "prefixes", &format!("{line} -whole_key_filtering=false"));
+    assert!(ran.out.contains("first 14 bytes, and no filters of whole keys"), "{}", ran.out);
+    assert!(ran.out.contains("keys are prefixes"), "{}", ran.out);
+    let ran = bench(&program, "both", &format!("{line} --whole_key_filtering"));
+    assert!(ran.out.contains("filters of prefixes, asked by scans"), "{}", ran.out);
+    assert!(!ran.out.contains("no filters of whole keys"), "{}", ran.out);
+    let ran = program.run("bench --nowhole_key_filtering");
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.err.contains("--prefix_size=8"), "{}", ran.err);
+}

@@ -267,6 +267,8 @@ impl SeenTable {
     fn filter_bytes(&self) -> u64 {
         match self.spec() {
             FilterSpec::NONE => self.facts.bytes,
+            // It has fewer prefixes than keys.
+            _ if self.facts.is_of_prefixes => self.facts.bytes,
             spec => trommel_tuning::bytes(spec, self.keys),
         }
     }

@@ -51,6 +51,7 @@ use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
 pub(crate) use fit::LEAST_GAIN;
+pub(crate) use report::Reads;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
 pub(crate) use spec::FilterBudget;
@@ -185,11 +186,21 @@ impl Engine {
 
     /// What filters of a tree of this shape are chosen by.
     fn terms(&self, budget: &FilterBudget, shape: &TreeShape) -> Result<Terms, TuningError> {
+        self.terms_with(budget, shape, 0)
+    }
+
+    /// As [`terms`](Self::terms), were the budget so many bytes larger.
+    fn terms_with(
+        &self,
+        budget: &FilterBudget,
+        shape: &TreeShape,
+        more: u64,
+    ) -> Result<Terms, TuningError> {
         let misses = self.misses(budget);
         let workload = Workload::new(misses.share)?;
         let filters_last = self.options.load().filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
-        let all = budget.budget().bytes(shape.planned_keys);
+        let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.tuner.built_for_planned()) as u64;

@@ -21,6 +21,8 @@ use crate::version::{Keeping, TableFile, Version};
 const SLACK: f64 = 0.06;
 /// Bytes below which drift is none: a cache line, and the most that a header takes.
 const SLACK_BYTES: u64 = 128;
+/// Bytes for which it is said what they would save.
+const MIB: u64 = 1 << 20;
 
 /// How a budget is kept. All bytes are of filters of whole keys and of prefixes together.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +49,12 @@ pub struct BudgetReport {
     /// Why such a rebuild failed, where it is to be tried again.
     pub rebuild_failure: Option<String>,
     /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all filters
-    /// are as large as they may be, infinite where the floors take more than there is.
+    /// are as large as they may be, infinite where the floors take more than there is. It holds for few
+    /// bytes only: see `saved_by_a_mib`.
     pub price: f64,
+    /// Reads in vain of a lookup that would be saved by a budget of 1 MiB more: the difference of what is
+    /// planned with either, so at most `planned_wasted_reads`.
+    pub saved_by_a_mib: f64,
     /// The share of lookups that find nothing, as planned for.
     pub misses: f64,
     /// In how many lookups that was seen; none where it was given, or not enough were seen.
@@ -182,6 +188,7 @@ impl Engine {
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
+        let richer = self.terms_with(budget, &shape, MIB).ok()?;
         let (queued_rebuilds, rebuild_failure) = {
             let state = lock(&self.background.state);
             (state.fit_budget.tables(), state.fit_failure().map(ToString::to_string))
@@ -196,6 +203,7 @@ impl Engine {
             queued_rebuilds,
             rebuild_failure,
             price: terms.offer.price().per_byte(),
+            saved_by_a_mib: 0.0,
             misses: terms.misses.share,
             misses_seen_in: terms.misses.seen_in,
             expected_wasted_reads: 0.0,
@@ -208,7 +216,13 @@ impl Engine {
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);
             report.add(budget, planned, (level, table, *facts), weight);
+            let price = richer.offer.of(table.number);
+            let larger = richer.solver.choose_near(level, table.keys, weight, price);
+            report.saved_by_a_mib +=
+                weight * (planned_rate(planned, table) - planned_rate(larger, table));
         }
+        // Of tables that are alike some get more than others: not the same ones with either.
+        report.saved_by_a_mib = report.saved_by_a_mib.max(0.0);
         Some(report)
     }
 }
@@ -221,7 +235,7 @@ impl BudgetReport {
         (level, table, facts): (usize, &TableFile, FilterFacts),
         weight: f64,
     ) {
-        let planned_rate = if table.keys == 0 { 1.0 } else { rate(planned, table.keys) };
+        let planned_rate = planned_rate(planned, table);
         let is_dropped = table.keeping() == Keeping::NotInBudget && table.built_bytes() > 0;
         let built_rate = if facts.is_held { facts.expected } else { 1.0 };
         let drift = TableDrift {
@@ -261,6 +275,11 @@ impl BudgetReport {
     }
 }
 
+/// The rate that is expected of a filter that is planned for `table`.
+fn planned_rate(planned: FilterSpec, table: &TableFile) -> f64 {
+    if table.keys == 0 { 1.0 } else { rate(planned, table.keys) }
+}
+
 /// Why a table has what it has.
 fn reason(
     budget: &FilterBudget,
@@ -286,6 +305,23 @@ fn reason(
         DriftReason::Moved { from: usize::from(table.built_for) }
     } else {
         DriftReason::WasCheaper
+    }
+}
+
+/// Reads in vain of a lookup, for people: four digits, and a power of ten only where there would be
+/// many zeros.
+pub(crate) struct Reads(pub(crate) f64);
+
+impl fmt::Display for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0.0 => f.write_str("0"),
+            few if few.abs() < 1e-4 => write!(f, "{few:.3e}"),
+            reads => {
+                let decimals = (3 - reads.abs().log10().floor() as i32).clamp(0, 7) as usize;
+                write!(f, "{reads:.decimals$}")
+            }
+        }
     }
 }
 
@@ -317,14 +353,15 @@ impl fmt::Display for BudgetReport {
         let misses = self.misses * 100.0;
         write!(
             f,
-            "\na lookup is expected to waste {:.3e} reads, and {:.3e} as planned for now, where \
+            "\na lookup is expected to waste {} reads, and {} as planned for now, where \
              {misses:.0}% {seen} find nothing; ",
-            self.expected_wasted_reads, self.planned_wasted_reads,
+            Reads(self.expected_wasted_reads),
+            Reads(self.planned_wasted_reads),
         )?;
         if self.price.is_infinite() {
             f.write_str("the floors take more than the budget, which is kept all the same")?;
         } else {
-            write!(f, "a MiB more would save {:.2e}", self.price * f64::from(1 << 20))?;
+            write!(f, "a MiB more would save {}", Reads(self.saved_by_a_mib))?;
         }
         for level in &self.levels {
             write!(

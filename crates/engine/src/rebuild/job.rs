@@ -228,6 +228,7 @@ impl Engine {
             skip => skip,
         })?;
         drop(memory);
+        self.stalls.count_fallbacks(summary.filter_fallbacks);
         let before = job.table.built_bytes();
         if job.is_of_budget() && summary.filter_bytes > before - before / LEAST_GAIN {
             let now = summary.filter_bytes;

@@ -137,8 +137,13 @@ pub struct FilterFacts {
     pub bits_asked: f64,
     /// Bits per key stored.
     pub bits_stored: f64,
-    /// Distinct keys in it.
+    /// Distinct keys in it, or prefixes.
     pub keys: u64,
+    /// Whether it is of prefixes.
+    pub is_of_prefixes: bool,
+    /// Whether it is of another kind than was asked for, as its keys could not be built into that. Not
+    /// told of a filter that is cut, whose pieces may differ in that.
+    pub is_fallback: bool,
     /// Bits that a positive answer looks at.
     pub probes: u32,
     /// Its exact expected rate.
@@ -157,6 +162,8 @@ impl FilterFacts {
         bits_asked: 0.0,
         bits_stored: 0.0,
         keys: 0,
+        is_of_prefixes: false,
+        is_fallback: false,
         probes: 0,
         expected: 1.0,
         bytes: 0,

@@ -28,6 +28,20 @@ pub(crate) struct BuiltPart {
     pub(crate) top: Option<IndexBuilder>,
 }
 
+impl BuiltPart {
+    /// Pieces that are filters of another kind than was asked for, as their keys could not be built into
+    /// that.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        let is_of_filters = self.part.shape != FilterShape::PerBlock && self.part.policy.is_empty();
+        let Some(asked) = self.part.spec.parse::<FilterSpec>().ok().filter(|_| is_of_filters)
+        else {
+            return 0;
+        };
+        let is_other = |piece: &&Vec<u8>| Filter::peek_kind(piece) != asked.kind();
+        self.pieces.iter().filter(is_other).count() as u64
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct PartBuilder {
     spec: FilterSpec,

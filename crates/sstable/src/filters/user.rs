@@ -298,6 +298,8 @@ impl OpenUserFilter {
             bits_asked: 0.0,
             bits_stored: if said.keys == 0 { 0.0 } else { bits / said.keys as f64 },
             keys: said.keys,
+            is_of_prefixes: false,
+            is_fallback: false,
             probes: 0,
             expected: self.expected,
             bytes: self.memory_bytes as u64,

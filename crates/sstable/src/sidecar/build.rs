@@ -40,6 +40,9 @@ pub struct SidecarSummary {
     pub bytes_read: u64,
     /// Why a user's filter was to be there and is not.
     pub filter_failure: Option<String>,
+    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not be
+    /// built into that.
+    pub filter_fallbacks: u64,
 }
 
 impl Table {
@@ -113,6 +116,7 @@ impl Table {
         write_end(&mut sink, &mut footer, &encode_whole_directory(&parts))?;
         summary.file_bytes = sink.written;
         summary.filter_bytes = footer.region_bytes;
+        summary.filter_fallbacks = sink.fallbacks;
         Ok(summary)
     }
 }

@@ -22,7 +22,6 @@ const SWITCHES: &[Group] = &[
         Only(&["true"]),
         "the sizes of levels always follow the largest one",
     ),
-    group(&["whole-key-filtering"], Only(&["true"]), "benchmarks' filters always hold whole keys"),
     group(
         &["paranoid-checks", "force-consistency-checks", "check-flush-compaction-key-order"],
         Any,

@@ -72,6 +72,11 @@ pub(crate) struct StoreArgs {
     /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) prefix_size: u16,
+    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask then
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL", default_value = "true")]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) whole_key_filtering: bool,
     /// Open table files at most; -1: as many as the system allows
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true)]
     pub(crate) open_files: i64,
@@ -185,6 +190,7 @@ pub(crate) fn set_up(
         .auto_compaction(!switches.disable_auto_compactions)
         .log(!switches.disable_wal)
         .durability(durability)
+        .whole_key_filters(args.whole_key_filtering)
         .prefix_extractor((args.prefix_size > 0).then(|| Prefix::fixed(args.prefix_size.into())));
     let lines = lines(args, switches, filters, cuts, mode);
     Ok(Setup {
@@ -200,6 +206,13 @@ fn check(args: &StoreArgs) -> Result<(), Failure> {
             "--min_level_to_compress={} cannot be done: all levels are compressed alike",
             args.min_level_to_compress
         )));
+    }
+    if !args.whole_key_filtering && args.prefix_size == 0 {
+        return Err(Failure::Usage(
+            "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
+             --prefix_size too, as in --prefix_size=8"
+                .into(),
+        ));
     }
     if args.wal_dir.is_some() && args.wal_dir != args.db {
         return Err(Failure::Usage(
@@ -284,7 +297,8 @@ fn lines(
         ),
     ];
     if args.prefix_size > 0 {
-        lines.push(("Prefixes", format!("the first {} bytes", args.prefix_size)));
+        let alone = if args.whole_key_filtering { "" } else { ", and no filters of whole keys" };
+        lines.push(("Prefixes", format!("the first {} bytes{alone}", args.prefix_size)));
     }
     if switches.disable_auto_compactions {
         lines.push(("Compaction", "only on request".into()));
@@ -320,6 +334,7 @@ fn settings(
         ("rate_limiter_bytes_per_sec", json!(args.rate_limiter_bytes_per_sec)),
         ("open_files", json!(args.open_files)),
         ("prefix_size", json!(args.prefix_size)),
+        ("whole_key_filtering", json!(args.whole_key_filtering)),
         ("disable_auto_compactions", json!(switches.disable_auto_compactions)),
         ("sync", json!(switches.sync)),
         ("disable_wal", json!(switches.disable_wal)),

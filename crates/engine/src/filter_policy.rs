@@ -155,9 +155,48 @@ impl FromStr for FilterPolicy {
             let budget = FilterBudget::parse(&parts).map_err(fault)?;
             return Ok(Self { choice: Choice::Budget(budget) });
         }
-        let rules = parts.into_iter().map(parse_rule).collect::<Result<_, _>>();
-        Ok(Self { choice: Choice::Rules(rules.map_err(fault)?) })
+        let rules: Result<Vec<_>, _> = parts.into_iter().map(parse_rules).collect();
+        Ok(Self { choice: Choice::Rules(rules.map_err(fault)?.concat()) })
     }
+}
+
+/// Reads one entry: a rule, or RocksDB's ribbon with a level from which on it is used.
+fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
+    match ribbon_from_level(part)? {
+        Some(rules) => Ok(rules),
+        None => Ok(vec![parse_rule(part)?]),
+    }
+}
+
+/// RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters before that level, ribbons from it on. 0 is before
+/// all levels but what flushes write, which is all of level 0 here, -1 is no level, and the largest number
+/// is all of them.
+fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
+    let words: Vec<&str> = part.split(':').collect();
+    let ["ribbonfilter" | "rocksdb.RibbonFilter", bits, level] = words[..] else { return Ok(None) };
+    let wrong = || {
+        format!(
+            "\"{level}\" in \"{part}\" is no level: write -1 for ribbons on all, or the first with one"
+        )
+    };
+    let level: i32 = level.parse().map_err(|_| wrong())?;
+    let spec = |text: String| text.parse::<FilterSpec>().map_err(|error| error.to_string());
+    let (bloom, ribbon) =
+        (spec(format!("bloomfilter:{bits}"))?, spec(format!("ribbonfilter:{bits}"))?);
+    let above = match level {
+        -1 => return Ok(Some(vec![Rule { levels: Levels::All, spec: ribbon }])),
+        0 | 1 => 0,
+        2.. => u8::try_from(level - 1).unwrap_or(u8::MAX).min(crate::version::LEVELS as u8 - 1),
+        _ => return Err(wrong()),
+    };
+    let is_all = usize::from(above) + 1 >= crate::version::LEVELS;
+    Ok(Some(match is_all {
+        true => vec![Rule { levels: Levels::All, spec: bloom }],
+        false => vec![
+            Rule { levels: Levels::Range { from: 0, to: Some(above) }, spec: bloom },
+            Rule { levels: Levels::Range { from: above + 1, to: None }, spec: ribbon },
+        ],
+    }))
 }
 
 fn parse_rule(part: &str) -> Result<Rule, String> {
@@ -231,6 +270,37 @@ mod tests {
         assert_eq!(spec(1, true), "none");
         let partial: FilterPolicy = "L0=paired:20".parse().unwrap();
         assert_eq!(partial.for_level(1, false), FilterSpec::NONE);
+    }
+
+    /// RocksDB's own strings were refused.
+    #[test]
+    fn rocksdb_s_strings_are_understood() {
+        for (text, means) in [
+            ("bloomfilter:10:false", "blocked:10"),
+            ("rocksdb.BloomFilter:10:false", "blocked:10"),
+            ("rocksdb.RibbonFilter:10", "ribbon:fpr=0.00966"),
+            ("ribbonfilter:10:-1", "ribbon:fpr=0.00966"),
+            ("ribbonfilter:10:0", "L0=blocked:10,L1-=ribbon:fpr=0.00966"),
+            ("ribbonfilter:10:1", "L0=blocked:10,L1-=ribbon:fpr=0.00966"),
+            ("ribbonfilter:10:3", "L0-2=blocked:10,L3-=ribbon:fpr=0.00966"),
+            ("ribbonfilter:10:2147483647", "blocked:10"),
+            (
+                "L0=bloomfilter:10:false,L1-=ribbonfilter:10:-1",
+                "L0=blocked:10,L1-=ribbon:fpr=0.00966",
+            ),
+        ] {
+            let policy: FilterPolicy = text.parse().unwrap();
+            assert_eq!(policy, means.parse().unwrap(), "{text}");
+        }
+        for (text, says) in [
+            ("bloomfilter:10:true", "block-based"),
+            ("ribbonfilter:10:-2", "is no level"),
+            ("ribbonfilter:10:x", "is no level"),
+            ("L1=ribbonfilter:10:2", "one filter has no levels"),
+        ] {
+            let error = text.parse::<FilterPolicy>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Which filters a bench builds, however that is written.
 //!
 //! `--filters` is this program's own way. `--filter_uri` and `--bloom_bits` are Speedb's and
-//! RocksDB's: a filter without bits gets those of `--bloom_bits`, or 10; bits without a filter are
-//! those of RocksDB's blocked one; 0 is none; a negative number is the default.
+//! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is refused without these, as it
+//! is by Speedb; bits without a filter are those of RocksDB's blocked one; 0 is none; a negative number
+//! is the default.
 //!
 //! `--use_ribbon_filter` is RocksDB's too. There the bits of a ribbon are those of the blocked filter
 //! whose rate it has, and it takes fewer: so does this.
@@ -10,24 +11,22 @@
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use trommel::FilterPolicy;
-use trommel::filter::{FilterKind, FilterSpec, ParseSpecError, theory};
+use trommel::filter::FilterSpec;
+use trommel_harness::units::parse_decimal;
 
 use crate::failure::Failure;
-
-/// Bits a key of `--filter_uri`, where nothing says how many.
-const DEFAULT_BITS: f64 = 10.0;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct FilterArgs {
     /// Filters by level [default: the store's own]
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["filter_uri", "bloom_bits"])]
     pub(crate) filters: Option<FilterPolicy>,
-    /// A filter as Speedb names it: speedb.PairedBloomFilter:23.4; without bits those of
-    /// --bloom-bits, or 10
+    /// A filter as Speedb and RocksDB name it: speedb.PairedBloomFilter:23.4, ribbonfilter:10:1;
+    /// without bits those of --bloom-bits
     #[arg(long, value_name = "NAME[:BITS]")]
     pub(crate) filter_uri: Option<String>,
     /// Bits a key, of RocksDB's blocked filter or of --filter-uri; 0: none, -1: the default
-    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true, value_parser = parse_decimal)]
     pub(crate) bloom_bits: Option<f64>,
     /// A ribbon with the rate of the blocked filter of --bloom-bits, in fewer bits
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -37,6 +36,14 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
+    /// Whether any of the flags was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.filters.is_some()
+            || self.filter_uri.is_some()
+            || self.bloom_bits.is_some()
+            || self.use_ribbon_filter
+    }
+
     /// The filters asked for.
     pub(crate) fn policy(&self) -> Result<FilterPolicy, Failure> {
         if self.use_ribbon_filter {
@@ -56,15 +63,15 @@ impl FilterArgs {
                 Some(bits) => parse(&format!("rocksdb.BloomFilter:{bits}")),
             };
         };
-        // RocksDB's form has a third part, of which only one value was ever current.
-        let uri = uri.strip_suffix(":false").unwrap_or(uri);
         match (uri.contains([':', '=']) || uri == "none", bits) {
             (true, None) => parse(uri),
             (true, Some(_)) => Err(Failure::Usage(format!(
                 "--filter-uri={uri} has its bits: leave --bloom-bits out, or the bits"
             ))),
             (false, Some(0.0)) => parse("none"),
-            (false, bits) => parse(&format!("{uri}:{}", bits.unwrap_or(DEFAULT_BITS))),
+            (false, Some(bits)) => parse(&format!("{uri}:{bits}")),
+            // Speedb refuses it, too; what is wrong with it is said as of any other filter.
+            (false, None) => parse(uri),
         }
     }
 
@@ -79,7 +86,8 @@ impl FilterArgs {
         match self.bloom_bits {
             Some(0.0) => parse("none"),
             Some(bits) if bits > 0.0 => {
-                let spec = ribbon_as_good_as(bits).map_err(|e| Failure::Usage(e.to_string()))?;
+                let spec = FilterSpec::ribbon_like_bloom(bits)
+                    .map_err(|e| Failure::Usage(e.to_string()))?;
                 parse(&spec.to_string())
             }
             _ => Err(Failure::Usage(
@@ -89,25 +97,14 @@ impl FilterArgs {
     }
 }
 
-/// The ribbon that errs as rarely as a blocked filter of so many bits a key, as RocksDB counts the
-/// bits of a ribbon.
-///
-/// # Errors
-/// If there is no such blocked filter.
-pub(crate) fn ribbon_as_good_as(blocked_bits: f64) -> Result<FilterSpec, ParseSpecError> {
-    let blocked = FilterSpec::new(FilterKind::Blocked, blocked_bits)?;
-    let rate = theory::best_fpr(FilterKind::Blocked, blocked.bits_per_key());
-    // Rounded, so that it reads well where it is shown: `ribbon:fpr=9.66e-3`.
-    let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
-    FilterSpec::with_fpr(FilterKind::Ribbon, rounded)
-}
-
 fn parse(text: &str) -> Result<FilterPolicy, Failure> {
     text.parse().map_err(|error: trommel::Error| Failure::Usage(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
+    use trommel::filter::{FilterKind, theory};
+
     use super::*;
 
     fn policy(uri: &str, bits: Option<f64>) -> Result<String, String> {
@@ -123,7 +120,7 @@ mod tests {
             ("speedb.PairedBloomFilter", Some(23.4), "paired:23.4"),
             ("speedb.PairedBloomFilter:23.2", None, "paired:23.2"),
             ("speedb.PairedBloomFilter:23.2", Some(-1.0), "paired:23.2"),
-            ("speedb.PairedBloomFilter", None, "paired:10"),
+            ("ribbonfilter:10:1", None, "L0=blocked:10,L1-=ribbon:fpr=9.66e-3"),
             ("rocksdb.BloomFilter:10:false", None, "blocked:10"),
             ("budget=10/key", None, "budget=10/key"),
             ("speedb.PairedBloomFilter", Some(0.0), "none"),
@@ -139,6 +136,12 @@ mod tests {
         }
         let error = policy("speedb.pairedBloomFilter", Some(10.0)).unwrap_err();
         assert!(error.contains("speedb.PairedBloomFilter"), "{error}");
+        // Speedb refuses it, and so does --filters.
+        assert!(
+            policy("speedb.PairedBloomFilter", None)
+                .unwrap_err()
+                .contains("needs a number of bits")
+        );
         assert!(policy("bloom:10", Some(12.0)).unwrap_err().contains("leave --bloom-bits out"));
         assert_eq!(policy("ribbon", Some(12.0)).as_deref(), Ok("ribbon:12"));
     }

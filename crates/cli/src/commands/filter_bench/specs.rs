@@ -11,8 +11,7 @@
 //! other.
 
 use trommel::filter::{FilterKind, FilterSpec};
-
-use crate::commands::bench::filters::ribbon_as_good_as;
+use trommel_harness::units::parse_decimal;
 
 /// From one number of bits to the next, in a range that does not say.
 const STEP: f64 = 4.0;
@@ -28,7 +27,7 @@ pub(super) struct Bits(pub(super) Vec<f64>);
 
 pub(super) fn bits(text: &str) -> Result<Bits, String> {
     let number = |text: &str| {
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        let number = parse_decimal(text).ok();
         number.ok_or_else(|| {
             format!("`{text}` is no number of bits per key: write 10, or a range such as 8..40/2")
         })
@@ -107,12 +106,12 @@ pub(super) fn implementation(text: &str) -> Result<Implementation, String> {
     Ok(match text {
         "0" => return Err("the legacy filter is not here; 1 is blocked, 2 is ribbon".into()),
         "1" => Implementation::Kind(FilterKind::Blocked),
-        "2" | "rocksdb.RibbonFilter" => Implementation::RocksdbRibbon,
+        "2" | "rocksdb.RibbonFilter" | "ribbonfilter" => Implementation::RocksdbRibbon,
         text if text.contains(':') => Implementation::Spec(spec(text)?),
         text => match spec(&format!("{text}:10")) {
             Ok(spec) => Implementation::Kind(spec.kind()),
-            Err(_) => {
-                return Err("write 1 or blocked, 2 or ribbon, standard, or paired".into());
+            Err(error) => {
+                return Err(format!("{error}, or filter_bench's 1 (blocked) or 2 (ribbon)"));
             }
         },
     })
@@ -128,7 +127,7 @@ impl Implementation {
     pub(super) fn specs(self, bits: &[f64]) -> Result<Vec<FilterSpec>, String> {
         let of = |bits: &f64| match self {
             Self::Kind(kind) => FilterSpec::new(kind, *bits),
-            Self::RocksdbRibbon => ribbon_as_good_as(*bits),
+            Self::RocksdbRibbon => FilterSpec::ribbon_like_bloom(*bits),
             Self::Spec(spec) => Ok(spec),
         };
         let bits = if matches!(self, Self::Spec(_)) { &bits[..1] } else { bits };
@@ -199,8 +198,11 @@ mod tests {
         ] {
             assert_eq!(of(text, &[10.0, 12.0]).as_deref(), Ok(expected), "{text}");
         }
+        // As bench answers it.
+        let error = of("speedb.pairedbloomfilter", &[10.0]).unwrap_err();
+        assert!(error.contains("did you mean `speedb.PairedBloomFilter`?"), "{error}");
         assert!(of("0", &[10.0]).unwrap_err().contains("legacy"));
-        assert!(of("3", &[10.0]).unwrap_err().contains("2 or ribbon"));
+        assert!(of("3", &[10.0]).unwrap_err().contains("2 (ribbon)"));
         assert!(of("none", &[10.0]).is_err());
         for bits in [f64::NAN, 0.0, 65.0, f64::INFINITY] {
             assert!(of("paired", &[bits]).unwrap_err().contains("out of range"), "{bits}");

@@ -112,7 +112,7 @@ fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     }
     let cli = Cli::command();
     match cli.find_subcommand(&all[1]) {
-        Some(command) if matches!(command.get_name(), "bench" | "filter-bench") => {
+        Some(command) if matches!(command.get_name(), "bench" | "filter-bench" | "stress") => {
             let flags = all.split_off(2);
             all.extend(bench::spelling::plain(command, flags));
         }
@@ -208,5 +208,33 @@ mod tests {
         assert!(!args.store_switches.disable_wal);
         assert_eq!((args.store.cache_size, args.store.base_level_size), (8 << 20, 4 << 20));
         assert_eq!((args.store.write_buffer_size, args.work.batch_size), (1 << 20, 10));
+    }
+
+    /// Wrong numbers were answered in the words of the parsers of the standard library.
+    #[test]
+    fn wrong_numbers_are_told_what_is_right() {
+        fn visit(command: &clap::Command, path: &[String], wrong: &mut Vec<String>) {
+            for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
+                let Some(long) = arg.get_long() else { continue };
+                for value in ["8.5x", "", "90 percent", "99999999999999999999999", "1e400"] {
+                    let line = path.iter().cloned().chain([format!("--{long}={value}")]);
+                    let Err(error) = Cli::command().try_get_matches_from(line) else { continue };
+                    let text = error.to_string();
+                    let is_bare =
+                        ["invalid digit", "invalid float", "cannot parse", "too large to"]
+                            .iter()
+                            .any(|words| text.contains(words));
+                    if is_bare {
+                        wrong.push(text.lines().next().unwrap_or_default().to_owned());
+                    }
+                }
+            }
+            for sub in command.get_subcommands() {
+                visit(sub, &[path, &[sub.get_name().to_owned()]].concat(), wrong);
+            }
+        }
+        let mut wrong = Vec::new();
+        visit(&Cli::command(), &["trommel".to_owned()], &mut wrong);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

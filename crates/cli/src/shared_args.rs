@@ -1,12 +1,14 @@
 //! Arguments and value parsers that several commands share.
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use trommel::MAX_VALUE_BYTES;
 use trommel_harness::KeySpace;
-use trommel_harness::units::{self, ParseUnitError, parse_bytes};
+use trommel_harness::units::{self, ParseUnitError, parse_bytes, parse_count};
 
 use crate::failure::Failure;
 
@@ -14,7 +16,8 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct DataArgs {
     /// Bytes of a key
-    #[arg(long, value_name = "BYTES", default_value_t = 16, conflicts_with = "keys_file")]
+    #[arg(long, value_name = "BYTES", default_value = "16", conflicts_with = "keys_file")]
+    #[arg(value_parser = whole::<usize>)]
     pub(crate) key_size: usize,
     /// Bytes of a value
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = value_size)]
@@ -23,7 +26,7 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) keys_file: Option<PathBuf>,
     /// Decides everything that is drawn; 0 takes one from the clock
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     pub(crate) seed: u64,
     /// How table blocks reach memory
     #[arg(long, value_name = "MODE", value_enum, default_value = "cached")]
@@ -87,12 +90,46 @@ fn value_size(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
+/// A whole number, written as a count: 10, 10.0, 1K.
+pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = parse_count(text).map_err(|error| error.to_string())?;
+    T::try_from(number).map_err(|_| format!("{number} is more than this can be"))
+}
+
+/// A whole number within a range.
+pub(crate) fn whole_in<T>(
+    range: impl RangeBounds<T> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
+where
+    T: TryFrom<u64> + PartialOrd + Display,
+{
+    move |text| {
+        let number = whole(text)?;
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let end = |bound: Bound<&T>| match bound {
+            Bound::Included(number) | Bound::Excluded(number) => Some(number.to_string()),
+            Bound::Unbounded => None,
+        };
+        Err(match (end(range.start_bound()), end(range.end_bound())) {
+            (Some(least), Some(most)) => format!("it must be a number from {least} to {most}"),
+            (least, _) => format!("it must be {} or more", least.unwrap_or_default()),
+        })
+    }
+}
+
+/// A whole number that may be below 0.
+pub(crate) fn signed(text: &str) -> Result<i64, String> {
+    match text.strip_prefix('-') {
+        Some(digits) => whole::<i64>(digits).map(|number| -number),
+        None => whole(text),
+    }
+}
+
 /// A number from 1 to 65,536.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number @ 1..=65_536) => Ok(number),
-        _ => Err("it must be a number from 1 to 65536".into()),
-    }
+    whole_in(1..=65_536_usize)(text)
 }
 
 #[cfg(test)]

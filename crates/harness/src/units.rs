@@ -91,6 +91,54 @@ pub fn parse_time(text: &str) -> Result<Duration, ParseUnitError> {
     if is_sane { Ok(Duration::from_secs_f64(seconds)) } else { Err(failed()) }
 }
 
+/// A decimal number: `8`, `8.5`, `-1`, `1e-5`.
+///
+/// # Errors
+/// If the text is something else, or too large for a number.
+pub fn parse_decimal(text: &str) -> Result<f64, ParseUnitError> {
+    let wants = "a number: write digits, such as 8, 8.5 or 1e-5";
+    // `inf` and `nan` are numbers to Rust, and to nobody who types a command line.
+    let is_plain = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let number = text.trim().chars().all(is_plain).then(|| text.trim().parse::<f64>().ok());
+    let number = number.flatten().filter(|number| number.is_finite());
+    number.ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
+/// A part of a whole, from 0 to 1: `0.9`, `90%` or `9/10`.
+///
+/// # Errors
+/// If the text is something else, or no number from 0 to 1.
+///
+/// ```
+/// use trommel_harness::units::parse_part;
+/// assert_eq!([parse_part("0.25"), parse_part("25%"), parse_part("1/4")], [Ok(0.25); 3]);
+/// assert!(parse_part("25").is_err());
+/// ```
+pub fn parse_part(text: &str) -> Result<f64, ParseUnitError> {
+    let wants = "a part from 0 to 1: write 0.9, 90% or 9/10";
+    let part = match (text.split_once('/'), text.strip_suffix('%')) {
+        (Some((over, under)), _) => {
+            let numbers = parse_decimal(over).ok().zip(parse_decimal(under).ok());
+            numbers.map(|(over, under)| over / under)
+        }
+        (None, Some(percent)) => parse_decimal(percent).ok().map(|percent| percent / 100.0),
+        (None, None) => parse_decimal(text).ok(),
+    };
+    let part = part.filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
+/// A percentage: `5`, `5%` or `0.5%`, as the number before the sign.
+///
+/// # Errors
+/// If the text is something else, or below 0.
+pub fn parse_percent(text: &str) -> Result<f64, ParseUnitError> {
+    let wants = "a percentage: write 5 or 5%";
+    let number = parse_decimal(text.strip_suffix('%').unwrap_or(text)).ok();
+    let number = number.filter(|number| *number >= 0.0);
+    number.ok_or_else(|| ParseUnitError { text: text.into(), wants })
+}
+
 /// The number at the start of a text, and what follows it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();

@@ -14,6 +14,7 @@ use trommel_harness::Control;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
+use crate::shared_args::whole_in;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Keep any number of backups of stores in one place, the repository: a directory, or a bucket of an \
@@ -146,7 +147,7 @@ struct DeleteArgs {
 #[derive(Debug, Args)]
 struct PurgeArgs {
     /// How many backups of each store to keep
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = whole_in(1_u64..))]
     keep: u64,
     #[command(flatten)]
     repository: RepositoryArgs,

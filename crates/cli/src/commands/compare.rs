@@ -10,6 +10,7 @@ use trommel_harness::compare::{
     Absence, Change, Metric, Unequal, Verdict, absent, compare, failures, unequal,
 };
 use trommel_harness::record::Record;
+use trommel_harness::units::parse_percent;
 
 use crate::commands::records;
 use crate::failure::Failure;
@@ -76,8 +77,8 @@ fn metric_parser() -> impl TypedValueParser<Value = Metric> {
 
 /// `5%` or `5` as 0.05.
 fn percent(text: &str) -> Result<f64, String> {
-    match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
-        Ok(number) if (0.0..=1e6).contains(&number) => Ok(number / 100.0),
+    match parse_percent(text) {
+        Ok(number) if number <= 1e6 => Ok(number / 100.0),
         _ => Err("it must be a percentage, such as 5%".into()),
     }
 }

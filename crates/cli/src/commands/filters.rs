@@ -9,6 +9,7 @@ use trommel_harness::units::parse_count;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
+use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Shows the filters of each level, and how good they are: the store is asked for keys that it does not \
@@ -32,7 +33,7 @@ const PARTINGS: usize = 12;
 #[derive(Debug, Args)]
 pub(crate) struct FiltersArgs {
     /// Only this level
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     level: Option<usize>,
     /// A budget to hold the tables against, as in budget=10/key or budget=64MiB
     #[arg(long, value_name = "SPEC")]
@@ -55,7 +56,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
     pub(crate) probe: u64,
     /// Decides which keys are asked for
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     seed: u64,
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use trommel::Db;
+use trommel_harness::units::parse_decimal;
 
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
@@ -120,7 +121,7 @@ pub(crate) struct StatsArgs {
 
 /// A time to wait: a tenth of a second to a day.
 fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
+    match parse_decimal(text) {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("it must be a number of seconds from 0.1 to 86400".into()),
     }

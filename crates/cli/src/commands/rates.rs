@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 use trommel::filter::FilterSize;
 use trommel::{FilterKind, FilterSpec};
+use trommel_harness::units::{parse_count, parse_decimal, parse_part};
 
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
@@ -28,12 +29,13 @@ are printed as well.";
 pub(crate) struct RatesArgs {
     /// Bits per key, 0.5 to 64
     #[arg(default_values_t = [4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 23.4, 28.0], value_name = "BITS")]
+    #[arg(value_parser = parse_decimal)]
     bits: Vec<f64>,
     /// Print the bits per key that this rate takes; may be given several times
-    #[arg(long, value_name = "RATE", conflicts_with = "bits")]
+    #[arg(long, value_name = "RATE", conflicts_with = "bits", value_parser = parse_part)]
     fpr: Vec<f64>,
     /// Keys of the table
-    #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = trommel_harness::units::parse_count)]
+    #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_count)]
     keys: u64,
     #[command(flatten)]
     output: OutputArgs,

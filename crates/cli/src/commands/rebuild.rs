@@ -8,6 +8,7 @@ use trommel::{Db, FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
+use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Gives the tables of an existing store the filters that new tables would get now, with the options that \
@@ -23,10 +24,10 @@ pub(crate) struct RebuildFiltersArgs {
     #[arg(long)]
     dry_run: bool,
     /// Only tables of this level
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     level: Vec<usize>,
     /// Only the table with this file number
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = whole::<u64>)]
     table: Vec<u64>,
     #[command(flatten)]
     write: WriteArgs,

@@ -10,10 +10,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 use trommel_harness::Control;
 use trommel_harness::stress::{Limits, Place, Plan, Profile, Report, stress, work};
-use trommel_harness::units::{parse_bytes, parse_count, parse_time};
+use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_time};
 
+use super::bench::filters::FilterArgs;
 use crate::failure::Failure;
-use crate::shared_args::threads;
+use crate::foreign::{DbStress, ForeignFlags};
+use crate::shared_args::{threads, whole, whole_in};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Shows whether the store keeps its promise on this machine, with its disk and its kernel: many threads \
@@ -22,7 +24,7 @@ times and at random calls to the disk. What the store must hold is in a file bes
 killed process cannot take along: every write that was acknowledged must be there after each kill, \
 one that was under way may be, a batch only as a whole, and nothing else.
 
-Options are drawn anew at each open: filters of all kinds and shapes, sizes, read modes. Puts, \
+Options are drawn anew at each open: filters of all kinds and shapes (or those of --filters), sizes, read modes. Puts, \
 deletes, batches, conditional writes, lookups, scans both ways, cursors, snapshots, checkpoints, \
 flushes, compactions, changes of options and verify go on beside each other. Memory, file handles, \
 space and the time of each operation have limits.
@@ -52,10 +54,10 @@ const WHOLE_KEYS: u32 = 200_000;
 pub(crate) struct StressArgs {
     /// Directory for the store, kept with --keep or when something is wrong; if an earlier run was
     /// kept there, it goes on [default: a new one in the temporary directory]
-    #[arg(long)]
+    #[arg(long, alias = "db")]
     dir: Option<PathBuf>,
     /// Directory of the expected state [default: beside the store]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", alias = "expected-values-dir")]
     expected: Option<PathBuf>,
     /// How long: 10s, 5m, 72h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time)]
@@ -67,13 +69,13 @@ pub(crate) struct StressArgs {
     #[arg(long, default_value = "4", value_parser = threads)]
     threads: usize,
     /// Keys, 100 to 100M [default: tiny 2K, default 100K, big 2M]
-    #[arg(long, value_name = "COUNT", value_parser = keys)]
+    #[arg(long, value_name = "COUNT", alias = "max-key", value_parser = keys)]
     keys: Option<u32>,
     /// Bytes of values, or the least and the most [default: tiny 16-200, default 16-1K, big 16-4K]
     #[arg(long, value_name = "SIZE[-SIZE]", value_parser = sizes)]
     value_size: Option<(u32, u32)>,
     /// Decides what is drawn; 0 takes one from the clock
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = whole::<u64>)]
     seed: u64,
     /// Mean time between kills; 0: none
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
@@ -83,7 +85,7 @@ pub(crate) struct StressArgs {
     reopen_every: Duration,
     /// Read all keys after every COUNTth restart, and some after the others [default: 1; 4 for more
     /// than 200K keys]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = whole_in(1_u64..))]
     whole_check_every: Option<u64>,
     /// Part of the calls to the disk that fail: as a broken or a full disk, or for want of handles
     #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
@@ -95,7 +97,11 @@ pub(crate) struct StressArgs {
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
+    filters: FilterArgs,
+    #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    foreign: ForeignFlags<DbStress>,
 }
 
 #[derive(Debug, Args)]
@@ -170,16 +176,17 @@ fn sizes(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (0.0..=0.5).contains(rate));
-    rate.ok_or_else(|| "it must be a part from 0 to 0.5, such as 0.001".into())
+    let rate = parse_part(text).ok().filter(|rate| *rate <= 0.5);
+    rate.ok_or_else(|| "it must be a part from 0 to 0.5, such as 0.001 or 0.1%".into())
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor| *factor == 0.0 || (1.0..1e9).contains(factor));
+    let factor =
+        parse_decimal(text).ok().filter(|factor| *factor == 0.0 || (1.0..1e9).contains(factor));
     factor.ok_or_else(|| "it must be 0, or a number from 1".into())
 }
 
-fn plan(args: &StressArgs) -> Plan {
+fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     let profile = Profile::from(args.profile);
     let sizes = profile.sizes();
     let keys = args.keys.unwrap_or(sizes.keys);
@@ -194,7 +201,7 @@ fn plan(args: &StressArgs) -> Plan {
         space_free: (64 << 20) + 16 * sizes.write_buffer,
         longest: args.limits.longest.unwrap_or(sizes.longest),
     };
-    Plan {
+    Ok(Plan {
         profile,
         keys,
         value_size: args.value_size.unwrap_or(sizes.values),
@@ -207,8 +214,9 @@ fn plan(args: &StressArgs) -> Plan {
         whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS { 4 } else { 1 }),
         faults: args.faults,
         memory_limit,
+        filters: args.filters.is_given().then(|| args.filters.policy()).transpose()?,
         limits,
-    }
+    })
 }
 
 pub(crate) fn run(
@@ -216,7 +224,10 @@ pub(crate) fn run(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let plan = plan(args);
+    for note in args.foreign.judge()? {
+        control.progress.say(&format!("note: {note}"));
+    }
+    let plan = plan(args)?;
     // Opened before anything else: after three days it is too late to hear that it cannot be.
     let counters = args.json.as_deref().map(counters_file).transpose()?;
     let program = std::env::current_exe()

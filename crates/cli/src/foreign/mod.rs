@@ -1,82 +1,180 @@
-//! Flags of another program's that this one has not, and what becomes of each.
+//! The flags of RocksDB's programs that ours do not have, and what becomes of each.
 //!
-//! 1. Each is known to the command line, hidden from its help, so that lines written for the other
-//!    program are read as that reads them.
-//! 2. A flag that changes nothing here that a benchmark could see is accepted, with a line on
-//!    standard error that says why it does nothing.
+//! 1. `flags.txt` lists the flags of db_bench, db_stress and filter_bench. Those that a command of
+//!    ours has, under that name or as an alias, are its own business; it accepts all others too,
+//!    hidden from its help, so that command lines written for the other program can be read.
+//! 2. `reasons.txt` has one entry for each of the others. A flag that changes nothing a user could
+//!    see here is accepted, with a note on standard error that says why it does nothing.
 //! 3. A flag that would change what is measured is accepted only with the value that says what is
-//!    done anyway; with any other value it is refused, and the reason given.
+//!    done anyway. With any other value it is refused, and the reason given.
 //!
-//! Called by `bench` for db_bench's flags and by `filter-bench` for filter_bench's.
+//! `bench` reads db_bench's flags, `stress` db_stress's and `filter-bench` filter_bench's.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::failure::Failure;
 
-/// Which values are accepted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Accepts {
-    /// All: the flag does nothing here.
-    Any,
-    /// Those that say what is done anyway; numbers may be written in any way.
-    Only(&'static [&'static str]),
+const FLAGS: &str = include_str!("flags.txt");
+const REASONS: &str = include_str!("reasons.txt");
+
+/// A program of RocksDB's.
+pub(crate) trait Program {
+    /// Its name in `flags.txt`.
+    const NAME: &str;
 }
 
-pub(crate) use Accepts::{Any, Only};
+macro_rules! programs {
+    ($($(#[$doc:meta])* $type:ident = $name:literal,)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) enum $type {}
 
-/// Flags with one answer.
-pub(crate) struct Group {
-    names: &'static [&'static str],
-    accepts: Accepts,
-    why: &'static str,
+        impl Program for $type {
+            const NAME: &str = $name;
+        }
+    )*};
 }
 
-pub(crate) const fn group(
-    names: &'static [&'static str],
-    accepts: Accepts,
-    why: &'static str,
-) -> Group {
-    Group { names, accepts, why }
+programs! {
+    /// Measures a store.
+    DbBench = "db_bench",
+    /// Checks a store under load.
+    DbStress = "db_stress",
+    /// Measures filters.
+    FilterBench = "filter_bench",
 }
 
-/// The flags of a program.
-pub(crate) trait Tables {
-    /// Flags that are on or off.
-    const SWITCHES: &[Group];
-    /// Flags with a value.
-    const VALUES: &[Group];
-}
-
-/// The flags of the tables that were given, with their values.
+/// One flag of one program.
 #[derive(Debug)]
-pub(crate) struct ForeignFlags<T> {
-    given: Vec<(&'static str, String)>,
-    tables: PhantomData<T>,
+struct Flag {
+    program: &'static str,
+    /// As the program spells it, with underscores.
+    name: &'static str,
+    /// As the command line has it, with dashes.
+    long: String,
+    /// How its value is found among the parsed arguments; no flag of a command's own has such an id.
+    id: String,
+    is_switch: bool,
 }
 
-fn all<T: Tables>() -> impl Iterator<Item = (&'static str, bool)> {
-    let names = |groups: &'static [Group], is_switch| {
-        groups.iter().flat_map(|group| group.names).map(move |name| (*name, is_switch))
-    };
-    names(T::SWITCHES, true).chain(names(T::VALUES, false))
+/// The lines of one of the files that are no comments.
+fn lines(file: &'static str) -> impl Iterator<Item = &'static str> {
+    file.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-impl<T: Tables> clap::Args for ForeignFlags<T> {
-    fn augment_args(command: Command) -> Command {
-        command.args(all::<T>().map(|(name, is_switch)| {
-            let arg = Arg::new(name).long(name).hide(true);
-            if is_switch {
-                arg.num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true")
-                    .value_parser(BoolishValueParser::new())
-            } else {
-                arg.num_args(1).allow_hyphen_values(true)
+/// What stands in brackets, if that is all of a line.
+fn bracketed(line: &'static str) -> Option<&'static str> {
+    line.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// All flags of `program`.
+fn flags(program: &str) -> impl Iterator<Item = &'static Flag> {
+    static FLAGS_READ: OnceLock<Vec<Flag>> = OnceLock::new();
+    let all = FLAGS_READ.get_or_init(|| {
+        let mut flags = Vec::new();
+        let mut program = "";
+        for line in lines(FLAGS) {
+            if let Some(heading) = bracketed(line) {
+                program = heading;
+                continue;
             }
-        }))
+            flags.extend(line.split_whitespace().map(|word| {
+                let name = word.strip_suffix('?').unwrap_or(word);
+                let (long, id) = (name.replace('_', "-"), format!("foreign {name}"));
+                Flag { program, name, long, id, is_switch: name != word }
+            }));
+        }
+        flags
+    });
+    all.iter().filter(move |flag| flag.program == program)
+}
+
+/// Which values of a flag are accepted, and why no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    /// `None`: every value, as the flag does nothing.
+    only: Option<Vec<&'static str>>,
+    why: &'static str,
+}
+
+/// The answers by program (`""` for all of them) and name of the flag.
+type Answers = HashMap<(&'static str, &'static str), Answer>;
+
+fn answers() -> &'static Answers {
+    static ANSWERS: OnceLock<Answers> = OnceLock::new();
+    ANSWERS.get_or_init(|| {
+        let mut answers = Answers::new();
+        let mut why = "";
+        for line in lines(REASONS) {
+            if let Some(reason) = bracketed(line) {
+                why = reason;
+                continue;
+            }
+            let (rule, names) = line.split_once(": ").expect("an entry has a rule and flags");
+            let (program, rule) = match rule.split_once(' ') {
+                Some((program @ ("db_bench" | "db_stress" | "filter_bench"), rule)) => {
+                    (program, rule)
+                }
+                _ => ("", rule),
+            };
+            let values = rule.strip_prefix("only ");
+            assert!(values.is_some() || rule == "any", "{line}: no such rule");
+            let only = values.map(|values| values.split('|').map(unquoted).collect());
+            for name in names.split_whitespace() {
+                let before = answers.insert((program, name), Answer { only: only.clone(), why });
+                assert_eq!(before, None, "{name} has two entries");
+            }
+        }
+        answers
+    })
+}
+
+/// A value of the table; `''` is the empty one.
+fn unquoted(value: &'static str) -> &'static str {
+    if value == "''" { "" } else { value }
+}
+
+fn answer(program: &'static str, name: &'static str) -> Option<&'static Answer> {
+    let answers = answers();
+    answers.get(&(program, name)).or_else(|| answers.get(&("", name)))
+}
+
+/// The flags of another program that were given to a command and that it does not have.
+#[derive(Debug)]
+pub(crate) struct ForeignFlags<P> {
+    given: Vec<(&'static str, String)>,
+    program: PhantomData<P>,
+}
+
+impl<P: Program> clap::Args for ForeignFlags<P> {
+    /// Flattened last, so that the command has all flags of its own.
+    fn augment_args(command: Command) -> Command {
+        let is_own = |long: &str| {
+            command.get_arguments().any(|arg| {
+                arg.get_long() == Some(long)
+                    || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
+            })
+        };
+        let foreign: Vec<Arg> = flags(P::NAME)
+            .filter(|flag| !is_own(&flag.long))
+            .map(|flag| {
+                let arg = Arg::new(&*flag.id).long(&*flag.long).hide(true);
+                if flag.is_switch {
+                    arg.num_args(0..=1)
+                        .require_equals(true)
+                        .default_missing_value("true")
+                        .value_parser(BoolishValueParser::new())
+                } else {
+                    arg.num_args(1).allow_hyphen_values(true)
+                }
+            })
+            .collect();
+        command.args(foreign)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -84,17 +182,18 @@ impl<T: Tables> clap::Args for ForeignFlags<T> {
     }
 }
 
-impl<T: Tables> clap::FromArgMatches for ForeignFlags<T> {
+impl<P: Program> clap::FromArgMatches for ForeignFlags<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let value_of = |(name, is_switch): (&'static str, bool)| {
-            let value = if is_switch {
-                matches.get_one::<bool>(name).map(bool::to_string)
+        // The command does not know the ids of flags that are its own.
+        let value_of = |flag: &Flag| {
+            let value = if flag.is_switch {
+                matches.try_get_one::<bool>(&flag.id).ok().flatten().map(bool::to_string)
             } else {
-                matches.get_one::<String>(name).cloned()
+                matches.try_get_one::<String>(&flag.id).ok().flatten().cloned()
             };
-            value.map(|value| (name, value))
+            value.map(|value| (flag.name, value))
         };
-        Ok(Self::new(all::<T>().filter_map(value_of).collect()))
+        Ok(Self::new(flags(P::NAME).filter_map(value_of).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -103,32 +202,24 @@ impl<T: Tables> clap::FromArgMatches for ForeignFlags<T> {
     }
 }
 
-impl<T: Tables> ForeignFlags<T> {
-    /// These flags, each with its value.
-    pub(crate) fn new(given: Vec<(&'static str, String)>) -> Self {
-        Self { given, tables: PhantomData }
+impl<P: Program> ForeignFlags<P> {
+    fn new(given: Vec<(&'static str, String)>) -> Self {
+        Self { given, program: PhantomData }
     }
 
-    /// What to tell the user about flags that do nothing here.
+    /// Notes for the user about flags that do nothing here.
     ///
     /// # Errors
-    /// If flags were given that would have to change what is measured, all of them named.
+    /// If flags were given that would have to change what is done, with all of them named.
     pub(crate) fn judge(&self) -> Result<Vec<String>, Failure> {
         let (mut notes, mut refused) = (Vec::new(), Vec::new());
         for (name, value) in &self.given {
-            // As db_bench writes it.
-            let spelled = name.replace('-', "_");
-            let group = T::SWITCHES
-                .iter()
-                .chain(T::VALUES)
-                .find(|group| group.names.contains(name))
-                .expect("only flags of the tables are given");
-            match group.accepts {
-                Any => notes.push(format!("--{spelled} does nothing here: {}", group.why)),
-                Only(values) if values.iter().any(|accepted| is_same(accepted, value)) => {}
-                Only(_) => {
-                    refused.push(format!("--{spelled}={value} cannot be done: {}", group.why));
-                }
+            let Answer { only, why } =
+                answer(P::NAME, name).expect("each flag that no command has is in the table");
+            match only {
+                None => notes.push(format!("--{name} does nothing here: {why}")),
+                Some(values) if values.iter().any(|accepted| is_same(accepted, value)) => {}
+                Some(_) => refused.push(format!("--{name}={value} cannot be done: {why}")),
             }
         }
         if refused.is_empty() { Ok(notes) } else { Err(Failure::Usage(refused.join("\n       "))) }
@@ -142,20 +233,70 @@ fn is_same(accepted: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::commands::{bench, filter_bench};
+    use std::collections::HashSet;
 
-    fn check_names<T: Tables>() {
-        let mut names: Vec<_> = all::<T>().map(|(name, _)| name).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    const PROGRAMS: [(&str, &str); 3] =
+        [("bench", "db_bench"), ("stress", "db_stress"), ("filter-bench", "filter_bench")];
+
+    /// 115 of 310 flags of db_bench, and all but five of db_stress, were "unexpected argument".
+    #[test]
+    fn every_flag_is_known_and_has_one_answer() {
+        let cli = crate::args::Cli::command();
+        let mut seen = HashSet::new();
+        for (command, program) in PROGRAMS {
+            let command = cli.find_subcommand(command).unwrap();
+            let mut count = 0;
+            for Flag { name, long, id, .. } in flags(program) {
+                count += 1;
+                seen.extend([(program, *name), ("", *name)]);
+                let is_named = |arg: &&Arg| {
+                    arg.get_long() == Some(long)
+                        || arg.get_all_aliases().is_some_and(|all| all.contains(&&**long))
+                };
+                let arg = command.get_arguments().find(is_named);
+                let arg = arg.unwrap_or_else(|| panic!("{program} -{name} is unknown"));
+                if arg.get_id().as_str() == id {
+                    assert!(answer(program, name).is_some(), "{program} -{name} has no reason");
+                }
+            }
+            assert!(count > 20, "{program}");
+        }
+        for key in answers().keys() {
+            assert!(seen.contains(key), "{key:?} is in the table, and a flag of no program");
+        }
     }
 
     #[test]
-    fn each_flag_has_one_answer() {
-        check_names::<bench::foreign::DbBench>();
-        check_names::<filter_bench::foreign::FilterBench>();
+    fn flags_are_passed_over_accepted_or_refused() {
+        fn judge<P: Program>(given: &[(&'static str, &str)]) -> Result<Vec<String>, String> {
+            let given = given.iter().map(|(name, value)| (*name, (*value).into())).collect();
+            ForeignFlags::<P>::new(given).judge().map_err(|failure| failure.to_string())
+        }
+        let accepted = [("compaction_style", "0"), ("memtable_bloom_size_ratio", "0.0")];
+        assert_eq!(judge::<DbBench>(&accepted), Ok(vec![]));
+        let notes = judge::<DbBench>(&[("cache_numshardbits", "6"), ("verify_checksum", "true")]);
+        assert_eq!(
+            notes.unwrap(),
+            [
+                "--cache_numshardbits does nothing here: the cache divides itself, and is of one kind"
+            ]
+        );
+        let refused = judge::<DbBench>(&[
+            ("compaction_style", "1"),
+            ("perf_level", "2"),
+            ("merge_operator", "put"),
+        ]);
+        assert_eq!(
+            refused.unwrap_err(),
+            "--compaction_style=1 cannot be done: there is one compaction style: leveled\n       \
+             --merge_operator=put cannot be done: there are no merge operators"
+        );
+        // A name of two programs, with an answer for each.
+        assert!(judge::<DbBench>(&[("charge_filter_construction", "true")]).is_ok());
+        assert!(judge::<FilterBench>(&[("charge_filter_construction", "true")]).is_err());
     }
 }

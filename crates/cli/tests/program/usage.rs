@@ -45,6 +45,15 @@ fn wrong_usage_says_what_is_right() {
         "stress --faults=2",
         "stress --duration=soon",
         "stress --reopen-every=0",
+        "stress -use_txn=1 -delrangepercent=5",
+        "stress -bloom_bits=many",
+        "stress -filter_uri=speedb.PairedBloomFilter",
+        "bench -filter_uri=speedb.PairedBloomFilter",
+        "bench -filter_uri=bloomfilter:10:true",
+        "bench --max_bytes_for_level_multiplier=8.5",
+        "bench --enable_blob_garbage_collection=1 --use_multiscan=1 --charge_table_reader=x",
+        "filter-bench -impl=speedb.pairedbloomfilter",
+        "tune simulate --keys=1M --misses=ninety",
         "stress-worker a b",
     ] {
         let ran = program.run(line);

@@ -88,12 +88,14 @@ pub(super) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.usize(..from.len())]
 }
 
-/// A filter policy by chance; one in four is a budget.
-pub(super) fn filters(rng: &mut Rng) -> FilterPolicy {
-    if rng.u8(..4) == 0 {
-        return pick(rng, &BUDGETS).parse().expect("the budgets above are well formed");
-    }
-    specs(rng)
+/// What options are drawn within.
+#[derive(Debug, Clone)]
+pub(super) struct Draw {
+    pub(super) sizes: Sizes,
+    /// [`Options::memory_limit`], where one is set.
+    pub(super) memory_limit: u64,
+    /// The filters of every draw, where these are given.
+    pub(super) filters: Option<FilterPolicy>,
 }
 
 /// One that is no budget.
@@ -107,55 +109,71 @@ fn size(rng: &mut Rng, low: u64, high: u64) -> u64 {
     (low * (high / low).powf(rng.f64())) as u64
 }
 
-/// Changes what may be changed on a live store.
-pub(super) fn change(rng: &mut Rng, sizes: Sizes, limit: u64, options: Options) -> Options {
-    let buffer = sizes.write_buffer;
-    let prefix = (rng.u8(..2) == 0).then(|| {
-        pick(rng, &PREFIXES).parse::<Prefix>().expect("the prefixes above are well formed")
-    });
-    let has_prefix = prefix.is_some();
-    let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
-    let trigger = rng.usize(2..6);
-    let slowdown = trigger + rng.usize(4..12);
-    let options = options
-        .filters(filters(rng))
-        .filter_shape(*pick(rng, &shapes))
-        .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
-        .filters_on_last_level(rng.u8(..4) > 0)
-        .filter_residency(*pick(rng, &[FilterResidency::Pinned, FilterResidency::Cached]))
-        .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
-        .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
-        .prefix_extractor(prefix)
-        .durability(*pick(rng, &[Durability::Os, Durability::Os, Durability::Os, Durability::Sync]))
-        .write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
-        .max_frozen_memtables(rng.usize(1..5))
-        .block_bytes(size(rng, 256, 32 << 10) as usize)
-        .compression(*pick(rng, &[Compression::None, Compression::Lz4]))
-        .cache_bytes(size(rng, 64 << 10, limit))
-        .table_bytes(size(rng, buffer / 16, buffer))
-        .spare_file_bytes(*pick(rng, &[0, buffer, 1 << 30]))
-        .base_level_bytes(size(rng, buffer / 4, buffer * 4))
-        .level_ratio(rng.u32(3..12))
-        .l0_trigger(trigger)
-        .l0_slowdown(slowdown)
-        .l0_stop(slowdown + rng.usize(4..12));
-    // Slow enough to be felt, not so slow that nothing gets done.
-    let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
-    let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
-    options.background_bytes_per_second(rate).block_align(rng.bool())
-}
+impl Draw {
+    /// A filter policy by chance; one in four is a budget.
+    pub(super) fn filters(&self, rng: &mut Rng) -> FilterPolicy {
+        let drawn = if rng.u8(..4) == 0 {
+            pick(rng, &BUDGETS).parse().expect("the budgets above are well formed")
+        } else {
+            specs(rng)
+        };
+        self.filters.clone().unwrap_or(drawn)
+    }
 
-/// How the store is opened next.
-pub(super) fn options(rng: &mut Rng, sizes: Sizes, limit: u64) -> Options {
-    let options = change(rng, sizes, limit, Options::default());
-    // Without threads of its own the store works in those of its callers.
-    let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
-    let options = options
-        .read_mode(*pick(rng, &ReadMode::ALL))
-        .max_open_files(size(rng, 16, sizes.open_files) as usize)
-        .background_threads(threads);
-    // A store without a limit must do as well; what it takes stays bounded by the cache.
-    if rng.u8(..4) > 0 { options.memory_limit(limit) } else { options }
+    /// Changes what may be changed on a live store.
+    pub(super) fn change(&self, rng: &mut Rng, options: Options) -> Options {
+        let (sizes, limit) = (self.sizes, self.memory_limit);
+        let buffer = sizes.write_buffer;
+        let prefix = (rng.u8(..2) == 0).then(|| {
+            pick(rng, &PREFIXES).parse::<Prefix>().expect("the prefixes above are well formed")
+        });
+        let has_prefix = prefix.is_some();
+        let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+        let trigger = rng.usize(2..6);
+        let slowdown = trigger + rng.usize(4..12);
+        let options = options
+            .filters(self.filters(rng))
+            .filter_shape(*pick(rng, &shapes))
+            .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
+            .filters_on_last_level(rng.u8(..4) > 0)
+            .filter_residency(*pick(rng, &[FilterResidency::Pinned, FilterResidency::Cached]))
+            .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
+            .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
+            .prefix_extractor(prefix)
+            .durability(*pick(
+                rng,
+                &[Durability::Os, Durability::Os, Durability::Os, Durability::Sync],
+            ))
+            .write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
+            .max_frozen_memtables(rng.usize(1..5))
+            .block_bytes(size(rng, 256, 32 << 10) as usize)
+            .compression(*pick(rng, &[Compression::None, Compression::Lz4]))
+            .cache_bytes(size(rng, 64 << 10, limit))
+            .table_bytes(size(rng, buffer / 16, buffer))
+            .spare_file_bytes(*pick(rng, &[0, buffer, 1 << 30]))
+            .base_level_bytes(size(rng, buffer / 4, buffer * 4))
+            .level_ratio(rng.u32(3..12))
+            .l0_trigger(trigger)
+            .l0_slowdown(slowdown)
+            .l0_stop(slowdown + rng.usize(4..12));
+        // Slow enough to be felt, not so slow that nothing gets done.
+        let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
+        let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
+        options.background_bytes_per_second(rate).block_align(rng.bool())
+    }
+
+    /// How the store is opened next.
+    pub(super) fn options(&self, rng: &mut Rng) -> Options {
+        let options = self.change(rng, Options::default());
+        // Without threads of its own the store works in those of its callers.
+        let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
+        let options = options
+            .read_mode(*pick(rng, &ReadMode::ALL))
+            .max_open_files(size(rng, 16, self.sizes.open_files) as usize)
+            .background_threads(threads);
+        // A store without a limit must do as well; what it takes stays bounded by the cache.
+        if rng.u8(..4) > 0 { options.memory_limit(self.memory_limit) } else { options }
+    }
 }
 
 #[cfg(test)]
@@ -169,11 +187,12 @@ mod tests {
         let mut rng = Rng::with_seed(1);
         for profile in [Profile::Tiny, Profile::Default, Profile::Big] {
             let sizes = profile.sizes();
+            let draw = Draw { sizes, memory_limit: sizes.memory_limit, filters: None };
             for _ in 0..30 {
-                let options = options(&mut rng, sizes, sizes.memory_limit);
+                let options = draw.options(&mut rng);
                 let db = trommel::Db::open(scratch.path().join("db"), options).unwrap();
                 db.put("a", "b").unwrap();
-                db.set_options(|o| change(&mut rng, sizes, sizes.memory_limit, o)).unwrap();
+                db.set_options(|o| draw.change(&mut rng, o)).unwrap();
                 db.close().unwrap();
             }
         }

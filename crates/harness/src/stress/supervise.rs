@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use rustix::process::Signal;
+use trommel::FilterPolicy;
 
 use super::draw::Profile;
 use super::expected::Expected;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub faults: f64,
     /// The store's own limit of memory, which it has in most opens.
     pub memory_limit: u64,
+    /// The filters of every open; none: each draws its own.
+    pub filters: Option<FilterPolicy>,
     /// What a worker may take.
     pub limits: Limits,
 }
@@ -184,6 +187,7 @@ impl Run<'_> {
                 threads: self.plan.threads,
                 seed: self.rng.u64(..),
                 memory_limit: self.plan.memory_limit,
+                filters: self.plan.filters.as_ref().map(ToString::to_string),
                 reopen_every: self.plan.reopen_every.as_secs_f64(),
                 faults: self.plan.faults,
                 // Once the time is over, all that is left to do is the last check.

@@ -11,7 +11,6 @@ use trommel::{Db, Options, RebuildOptions};
 
 use super::check::{Checked, Frame, Trouble, scan};
 use super::counts::Desk;
-use super::draw;
 use super::worker::{Shop, exponential};
 use crate::error::Error;
 
@@ -33,7 +32,7 @@ impl<'a> Upkeep<'a> {
         ("sync", |own| Ok(own.db.sync()?)),
         ("compact_range", Self::compact_range),
         ("set_options", Self::set_options),
-        ("set_filters", |own| Ok(own.db.set_filters(draw::filters(&mut own.rng))?)),
+        ("set_filters", |own| Ok(own.db.set_filters(own.shop.draw.filters(&mut own.rng))?)),
         ("rebuild_filters", Self::rebuild_filters),
         ("checkpoint", Self::checkpoint),
         ("verify", |own| Ok(own.db.verify().map(drop)?)),
@@ -81,13 +80,12 @@ impl<'a> Upkeep<'a> {
     }
 
     fn set_options(&mut self) -> Checked {
-        let (sizes, limit) = (self.shop.task.profile.sizes(), self.shop.task.memory_limit);
         let rng = &mut self.rng;
-        Ok(self.db.set_options(|options| draw::change(rng, sizes, limit, options))?)
+        Ok(self.db.set_options(|options| self.shop.draw.change(rng, options))?)
     }
 
     fn rebuild_filters(&mut self) -> Checked {
-        self.db.set_filters(draw::filters(&mut self.rng))?;
+        self.db.set_filters(self.shop.draw.filters(&mut self.rng))?;
         Ok(self.db.rebuild_filters(&RebuildOptions::default()).map(drop)?)
     }
 

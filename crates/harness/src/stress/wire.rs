@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::Profile;
+use super::draw::{Draw, Profile};
 use super::records::Records;
+use crate::error::Error;
 
 /// What one worker is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub(super) struct Task {
     pub(super) seed: u64,
     /// [`trommel::Options::memory_limit`], where one is set.
     pub(super) memory_limit: u64,
+    /// The filter policy of every open; none where each draws its own.
+    pub(super) filters: Option<String>,
     /// Mean seconds between two opens of the store.
     pub(super) reopen_every: f64,
     /// Part of the calls to the disk that fail.
@@ -31,6 +34,21 @@ pub(super) struct Task {
     pub(super) die_at: u64,
     /// Whether all keys are read once the store is open.
     pub(super) check_all: bool,
+}
+
+impl Task {
+    /// What options are drawn within.
+    ///
+    /// # Errors
+    /// If the filter policy is none.
+    pub(super) fn draw(&self) -> Result<Draw, Error> {
+        let filters = self.filters.as_deref().map(str::parse).transpose();
+        Ok(Draw {
+            sizes: self.profile.sizes(),
+            memory_limit: self.memory_limit,
+            filters: filters.map_err(|error: trommel::Error| Error::Usage(error.to_string()))?,
+        })
+    }
 }
 
 /// What the worker is about.

@@ -25,7 +25,7 @@ use trommel::{Db, Options};
 use super::check::{Checked, Trouble, recovered};
 use super::counts::{Counts, Desk, lock};
 use super::customer::Customer;
-use super::draw;
+use super::draw::Draw;
 use super::expected::Expected;
 use super::upkeep::Upkeep;
 use super::upset::UpsetDisk;
@@ -43,6 +43,7 @@ const SAMPLED_BLOCKS: usize = 200;
 /// What all threads of a worker share.
 pub(super) struct Shop {
     pub(super) task: Task,
+    pub(super) draw: Draw,
     pub(super) expected: Expected,
     pub(super) counts: Arc<Counts>,
     pub(super) disk: UpsetDisk,
@@ -90,6 +91,7 @@ pub fn work(
         output: Mutex::new(Box::new(output)),
         sessions: AtomicU64::new(0),
         counts,
+        draw: task.draw()?,
         task,
     });
     let leash = shop.stop.clone();
@@ -233,8 +235,7 @@ impl Shop {
     }
 
     fn options(&self, rng: &mut Rng) -> Options {
-        let options = draw::options(rng, self.task.profile.sizes(), self.task.memory_limit);
-        options.vfs(Arc::new(self.disk.clone()))
+        self.draw.options(rng).vfs(Arc::new(self.disk.clone()))
     }
 
     fn open(&self, store: &Path, rng: &mut Rng) -> Db {

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use trommel_harness::Step;
-use trommel_harness::units::parse_count;
+use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_percent};
 
 use super::cuts::CutArgs;
 use super::filters::FilterArgs;
-use super::foreign::DbBench;
 use super::steps::StepParser;
 use super::store::{StoreArgs, StoreSwitches};
-use crate::foreign::ForeignFlags;
+use crate::foreign::{DbBench, ForeignFlags};
 use crate::shared_args::{DataArgs, threads};
 
 /// Defines flags that are on, off, or not given, as gflags has them.
@@ -109,7 +108,7 @@ pub(crate) struct CountArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
     /// Which part of its size a value is compressible to, 0 to 1
-    #[arg(long, value_name = "RATIO", default_value_t = 0.5)]
+    #[arg(long, value_name = "RATIO", default_value = "0.5", value_parser = parse_part)]
     pub(crate) compression_ratio: f64,
     /// Operations in one write, and keys in one multireadrandom (there, 1 means 32)
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
@@ -119,25 +118,19 @@ pub(crate) struct WorkArgs {
     pub(crate) seek_nexts: u64,
     /// Reads among a hundred operations of readrandomwriterandom
     #[arg(long, value_name = "PERCENT", default_value = "90")]
-    #[arg(value_parser = clap::value_parser!(u64).range(0..=100))]
+    #[arg(value_parser = percent)]
     pub(crate) readwritepercent: u64,
     /// Which part of the gets of getthenput asks for keys of the fill: 0, 1/1000, 0.5
-    #[arg(long, value_name = "PART", default_value = "1/1000", value_parser = part)]
+    #[arg(long, value_name = "PART", default_value = "1/1000", value_parser = parse_part)]
     pub(crate) get_then_put_hit_rate: f64,
 }
 
-/// A part of all: a decimal, or a fraction.
-fn part(text: &str) -> Result<f64, String> {
-    let value = match text.split_once('/') {
-        Some((over, under)) => {
-            let numbers = over.trim().parse::<f64>().ok().zip(under.trim().parse::<f64>().ok());
-            numbers.map(|(over, under)| over / under)
-        }
-        None => text.parse().ok(),
-    };
-    value
-        .filter(|value| (0.0..=1.0).contains(value))
-        .ok_or_else(|| "it must be a part from 0 to 1, such as 0.5 or 1/1000".into())
+/// A whole number of percent, up to 100.
+fn percent(text: &str) -> Result<u64, String> {
+    match parse_percent(text) {
+        Ok(percent) if percent <= 100.0 && percent.fract() == 0.0 => Ok(percent as u64),
+        _ => Err("it must be a whole number of percent from 0 to 100, such as 90 or 90%".into()),
+    }
 }
 
 /// The N of a sample of 1/N.
@@ -166,7 +159,7 @@ switches! {
 pub(crate) struct PaceArgs {
     /// End each benchmark that draws its keys after so long, whatever the counts; 0: the counts
     /// decide
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_decimal)]
     pub(crate) duration: f64,
     /// Begin so many operations a second, all threads together, whether or not the store keeps
     /// up; times count from when each was meant to begin. 0: each begins when the last has ended
@@ -174,13 +167,13 @@ pub(crate) struct PaceArgs {
     pub(crate) rate: u64,
     /// As --rate in bytes of keys and values, for benchmarks that only write, and for the writer
     /// beside readers; 0: none
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
     pub(crate) benchmark_write_rate_limit: u64,
     /// As --rate, for benchmarks that only read; 0: none
-    #[arg(long, value_name = "OPS", default_value_t = 0)]
+    #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) benchmark_read_rate_limit: u64,
     /// Writes a second of the writer beside readers, as db_bench once called it
-    #[arg(long, hide = true, default_value_t = 0)]
+    #[arg(long, hide = true, default_value = "0", value_parser = parse_count)]
     pub(crate) writes_per_second: u64,
 }
 
@@ -198,10 +191,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "PAGE.html")]
     pub(crate) report: Option<PathBuf>,
     /// Say on standard error how far a benchmark is each time so many operations are done
-    #[arg(long, value_name = "OPS", default_value_t = 0)]
+    #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) stats_interval: u64,
     /// The same after each so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_count)]
     pub(crate) stats_interval_seconds: u64,
     /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with --db
     #[arg(long, value_name = "FILE")]
@@ -211,7 +204,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_parser = one_of)]
     pub(crate) trace_sample: u64,
     /// Write operations a second to --report-file after each so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_count)]
     pub(crate) report_interval_seconds: u64,
     /// Where those go
     #[arg(long, value_name = "FILE", default_value = "report.csv")]
@@ -233,10 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_decimals_or_fractions() {
-        assert_eq!([part("0"), part("1/1000"), part("0.5")], [Ok(0.0), Ok(0.001), Ok(0.5)]);
-        for text in ["", "2", "-1", "1/0", "a/b", "50%"] {
-            assert!(part(text).is_err(), "{text}");
+    fn percentages_are_whole() {
+        assert_eq!([percent("0"), percent("90"), percent("90%")], [Ok(0), Ok(90), Ok(90)]);
+        for text in ["", "101", "-1", "0.5", "90 percent"] {
+            assert!(percent(text).is_err(), "{text}");
         }
     }
 

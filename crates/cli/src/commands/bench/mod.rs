@@ -3,7 +3,6 @@
 pub(crate) mod args;
 mod cuts;
 pub(crate) mod filters;
-pub(crate) mod foreign;
 pub(crate) mod journal;
 mod reports;
 pub(crate) mod spelling;

@@ -6,12 +6,12 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trommel::{Durability, FilterPolicy, Options, Prefix};
-use trommel_harness::units::{self, parse_bytes};
+use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
 use super::args::switches;
 use super::cuts::Cuts;
 use crate::failure::Failure;
-use crate::shared_args::{ReadMode, size, threads};
+use crate::shared_args::{ReadMode, signed, size, threads, whole, whole_in};
 
 /// Open files, where there is to be no limit but the system's.
 const MANY_FILES: usize = 1 << 20;
@@ -31,14 +31,14 @@ pub(crate) struct StoreArgs {
     pub(crate) write_buffer_size: usize,
     /// Memtables at most, the one that is written to among them
     #[arg(long, value_name = "COUNT", default_value = "2")]
-    #[arg(value_parser = clap::value_parser!(u16).range(2..=65))]
+    #[arg(value_parser = whole_in(2..=65_u16))]
     pub(crate) max_write_buffer_number: u16,
     /// Bytes of the smallest level below level 0
     #[arg(long, value_name = "SIZE", alias = "max-bytes-for-level-base")]
     #[arg(default_value = "256M", value_parser = parse_bytes)]
     pub(crate) base_level_size: u64,
     /// How many times larger each level is than the one above
-    #[arg(long, value_name = "RATIO", default_value_t = 10)]
+    #[arg(long, value_name = "RATIO", default_value = "10", value_parser = ratio)]
     pub(crate) max_bytes_for_level_multiplier: u32,
     /// Bytes of a table
     #[arg(long, value_name = "SIZE", alias = "target-file-size-base")]
@@ -52,13 +52,13 @@ pub(crate) struct StoreArgs {
     #[arg(default_value = "none")]
     pub(crate) compression: Compression,
     /// Tables of level 0 that start a compaction
-    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    #[arg(long, value_name = "COUNT", default_value = "4", value_parser = whole::<usize>)]
     pub(crate) level0_file_num_compaction_trigger: usize,
     /// Tables of level 0 from which writers are slowed
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = whole::<usize>)]
     pub(crate) level0_slowdown_writes_trigger: usize,
     /// Tables of level 0 at which writers wait
-    #[arg(long, value_name = "COUNT", default_value_t = 36)]
+    #[arg(long, value_name = "COUNT", default_value = "36", value_parser = whole::<usize>)]
     pub(crate) level0_stop_writes_trigger: usize,
     /// Bytes of compaction that is due at which writers wait
     #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = parse_bytes)]
@@ -70,7 +70,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) rate_limiter_bytes_per_sec: u64,
     /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = whole::<u16>)]
     pub(crate) prefix_size: u16,
     /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask then
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -79,14 +79,16 @@ pub(crate) struct StoreArgs {
     pub(crate) whole_key_filtering: bool,
     /// Open table files at most; -1: as many as the system allows
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true)]
+    #[arg(value_parser = signed)]
     pub(crate) open_files: i64,
     /// With the next one, --max-background-jobs as db_bench once had it
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = whole::<usize>)]
     max_background_compactions: Option<usize>,
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = whole::<usize>)]
     max_background_flushes: Option<usize>,
     /// The level from which blocks are compressed: all are alike here
-    #[arg(long, hide = true, default_value_t = -1, allow_negative_numbers = true)]
+    #[arg(long, hide = true, default_value = "-1", allow_negative_numbers = true)]
+    #[arg(value_parser = signed)]
     min_level_to_compress: i64,
     /// The directory of the log: it is that of the store
     #[arg(long, hide = true)]
@@ -197,6 +199,15 @@ pub(crate) fn set_up(
         options: cuts.apply(options),
         lines,
         settings: settings(args, switches, filters, cuts, mode),
+    })
+}
+
+/// How many times larger each level is; RocksDB takes fractions, too.
+fn ratio(text: &str) -> Result<u32, String> {
+    let is_fraction = parse_decimal(text).is_ok_and(|ratio| ratio.fract() != 0.0);
+    whole(text).map_err(|error| match is_fraction {
+        true => format!("the ratio of levels is a whole number here: not {text}, but 8 or 10"),
+        false => error,
     })
 }
 

@@ -6,14 +6,14 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
-use trommel_harness::units::parse_count;
+use trommel_harness::units::{parse_count, parse_decimal};
 
-use super::foreign::FilterBench;
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;
 use crate::failure::Failure;
-use crate::foreign::ForeignFlags;
+use crate::foreign::{FilterBench, ForeignFlags};
 use crate::output::OutputArgs;
+use crate::shared_args::whole;
 
 /// MiB that all filters take together, if nothing says how much.
 const MEMORY_MB: f64 = 200.0;
@@ -75,30 +75,34 @@ pub(crate) struct FilterBenchArgs {
     #[arg(visible_alias = "keys", value_parser = parse_count)]
     average_keys_per_filter: Vec<u64>,
     /// By which part the number of keys varies up and down
-    #[arg(long, value_name = "RATIO", default_value_t = 0.4, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATIO", default_value = "0.4", allow_negative_numbers = true)]
+    #[arg(value_parser = parse_decimal)]
     vary_key_count_ratio: f64,
     #[command(flatten)]
     keys: KeyArgs,
     /// MiB that all filters together take [default: 200; 50 with --quick, 20 with --best-case]
-    #[arg(long, value_name = "MB", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MB", allow_negative_numbers = true, value_parser = parse_decimal)]
     working_mem_size_mb: Option<f64>,
     /// Millions of keys of all filters together, instead of --working-mem-size-mb; 0 for no limit
-    #[arg(long, value_name = "MILLIONS", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MILLIONS", default_value = "0", allow_negative_numbers = true)]
+    #[arg(value_parser = parse_decimal)]
     m_keys_total_max: f64,
     /// Millions of queries of each mode [default: 200, in a sweep 10]
     #[arg(long, value_name = "MILLIONS", allow_negative_numbers = true)]
+    #[arg(value_parser = parse_decimal)]
     m_queries: Option<f64>,
     /// Millions of absent keys to measure the rate with [default: as many as queries of a mode]
     #[arg(long, value_name = "MILLIONS", allow_negative_numbers = true)]
+    #[arg(value_parser = parse_decimal)]
     m_rate_queries: Option<f64>,
     /// Keys in a batch [default: 8]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
     batch_size: Option<usize>,
     /// Measure so many times, each with another seed
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = parse_count)]
     runs: u64,
     /// Decides all keys and the order of queries
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", value_parser = whole::<u64>)]
     seed: u64,
     /// Instructions to ask blocked and paired filters with [default: the best of this processor]
     #[arg(long, value_name = "KERNEL", value_enum)]
@@ -121,7 +125,7 @@ pub(crate) struct FilterBenchArgs {
 #[derive(Debug, Args)]
 struct KeyArgs {
     /// Bytes of a key, on average
-    #[arg(long, value_name = "BYTES", default_value_t = 24)]
+    #[arg(long, value_name = "BYTES", default_value = "24", value_parser = whole::<usize>)]
     key_size: usize,
     /// Let keys begin at any address, not at multiples of 4 only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -129,7 +133,7 @@ struct KeyArgs {
     #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
     vary_key_alignment: bool,
     /// Change the size of keys, by up to 2 bytes, after 2 to this number of keys; from 30 on never
-    #[arg(long, value_name = "LOG2", default_value_t = 5)]
+    #[arg(long, value_name = "LOG2", default_value = "5", value_parser = whole::<u32>)]
     vary_key_size_log2_interval: u32,
 }
 

@@ -8,7 +8,6 @@
 
 mod args;
 mod files;
-pub(crate) mod foreign;
 mod rows;
 mod specs;
 mod words;

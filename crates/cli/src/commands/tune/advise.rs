@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use trommel::tuning::Budget;
 use trommel::{AdviceOptions, FilterAdvice, LOOKUPS_FOR_ADVICE};
-use trommel_harness::units::grouped;
+use trommel_harness::units::{grouped, parse_part};
 
 use super::cost::CostArgs;
 use crate::commands::filters::ProbeArgs;
@@ -35,7 +35,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "BUDGET")]
     budget: Option<Budget>,
     /// The share of lookups that find nothing
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = parse_part)]
     misses: f64,
     #[command(flatten)]
     costs: CostArgs,

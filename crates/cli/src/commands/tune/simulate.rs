@@ -5,11 +5,12 @@ use std::io::Write;
 use clap::Args;
 use trommel::tuning::{Cost, Shape};
 use trommel_harness::simulate::{Simulated, Simulation, simulate};
-use trommel_harness::units::{parse_bytes, parse_count};
+use trommel_harness::units::{parse_bytes, parse_count, parse_part};
 
 use super::cost::CostArgs;
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
+use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Computes the tree that a store of so many keys would have, and for each of several filter policies the \
@@ -54,10 +55,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "BYTES", default_value = "100", value_parser = parse_bytes)]
     value_size: u64,
     /// What compression leaves of a byte
-    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    #[arg(long, value_name = "PART", default_value = "1", value_parser = parse_part)]
     compressed: f64,
     /// The share of lookups that find nothing
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = parse_part)]
     misses: f64,
     /// A filter policy or budget to compare; may be given several times [default: paired:10,
     /// the store's own default, and budget=10/key]
@@ -73,10 +74,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_bytes)]
     base_level_size: u64,
     /// How many times larger each level is than the one above
-    #[arg(long, value_name = "TIMES", default_value_t = 10)]
+    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = whole::<u64>)]
     level_ratio: u64,
     /// Sorted runs in level 0
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = whole::<u64>)]
     l0_runs: u64,
     #[command(flatten)]
     costs: CostArgs,

@@ -95,6 +95,7 @@ pub(crate) fn file_kind(path: &Path) -> &'static str {
     match &*name {
         "LOCK" => "lock",
         name if name.starts_with("CURRENT") => "current",
+        name if name.starts_with("OPTIONS") => "options",
         name if name.starts_with("MANIFEST-") => "manifest",
         name if name.ends_with(".log") => "log",
         name if name.ends_with(".sst") => "table",

@@ -64,6 +64,7 @@ fn part_of_name(file: &str) -> &'static str {
     match file {
         "lock" => "LOCK",
         "current" => "CURRENT",
+        "options" => "OPTIONS",
         "manifest" => "MANIFEST-",
         "log" => ".log",
         "table" => ".sst",

@@ -38,6 +38,8 @@ pub(crate) struct Found {
     pub(crate) read_errors: Vec<Error>,
     /// What `verify` said.
     pub(crate) verify: Option<Error>,
+    /// Whether opening it reported its record of options.
+    pub(crate) odd_options: bool,
     /// Whether the stats name an unusable filter.
     pub(crate) unusable_filter: bool,
 }
@@ -96,6 +98,7 @@ impl Place {
         let mut found = Found {
             states: possible_states(store, &answers)?,
             dropped: db.recovery_report().dropped.clone(),
+            odd_options: db.recovery_report().options.is_some(),
             verify: db.verify().err(),
             unusable_filter: !db.stats().unusable_filters.is_empty(),
             read_errors: answers.errors,

@@ -3,6 +3,9 @@
 //!
 //! What each leads to, at open unless said otherwise:
 //!
+//! A record of options, `OPTIONS`, is reported wherever it is not whole, and costs nothing else; where it is
+//! missing, or was the store's once, there is nothing to report.
+//!
 //! | | `LOCK` | `CURRENT` | manifest | table | filter sidecar | log |
 //! |---|---|---|---|---|---|---|
 //! | deleted, emptied | nothing | refused | refused | refused | unusable filter | refused |
@@ -74,6 +77,9 @@ fn a_deleted_or_emptied_file_is_missed() {
             both_places(|how| {
                 lane.case(file, &injury, how, |found| match file {
                     "LOCK" => whole(store, found),
+                    // A store of an older version has none.
+                    "OPTIONS" if matches!(injury, Injury::Delete) => whole(store, found),
+                    "OPTIONS" => reported(store, found),
                     _ if kind_of(file) == "sidecar" => reported(store, found),
                     _ => refused(found),
                 });
@@ -93,7 +99,7 @@ fn what_is_added_to_a_file_is_never_believed() {
                 lane.case(file, &Injury::Extend(tail.clone()), how, |found| match kind_of(file) {
                     "LOCK" => whole(store, found),
                     "log" | "manifest" => longer(store, found),
-                    "sidecar" => reported(store, found),
+                    "sidecar" | "options" => reported(store, found),
                     _ => refused(found),
                 });
             });
@@ -122,7 +128,11 @@ fn an_older_version_of_a_file_is_told_apart_or_was_true() {
         for older in store.older.get(file).into_iter().flatten() {
             both_places(|how| {
                 lane.case(file, &Injury::Replace(older.clone()), how, |found| {
-                    judge(store, file, older.len(), found)
+                    match kind_of(file) {
+                        // Options that the store once had, and no data depends on.
+                        "options" => whole(store, found),
+                        _ => judge(store, file, older.len(), found),
+                    }
                 });
             });
         }

@@ -112,6 +112,7 @@ pub(crate) fn whole(store: &Store, found: &Found) -> Result<&'static str, String
         (true, true, true) => Ok("unusable filter"),
         (true, true, false) => Ok("verify error"),
         (true, false, true) => Err("verify says nothing of an unusable filter".to_owned()),
+        (true, false, false) if found.odd_options => Ok("options reported"),
         (true, false, false) => Ok("unseen"),
     }
 }

@@ -93,6 +93,7 @@ pub(crate) fn kind_of(file: &str) -> &'static str {
     match file {
         "LOCK" => "LOCK",
         "CURRENT" => "CURRENT",
+        "OPTIONS" => "options",
         file if file.ends_with(".log") => "log",
         file if file.ends_with(".sst") => "table",
         file if file.ends_with(".flt") => "sidecar",

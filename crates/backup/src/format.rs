@@ -61,7 +61,7 @@ pub(crate) fn is_store_file(name: &str) -> bool {
         (None, Some((digits, "sst" | "log" | "flt"))) => is_number(digits),
         _ => false,
     };
-    is_numbered || [LOCK, "CURRENT", "CURRENT.tmp"].contains(&name)
+    is_numbered || [LOCK, "CURRENT", "CURRENT.tmp", "OPTIONS", "OPTIONS.tmp"].contains(&name)
 }
 
 /// Names a content: its hash and its length.

@@ -68,7 +68,8 @@ pub(crate) struct Handle {
 }
 
 impl Db {
-    /// Opens the store in `dir`, creating it if the directory is missing or empty.
+    /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that shape it are
+    /// recorded there, for programs that open it later: see [`Options::load_latest`].
     ///
     /// # Errors
     /// [`Error::Locked`] where it is open elsewhere; [`Error::NotAStore`] where the directory
@@ -900,7 +901,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option is
-    /// out of its bounds, or [`user_filters`](Options::user_filters) is another policy.
+    /// out of its bounds, or [`user_filters`](Options::user_filters) is another policy; errors of the file system,
+    /// and nothing changes, where an option that shapes the store ([`Options::load_latest`]) cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -999,6 +1001,13 @@ impl Db {
     /// ```
     pub fn options(&self) -> Options {
         (*self.engine().options.load_full()).clone()
+    }
+
+    /// Why the file that records the store's options does not say those in force, if it does not: it could not be
+    /// written or read, or a newer version wrote it. No data depends on that; it is written again when options
+    /// change, and when the store is next opened.
+    pub fn options_fault(&self) -> Option<Error> {
+        self.engine().options_fault()
     }
 
     /// What the store has done and what it holds.

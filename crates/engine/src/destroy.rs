@@ -17,7 +17,7 @@ use trommel_vfs::{DirEntry, Vfs};
 
 use crate::error::{Error, Result};
 use crate::files::{LOCK, UNFINISHED};
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::recovery::parent;
 
@@ -59,8 +59,10 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     let mut report = DestroyReport::default();
     // Listed again: the store may have changed before it was ours.
     let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
-    let (mut ours, others): (Vec<&DirEntry>, Vec<&DirEntry>) =
-        listing.iter().filter(|entry| entry.name != LOCK).partition(|entry| is_of_store(entry));
+    let (mut ours, others): (Vec<&DirEntry>, Vec<&DirEntry>) = listing
+        .iter()
+        .filter(|entry| entry.name != LOCK)
+        .partition(|entry| is_of_store(entry) || is_record(entry));
     ours.sort_by_key(|entry| entry.name == CURRENT);
     for entry in ours {
         let path = dir.join(&entry.name);
@@ -99,6 +101,11 @@ fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 fn is_of_store(entry: &DirEntry) -> bool {
     let is_named = [CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
     entry.is_file && (is_named || Numbered::parse(&entry.name).is_some())
+}
+
+/// Whether it is a record of options. Somebody else may have a file of that name, so it alone makes no store.
+fn is_record(entry: &DirEntry) -> bool {
+    entry.is_file && [OPTIONS, OPTIONS_TMP].iter().any(|name| entry.name == *name)
 }
 
 fn not_a_store(dir: &Path, what: &str) -> Error {
@@ -162,10 +169,11 @@ mod tests {
         drop(db);
         vfs.create_dir(Path::new("photos")).unwrap();
         write(&vfs, "photos/cat.jpg");
+        write(&vfs, "photos/OPTIONS");
         for dir in ["photos", "absent"] {
             let refused = Db::destroy(dir, &options);
             assert!(matches!(refused, Err(Error::NotAStore { .. })), "{dir}: {refused:?}");
         }
-        assert_eq!(vfs.list(Path::new("photos")).unwrap().len(), 1);
+        assert_eq!(vfs.list(Path::new("photos")).unwrap().len(), 2);
     }
 }

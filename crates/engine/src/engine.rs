@@ -24,6 +24,7 @@ use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
+use crate::options_file::OptionsRecord;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
@@ -60,6 +61,8 @@ pub(crate) struct Engine {
     pub(crate) options: CurrentOptions,
     /// Held while the options are changed.
     pub(crate) options_change: Mutex<()>,
+    /// What the options file says. Taken after `options_change`, and before no other.
+    pub(crate) options_record: Mutex<OptionsRecord>,
     pub(crate) view: Swap<View>,
     pub(crate) view_change: Mutex<()>,
 

@@ -106,6 +106,12 @@ pub(crate) fn opened(records: u64, dropped: usize) {
     let _ = (records, dropped);
 }
 
+/// The options file could not be written.
+pub(crate) fn options_not_recorded(error: &Error) {
+    tell!(warn, %error, "the options of the store could not be recorded");
+    let _ = error;
+}
+
 /// A closure that makes prefixes broke its contract, and is asked no more.
 pub(crate) fn prefix_distrusted(name: &str, breach: &str) {
     tell!(warn, name, breach, "a prefix extractor broke its contract, it is asked no more");

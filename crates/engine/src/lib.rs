@@ -98,6 +98,7 @@ mod memory;
 #[cfg(all(test, trommel_loom))]
 mod models;
 mod options;
+mod options_file;
 mod output;
 mod passed;
 mod prefix;
@@ -133,6 +134,7 @@ pub use iter::range::{DbCursor, KeyRange, Range};
 pub use options::{
     Compression, Durability, FilterResidency, FilterShape, Options, ReadMode, WriteOptions,
 };
+pub use options_file::{IgnoredOption, LatestOptions};
 pub use prefix::Prefix;
 pub use rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions, TableRebuild};
 pub use recovery::{DroppedBytes, RecoveryReport};

@@ -69,6 +69,7 @@ impl Engine {
         let number = state.next_file_number;
         let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state.clone() };
         create_manifest(self, dir, number, crate::env::random_u64(), &state)?.finish()?;
+        self.copy_options(dir)?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         self.vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
@@ -206,6 +207,7 @@ impl Engine {
             ..wanted
         };
         options.check()?;
+        self.record_options(&options)?;
         self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
         self.memory.set_pinned_limit(options.pinned_limit());
         let version = self.version();
@@ -264,6 +266,8 @@ impl Engine {
         let locked = self.check_lock();
         self.graveyard.clear();
         self.tables.close();
+        // Whoever is recording options does it under the lock of the store; the next finds it closed.
+        drop(lock(&self.options_record));
         let is_whole = is_written && self.poison.get().is_none();
         let finished = match lock(&self.manifest).take() {
             Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),

@@ -1,5 +1,6 @@
 //! How a store is opened. Nothing here is frozen into the directory: every option may differ at
-//! the next open, and those that [`Db::set_options`](crate::Db::set_options) takes may change on
+//! the next open (those that shape a store are recorded in it, for programs that ask for them: module
+//! [`options_file`](crate::options_file)), and those that [`Db::set_options`](crate::Db::set_options) takes may change on
 //! a live store.
 
 use std::fmt;

@@ -7,7 +7,8 @@
 //! 4. Create a new log, then a new manifest that names the new tables and the new log, and put it
 //!    in force. This is the one moment at which anything changes: a crash before it leaves the old
 //!    state, to which the same recovery applies; a crash after it leaves the new one.
-//! 5. Remove what neither names. If bytes had to be dropped nothing is removed, so that what a
+//! 5. Record the options that shape the store (module [`options_file`](crate::options_file)).
+//! 6. Remove what neither names. If bytes had to be dropped nothing is removed, so that what a
 //!    mistaken verdict would have cost is still there.
 //!
 //! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
@@ -46,11 +47,12 @@ use crate::log::Dropped;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
 use crate::options::Options;
+use crate::options_file::OptionsRecord;
 use crate::output::{Outputs, Purpose};
 use crate::rescue::degraded::{self, Around};
 use crate::rescue::{Damage, Degraded};
@@ -80,6 +82,10 @@ pub struct RecoveryReport {
     pub damage: Vec<Damage>,
     /// Why nothing is certain, if writes of unknown keys are lost; in a degraded open only.
     pub doubt: Option<String>,
+    /// What was wrong with the file that records the store's options, if anything: it costs nothing else. Unless the
+    /// store was opened read-only a corrupt one was replaced by the options of this opening; one of a newer version
+    /// is left as it is.
+    pub options: Option<Damage>,
 }
 
 /// Bytes at the end of a file that recovery left out.
@@ -148,11 +154,14 @@ impl Engine {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut around)?,
         };
-        let report = report(dir, &listing, &recovered, &plan, around);
+        let (record, options_damage) = OptionsRecord::read(&*vfs, dir, &listing);
+        let mut report = report(dir, &listing, &recovered, &plan, around);
+        report.options = options_damage;
         let doubt = report.doubt.clone().filter(|_| options.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
+        *crate::sync::lock(&engine.options_record) = record;
         room.is_in(&engine.graveyard);
         engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
         let newest_log = plan.newest();
@@ -178,6 +187,7 @@ impl Engine {
             }
             return Err(error);
         }
+        engine.record_first_options(&listing);
         if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {
             engine.remove_leftovers(&list(&*vfs, dir)?);
         }
@@ -411,6 +421,7 @@ fn report(
         orphans: orphans(dir, listing, recovered),
         damage: around.damage,
         doubt: around.doubt,
+        options: None,
     }
 }
 
@@ -419,7 +430,7 @@ fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathB
     let state = &recovered.state;
     let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
         _ if !entry.is_file => false,
-        None => entry.name == CURRENT_TMP,
+        None => entry.name == CURRENT_TMP || entry.name == OPTIONS_TMP,
         Some(Numbered::Spare(_)) => true,
         Some(Numbered::Manifest(number)) => number != recovered.number,
         Some(Numbered::Log(number)) => number < state.log_number || state.log_number == 0,
@@ -510,6 +521,7 @@ fn assemble(
         frozen_memtables: AtomicU64::new(0),
         l0_runs: AtomicU64::new(0),
         options_change: Mutex::default(),
+        options_record: Mutex::default(),
         queue: crate::write::Queue::default(),
         leader: Mutex::new(leader),
         rotated: crate::write::RotatedLogs::default(),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use trommel_base::Corruption;
 use trommel_sstable::Verified;
-use trommel_vfs::Access;
+use trommel_vfs::{Access, DirEntry};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -30,6 +30,7 @@ use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, read_whole};
 use crate::manifest::current::{self, Current};
 use crate::manifest::names::{self, Numbered};
+use crate::options_file;
 use crate::prefix::Prefix;
 use crate::recovery::DroppedBytes;
 use crate::rescue::damage::KeySpan;
@@ -51,7 +52,10 @@ pub struct VerifyReport {
     pub sidecars: u64,
     /// Logs and manifests read.
     pub logs: u64,
-    /// Bytes read of all of them, and of `CURRENT`.
+    /// Whether the store has a file that records its options; one that was last written by a version before that
+    /// has none.
+    pub options_recorded: bool,
+    /// Bytes read of all of them, of `CURRENT`, and of `OPTIONS`.
     pub bytes: u64,
     /// Entries of the tables.
     pub entries: u64,
@@ -85,6 +89,13 @@ impl VerifyReport {
         self.entries += verified.entries;
         self.keys += verified.keys;
         self.foreign_filters += u64::from(verified.foreign_filter);
+    }
+
+    /// Counts the record of the options, if it is there.
+    fn add_options(&mut self, listing: &[DirEntry]) {
+        let record = listing.iter().find(|entry| entry.name == names::OPTIONS);
+        self.options_recorded = record.is_some();
+        self.bytes += record.map_or(0, |entry| entry.bytes);
     }
 
     /// Counts a sidecar that was read, if there is one.
@@ -161,6 +172,10 @@ impl Engine {
                 tell(report, error.clone(), &damage)?;
             }
         }
+        if let Err(error) = self.verify_options(report) {
+            let damage = || vec![options_file::damage(&error, &self.dir)];
+            tell(report, error.clone(), &damage)?;
+        }
         if self.options.load().read_only || self.poisoned().is_some() {
             // A flush may still be at work, and lets go of a log once it is installed.
             let _no_install = lock(&self.manifest);
@@ -182,6 +197,15 @@ impl Engine {
             };
             self.verify_needed(needed, report, tell)
         })
+    }
+
+    /// Verifies the record of the options, if there is one; nobody changes them meanwhile.
+    fn verify_options(&self, report: &mut VerifyReport) -> Result<()> {
+        let _no_change = lock(&self.options_change);
+        let listing =
+            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
+        report.add_options(&listing);
+        options_file::read(&*self.vfs, &self.dir, &listing).map(drop)
     }
 
     fn in_logs(&self, error: &Error) -> Vec<Damage> {

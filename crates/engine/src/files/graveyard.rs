@@ -332,8 +332,8 @@ mod tests {
             assert_eq!(db.stats().spare_file_bytes, 0);
             let files = disk.list(Path::new("db")).unwrap();
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-            // The log, the manifest, `CURRENT` and `LOCK`.
-            assert_eq!(files.len() as u64, tables + 4, "{files:?}");
+            // The log, the manifest, `CURRENT`, `OPTIONS` and `LOCK`.
+            assert_eq!(files.len() as u64, tables + 5, "{files:?}");
             removed
         });
         assert!(removed[0] * 2 < removed[1], "{removed:?} files removed");
@@ -370,7 +370,7 @@ mod tests {
         db.wait_idle().unwrap();
         let unneeded = || {
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-            disk.list(Path::new("db")).unwrap().len() as u64 - tables - 4
+            disk.list(Path::new("db")).unwrap().len() as u64 - tables - 5
         };
         std::thread::sleep(3 * KEPT_FOR);
         assert!(unneeded() > 0, "nothing was held");

@@ -10,8 +10,9 @@ use super::manifest::Manifest;
 use super::settled;
 use crate::error::{Error, Result};
 use crate::files::LOCK;
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::manifest::state::ManifestState;
+use crate::options_file;
 
 /// What a file is to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,6 +22,8 @@ pub enum Role {
     Lock,
     /// `CURRENT`, which names the manifest in force.
     Current,
+    /// `OPTIONS`, which records the options that shape the store.
+    Options,
     /// `MANIFEST-n`.
     Manifest,
     /// `n.log`.
@@ -31,7 +34,7 @@ pub enum Role {
     FilterSidecar,
     /// `n.spare`: a log or a table that nothing needs any more, kept for a new table to be written over.
     Spare,
-    /// `CURRENT.tmp`, left by a change of the manifest that was cut short.
+    /// `CURRENT.tmp` or `OPTIONS.tmp`, left by a change of the manifest or the options that was cut short.
     Temporary,
     /// Nothing of a store's. It is never read and never removed.
     Foreign,
@@ -50,7 +53,7 @@ pub struct LiveFile {
     /// Whether the store needs it: the manifest in force refers to it.
     pub live: bool,
     /// What is wrong with it as a file, if anything: missing, or of the wrong length. Only the
-    /// manifest is looked into.
+    /// manifest and the record of the options are looked into.
     pub problem: Option<Error>,
 }
 
@@ -81,6 +84,10 @@ fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     }
     for file in files.iter_mut().filter(|file| file.live && file.role == Role::Manifest) {
         file.problem = manifest.check().err();
+    }
+    let damaged = options_file::read(vfs, dir, &listing).err();
+    for file in files.iter_mut().filter(|file| file.role == Role::Options) {
+        file.problem.clone_from(&damaged);
     }
     for file in needed {
         let path = dir.join(file.name());
@@ -141,7 +148,8 @@ fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> 
         None => match entry.name.to_str() {
             Some(LOCK) => (Role::Lock, true),
             Some(CURRENT) => (Role::Current, true),
-            Some(CURRENT_TMP) => (Role::Temporary, false),
+            Some(OPTIONS) => (Role::Options, true),
+            Some(CURRENT_TMP | OPTIONS_TMP) => (Role::Temporary, false),
             _ => (Role::Foreign, false),
         },
     };

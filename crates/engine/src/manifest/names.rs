@@ -1,4 +1,4 @@
-//! The names of files in a store's directory: `LOCK`, `CURRENT`, `MANIFEST-n`, `n.log`, `n.sst`,
+//! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`, `n.sst`,
 //! `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
 //! A name is one of ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
@@ -14,6 +14,11 @@ pub(crate) const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 pub(crate) const CURRENT: &str = "CURRENT";
 /// What becomes `CURRENT` by a rename.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
+
+/// The options that shape the store.
+pub(crate) const OPTIONS: &str = "OPTIONS";
+/// What becomes `OPTIONS` by a rename.
+pub(crate) const OPTIONS_TMP: &str = "OPTIONS.tmp";
 
 /// The name of manifest `number`.
 pub(crate) fn manifest(number: u64) -> String {
@@ -131,6 +136,7 @@ mod tests {
             "MANIFEST",
             ".sst",
             "CURRENT",
+            "OPTIONS",
             "9223372036854775807.log",
             "99999999999999999999.log",
         ];

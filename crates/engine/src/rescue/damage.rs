@@ -28,11 +28,13 @@ pub enum Remedy {
     AllowReading,
     /// A repair into the directory was cut short: remove the directory, and repair again.
     RepairAgain,
+    /// Nothing is lost: the next opening for writing writes it anew.
+    Reopen,
 }
 
 impl Remedy {
     /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`,
-    /// `allow_reading`, `repair_again`.
+    /// `allow_reading`, `repair_again`, `reopen`.
     pub fn name(self) -> &'static str {
         match self {
             Self::RestoreOrRepair => "restore_or_repair",
@@ -42,12 +44,13 @@ impl Remedy {
             Self::Upgrade => "upgrade",
             Self::AllowReading => "allow_reading",
             Self::RepairAgain => "repair_again",
+            Self::Reopen => "reopen",
         }
     }
 
     /// Whether what it is for cannot be read now: a repair has to do without that.
     pub(crate) fn is_for_lost(self) -> bool {
-        !matches!(self, Self::Compact | Self::Remove)
+        !matches!(self, Self::Compact | Self::Remove | Self::Reopen)
     }
 }
 
@@ -64,6 +67,10 @@ impl fmt::Display for Remedy {
             Self::Upgrade => "use the newer version of trommel that wrote it",
             Self::AllowReading => "let this user read it, and try again",
             Self::RepairAgain => "remove this directory, and repair the damaged store again",
+            Self::Reopen => {
+                "no data is lost; the next command that writes records its options anew: give those \
+                 that the store is to have"
+            }
         })
     }
 }

@@ -7,7 +7,8 @@
 //! 3. Each table that it names is read whole. No two may be the same table, none may hold a sequence
 //!    number above the manifest's; that their key ranges are disjoint is checked as the manifest is.
 //! 4. Each log that may be needed is read whole, and all of them together as an opening would.
-//! 5. What else lies there is listed: files of a store that this one does not need, and others.
+//! 5. The record of the options is read, if there is one.
+//! 6. What else lies there is listed: files of a store that this one does not need, and others.
 //!
 //! Writes nothing.
 
@@ -23,8 +24,9 @@ use crate::files::{LOCK, UNFINISHED, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::recover::{self, Needed};
 use crate::log::{FileKind, read_whole};
-use crate::manifest::names::{self, CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::names::{self, CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
+use crate::options_file;
 use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::watched::Watched;
 use crate::rescue::{Damage, Remedy, table};
@@ -64,6 +66,10 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
     let tables = Tables { vfs, dir, listing: &listing, options };
     tables.verify(&chosen, &mut report);
     verify_logs(vfs, dir, &listing, &chosen, &mut report);
+    report.add_options(&listing);
+    if let Err(error) = options_file::read(vfs, dir, &listing) {
+        report.damage.push(options_file::damage(&error, dir));
+    }
     list_others(dir, &listing, &chosen, is_certain, &mut report);
     held.check(vfs, dir)?;
     watched.check()?;
@@ -246,7 +252,7 @@ fn list_others(
     for entry in listing {
         let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
         let is_needed = match numbered {
-            None => [LOCK, CURRENT, UNFINISHED].iter().any(|name| entry.name == *name),
+            None => [LOCK, CURRENT, OPTIONS, UNFINISHED].iter().any(|name| entry.name == *name),
             Some(Numbered::Spare(_)) => false,
             // Without a manifest that is intact nobody knows of others.
             Some(_) if chosen.number.is_none() || !is_certain => true,
@@ -267,6 +273,7 @@ fn list_others(
                 report.damage.push(Damage::at(&path, 0, NO_FILE, Remedy::Remove));
             }
             None if entry.name == CURRENT_TMP => report.orphans.push(path),
+            None if entry.name == OPTIONS_TMP && entry.is_file => report.orphans.push(path),
             None => report.foreign.push(path),
         }
     }

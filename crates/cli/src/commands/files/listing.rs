@@ -47,6 +47,7 @@ fn row(file: &LiveFile) -> Vec<Value> {
     let role = match file.role {
         Role::Lock => "lock",
         Role::Current => "current",
+        Role::Options => "options",
         Role::Manifest => "manifest",
         Role::Log => "log",
         Role::Table => "table",

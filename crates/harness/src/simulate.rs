@@ -77,7 +77,8 @@ pub struct SimulatedLevel {
 /// `budget=10/key` or `budget=64MiB`.
 ///
 /// # Errors
-/// [`Error::Usage`] if a number is out of its range, or a policy cannot be read.
+/// [`Error::Usage`] if a number is out of its range, a level has a cost that the tree does not have, or a policy
+/// cannot be read.
 pub fn simulate(
     shape: &Shape,
     misses: f64,
@@ -86,7 +87,13 @@ pub fn simulate(
 ) -> Result<Simulation, Error> {
     let tree = shape.tree().map_err(|error| usage(&error))?;
     let mut workload = Workload::new(misses).map_err(|error| usage(&error))?;
+    let deepest = tree.runs().last().map_or(0, |run| run.level);
     for &(level, cost) in read_costs {
+        if level > deepest {
+            return Err(Error::Usage(format!(
+                "a read cost is given for L{level}, and the deepest level of this tree is L{deepest}"
+            )));
+        }
         workload = workload.with_read_cost(level, cost).map_err(|error| usage(&error))?;
     }
     let policies = policies.iter().map(|text| {
@@ -229,6 +236,17 @@ fn assumptions(shape: &Shape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<S
 
 #[cfg(test)]
 mod tests {
+    /// A cost on a level that is not there changed nothing, without a word.
+    #[test]
+    fn a_cost_on_a_level_that_is_not_there_is_refused() {
+        let shape = Shape { keys: 100_000, ..Shape::default() };
+        let policies = [String::from("paired:10")];
+        let deepest = simulate(&shape, 1.0, &[], &policies).unwrap().levels.last().unwrap().level;
+        assert!(simulate(&shape, 1.0, &[(deepest, 0.5)], &policies).is_ok());
+        let error = simulate(&shape, 1.0, &[(9, 0.5)], &policies).unwrap_err().to_string();
+        assert!(error.contains("L9") && error.contains(&format!("L{deepest}")), "{error}");
+    }
+
     use std::env;
 
     use trommel::{Compression, Db, Options};

@@ -46,6 +46,10 @@ impl Budget {
     }
 }
 
+/// Bytes that no filter of a table fits in (one has a block of 64, and what describes it), and as many as there
+/// are bits for a key: whoever writes so few means these.
+const FEW_BYTES: u64 = 64;
+
 /// Units of bytes, the largest first.
 const UNITS: [(&str, u64); 4] = [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
@@ -53,7 +57,7 @@ impl FromStr for Budget {
     type Err = TuningError;
 
     /// `10/key`, or bytes: `1048576`, `64MiB`, `64MB` and `64M`, which are the same, and so with `K`,
-    /// `G` and `T`.
+    /// `G` and `T`. So few bytes that no filter fits in them, but for 0, are refused.
     fn from_str(text: &str) -> Result<Self, TuningError> {
         let fault = || {
             TuningError::Budget(format!(
@@ -74,7 +78,13 @@ impl FromStr for Budget {
         let size = if unit.is_empty() { Some(1) } else { size };
         let number: Option<u64> = number.parse().ok();
         let bytes = number.zip(size).and_then(|(number, size)| number.checked_mul(size));
-        bytes.map(Self::Bytes).ok_or_else(fault)
+        match bytes {
+            Some(few @ 1..=FEW_BYTES) => Err(TuningError::Budget(format!(
+                "`{text}` is {few} bytes for all filters, and not one fits in that: did you mean \
+                 {few}/key, bits for each key? For no filters write 0"
+            ))),
+            _ => bytes.map(Self::Bytes).ok_or_else(fault),
+        }
     }
 }
 
@@ -113,6 +123,19 @@ mod tests {
             assert_eq!(text.parse::<Budget>().unwrap(), budget, "{text}");
             assert_eq!(budget.to_string(), printed);
             assert_eq!(printed.parse::<Budget>().unwrap(), budget);
+        }
+    }
+
+    /// `budget=10`, meant as 10 bits a key, removed all filters without a word.
+    #[test]
+    fn bytes_that_no_filter_fits_in_are_refused() {
+        for text in ["1", "10", "16", "64"] {
+            let error = text.parse::<Budget>().unwrap_err().to_string();
+            let meant = format!("did you mean {text}/key");
+            assert!(error.contains(&meant) && error.contains("bytes"), "{text}: {error}");
+        }
+        for text in ["0", "65", "1K", "10/key"] {
+            assert!(text.parse::<Budget>().is_ok(), "{text}");
         }
     }
 

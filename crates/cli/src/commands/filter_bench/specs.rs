@@ -4,7 +4,8 @@
 //! filters = part { "," part }
 //! part    = kind ":" bits | kind ":fpr=" rate | bits        (bits alone: of the kind before)
 //! kind    = a kind of the specs, or "all": all four
-//! bits    = number | number ".." number [ "/" step ]        (both ends; the step is 4 if not given)
+//! bits    = number | number ".." number [ "/" step ]        (both ends, to which the step must come; it is 4 if
+//!                                                           not given, or 1 where 4 does not come to the end)
 //! ```
 //!
 //! `--impl` and `--bits-per-key` are filter_bench's: every kind of the one with all bits of the
@@ -13,8 +14,8 @@
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::units::parse_decimal;
 
-/// From one number of bits to the next, in a range that does not say.
-const STEP: f64 = 4.0;
+/// From one number of bits to the next, in a range that does not say: the first that comes to its end.
+const STEPS: [f64; 2] = [4.0, 1.0];
 /// Most numbers in one range.
 const LONGEST: f64 = 1000.0;
 /// What `all` stands for.
@@ -34,12 +35,21 @@ pub(super) fn bits(text: &str) -> Result<Bits, String> {
     };
     let Some((first, rest)) = text.split_once("..") else { return Ok(Bits(vec![number(text)?])) };
     let (last, step) = rest.split_once('/').unwrap_or((rest, ""));
-    let step = if step.is_empty() { STEP } else { number(step)? };
+    let given = if step.is_empty() { None } else { Some(number(step)?) };
     let (first, last) = (number(first)?, number(last)?);
-    if !(first <= last && step > 0.0) {
+    if !(first <= last && given.is_none_or(|step| step > 0.0)) {
         return Err(format!("`{text}` is an empty range: write it upwards, as in 8..40/2"));
     }
-    let steps = ((last - first) / step + 1e-9).floor();
+    let comes_to_the_end = |step: &f64| {
+        let steps = (last - first) / step;
+        (steps - steps.round()).abs() < 1e-6
+    };
+    let tried = given.map_or(STEPS.to_vec(), |step| vec![step]);
+    let step = tried.iter().copied().find(comes_to_the_end).ok_or_else(|| {
+        let step = given.map_or("4 or 1".to_owned(), |step| step.to_string());
+        format!("`{text}` does not come to {last} in steps of {step}: write a step that does, as in 8..11/0.5")
+    })?;
+    let steps = ((last - first) / step).round();
     if steps >= LONGEST {
         return Err(format!("`{text}` has more than {LONGEST} numbers: take a larger step"));
     }
@@ -161,7 +171,10 @@ mod tests {
               blocked:fpr=1e-2 blocked:12",
             ),
             ("all:10", "standard:10 blocked:10 paired:10 ribbon:10"),
-            ("bloom:9..10", "blocked:9"),
+            ("bloom:9..10", "blocked:9 blocked:10"),
+            // Only its first was measured, without a word.
+            ("paired:8..11", "paired:8 paired:9 paired:10 paired:11"),
+            ("paired:8..11/1.5", "paired:8 paired:9.5 paired:11"),
         ] {
             assert_eq!(all(text).as_deref(), Ok(expected), "{text}");
         }
@@ -172,6 +185,8 @@ mod tests {
             ("paired:40..8", "upwards"),
             ("paired:8..40/0", "upwards"),
             ("paired:8..40/-1", "upwards"),
+            ("paired:8..11/2", "does not come to 11"),
+            ("paired:8..11.5", "does not come to 11.5"),
             ("paired:8..x", "`x` is no number"),
             ("paired:8..NaN", "`NaN` is no number"),
             ("paired:1..64/0.01", "more than 1000"),

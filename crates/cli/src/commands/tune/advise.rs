@@ -67,6 +67,9 @@ pub(crate) fn run(
         options = options.read_cost(level, cost);
     }
     args.store.read(session, |db| {
+        if let Some(last) = db.stats().levels.last() {
+            args.costs.check(last.level)?;
+        }
         // Before the store is asked: a share that is none is refused at once.
         db.filter_advice_with(&options)?;
         args.probes.ask(db, session)?;

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::failure::Failure;
+
 /// What a wasted read costs on each level.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
@@ -17,6 +19,19 @@ impl CostArgs {
     /// Levels and costs, as they were given.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, f64)> {
         self.read_cost.iter().map(|given| (given.level, given.cost))
+    }
+
+    /// Whether all are given for levels that a tree with this deepest level has.
+    ///
+    /// # Errors
+    /// If one is not: it would change nothing.
+    pub(crate) fn check(&self, deepest: usize) -> Result<(), Failure> {
+        match self.levels().find(|(level, _)| *level > deepest) {
+            None => Ok(()),
+            Some((level, _)) => Err(Failure::Usage(format!(
+                "--read-cost L{level}: the deepest level of the store is L{deepest}"
+            ))),
+        }
     }
 
     /// Whether there are any.

@@ -206,8 +206,8 @@ mod tests {
         assert_eq!((args.data.key_size, args.data.value_size), (20, 400));
         assert!(args.store_switches.use_existing_db && args.switches.histogram);
         assert!(!args.store_switches.disable_wal);
-        assert_eq!((args.store.cache_size, args.store.base_level_size), (8 << 20, 4 << 20));
-        assert_eq!((args.store.write_buffer_size, args.work.batch_size), (1 << 20, 10));
+        assert_eq!((args.store.cache_size, args.store.base_level_size), (8 << 20, Some(4 << 20)));
+        assert_eq!((args.store.write_buffer_size, args.work.batch_size), (Some(1 << 20), 10));
     }
 
     /// Wrong numbers were answered in the words of the parsers of the standard library.

@@ -342,6 +342,48 @@ impl Workload {
         matches!(self.counts(), Counts::Reads | Counts::Both)
     }
 
+    /// Whether it looks for keys that a store holds which was filled with the keys of the run.
+    pub(crate) fn looks_for_what_is_there(self) -> bool {
+        matches!(
+            self,
+            Self::ReadRandom
+                | Self::ReadHot
+                | Self::MultiReadRandom
+                | Self::SeekRandom
+                | Self::ReadWhileWriting
+                | Self::ReadWhileScanning
+                | Self::SeekRandomWhileWriting
+                | Self::ReadRandomWriteRandom
+                | Self::UpdateRandom
+                | Self::YcsbA
+                | Self::YcsbB
+                | Self::YcsbC
+                | Self::YcsbF
+        )
+    }
+
+    /// Whether it leaves a store that it works on just as it is, so that the store may be opened read-only.
+    pub fn only_reads(self) -> bool {
+        let writes_beside = matches!(self, Self::ReadWhileWriting | Self::SeekRandomWhileWriting);
+        let shows = matches!(
+            self,
+            Self::Verify
+                | Self::LevelStats
+                | Self::FilterStats
+                | Self::MemStats
+                | Self::SsTables
+                | Self::Stats
+                | Self::ResetStats
+        );
+        let is_read = self.counts() == Counts::Reads && !writes_beside;
+        is_read || shows || matches!(self, Self::YcsbC | Self::Open)
+    }
+
+    /// Whether it writes entries, or waits for what becomes of them, so that compactions are part of it.
+    pub fn needs_compaction(self) -> bool {
+        !self.only_reads() && !matches!(self, Self::Flush | Self::Compact | Self::Checkpoint)
+    }
+
     /// Whether it mixes reads and writes, so that a limit of one of them is none of its own.
     pub fn is_mixed(self) -> bool {
         self.counts() == Counts::Both && self != Self::YcsbC

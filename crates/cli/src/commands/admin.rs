@@ -15,9 +15,10 @@ use crate::output::{OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const OPTIONS_ABOUT: &str = "\
-Shows the options with which this program opens the store, and what is recorded in it. Options are \
-not kept in a store: each program that opens it brings its own, and what was written with others \
-stays as it is. So what is recorded is how the tables that exist were built.";
+Shows the options with which a command of this program opens the store, and where each comes from: \
+given to this command, remembered by the store, or this program's default. A store remembers the options \
+that shape it, as they were when it was last open for writing: filters, blocks, tables, levels. What was \
+written with others stays as it is; how the tables that exist were built is shown below.";
 
 #[derive(Debug, Args)]
 pub(crate) struct OptionsArgs {
@@ -33,13 +34,14 @@ pub(crate) fn run_options(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.write.store.read(session, |db| {
-        let options = args.write.in_force(session)?;
+        let (options, base) = args.write.in_force(session)?;
         let mut output = args.output.begin("options", out);
-        output.list("options", &["option", "value"])?;
+        output.list("options", &["option", "value", "from"])?;
         for (name, value) in options.settings() {
-            output.row(vec![name.into(), value.into()])?;
+            output.row(vec![name.into(), value.into(), base.source(name, &options).into()])?;
         }
-        output.record("store", &[("id", format!("{:016x}", db.id()).into())])?;
+        let id = format!("{:016x}", db.id());
+        output.record("store", &[("id", id.into()), ("options_file", base.state.into())])?;
         output.list("tables", &["level", "tables", "filter", "bits_asked"])?;
         for level in db.filter_report().levels {
             output.row(vec![

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use trommel::VerifyReport;
 use trommel::vfs::DiskVfs;
-use trommel::{Options, VerifyReport};
 use trommel_backup::{Damage, Deleted, Error, Repository, refuse_nested, target_at};
 use trommel_harness::Control;
 
@@ -238,10 +238,8 @@ pub(crate) fn run(
 }
 
 fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    // The store is copied as it is: what a compaction would write would be copied too.
-    let options = Options::default().create_if_missing(false).auto_compaction(false);
     let target = target_at(&args.repository.to)?;
-    let created = args.store.write_with(session, options, |db| {
+    let created = args.store.write(session, |db| {
         refuse_nested(&*target, db.dir())?;
         // Only for a store that is there does a repository come into being.
         let repository = Repository::open_or_create(target)?;

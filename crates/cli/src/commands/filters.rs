@@ -72,7 +72,6 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut options = Options::default();
     if let Some(filters) = &args.filters {
         if session.open.is_some() {
             return Err(Failure::Usage(
@@ -85,9 +84,12 @@ pub(crate) fn run(
                  --filters=budget=10/key"
             )));
         }
-        options = options.filters(filters.clone());
     }
-    args.store.read_with(session, options, |db| {
+    let held_against = |options: Options| match &args.filters {
+        Some(filters) => options.filters(filters.clone()),
+        None => options,
+    };
+    args.store.read_with(session, held_against, |db| {
         if args.tables && db.filter_report().budget.is_none() {
             return Err(Failure::Usage(
                 "--tables lists tables beside a budget: give one, as in --filters=budget=10/key"

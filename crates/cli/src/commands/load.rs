@@ -2,7 +2,8 @@
 //!
 //! 1. A file is read once to its end, so that a dump that is cut off or damaged, or a line that is
 //!    wrong, is found before anything is written.
-//! 2. Then its entries are written, in batches. From a pipe they are written as they come, and
+//! 2. Then its entries are written, in batches. No compaction starts until they are more than the memtables that
+//!    fill level 0: a few entries leave the tree as it is, and many are not left in level 0. From a pipe they are written as they come, and
 //!    whatever ends that early says how many are in the store.
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::io::Write;
 use clap::Args;
 use trommel::{Db, WriteBatch};
 
+use crate::commands::base::number;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::entries::{EntryReader, Forms, Source, StreamForm};
 use crate::failure::Failure;
@@ -30,7 +32,7 @@ Examples:
 
 /// A batch is written once it has so many entries, or so many bytes.
 const BATCH_ENTRIES: usize = 1000;
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
@@ -70,7 +72,10 @@ pub(crate) fn run(
     };
     let mut reader = open()?;
     let loaded = args.write.make_and(session, args.create, |db| {
-        let loaded = session.step("loading", total, || load(&mut reader, db, session))?;
+        let before = db.options();
+        let loaded = session.step("loading", total, || load(&mut reader, db, session));
+        db.set_options(|_| before)?;
+        let loaded = loaded?;
         db.sync()?;
         Ok(loaded)
     })?;
@@ -93,10 +98,17 @@ fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure>
 
 /// Writes all entries; how many there were.
 fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, Failure> {
-    let mut loaded = 0;
+    let (mut loaded, mut bytes) = (0, 0);
+    let options = db.options();
+    let few = number(&options, "write_buffer_bytes") * number(&options, "l0_trigger");
     loop {
-        let (batch, ended) = next_batch(reader);
+        let (batch, batch_bytes, ended) = next_batch(reader);
         let entries = batch.len() as u64;
+        let was_few = bytes <= few;
+        bytes += batch_bytes;
+        if was_few && bytes > few {
+            db.set_options(|options| options.auto_compaction(true))?;
+        }
         let written =
             if entries == 0 { Ok(()) } else { db.write(batch).map(drop).map_err(Failure::from) };
         let outcome = written.and_then(|()| {
@@ -116,18 +128,18 @@ fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, 
 }
 
 /// The next batch, and whether the input ended behind it, or how it failed there.
-fn next_batch(reader: &mut EntryReader) -> (WriteBatch, Result<bool, Failure>) {
+fn next_batch(reader: &mut EntryReader) -> (WriteBatch, u64, Result<bool, Failure>) {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;
     while batch.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
         match reader.next_entry() {
             Ok(Some((key, value))) => {
-                bytes += key.len() + value.len();
+                bytes += (key.len() + value.len()) as u64;
                 batch.put(key, value);
             }
-            Ok(None) => return (batch, Ok(true)),
-            Err(failure) => return (batch, Err(failure)),
+            Ok(None) => return (batch, bytes, Ok(true)),
+            Err(failure) => return (batch, bytes, Err(failure)),
         }
     }
-    (batch, Ok(false))
+    (batch, bytes, Ok(false))
 }

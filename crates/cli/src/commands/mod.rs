@@ -4,6 +4,7 @@ pub(crate) mod admin;
 #[cfg(test)]
 pub(crate) mod alarmed;
 pub(crate) mod backup;
+pub(crate) mod base;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod demo;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use trommel::{Damage, Db, KeySpan, Options, RecordBeyond, RepairOptions, RepairReport};
 
+use crate::commands::base::Base;
 use crate::commands::store_args::Session;
 use crate::commands::verify::{fields_of, write_dropped};
 use crate::failure::Failure;
@@ -16,8 +17,8 @@ pub(crate) const LONG_ABOUT: &str = "\
 Makes a new store, in a new directory, of what is left of a damaged one. The old store is never \
 changed. Every intact block that the index of its table still lists, and every log up to its first \
 damage, is read, and the newest version of each key that is left is written. A table whose footer or top \
-index is damaged is lost as a whole. The new store has the default options, filters included, whatever \
-the old one had.
+index is damaged is lost as a whole. The new store has the options that the old one remembers, \
+filters included, or the defaults where that is lost.
 
 Lists all that could not be saved: files, bytes and keys. In a range in doubt keys may be missing, may \
 have an older value than they had, or may show though they were deleted, because what was newer is lost. \
@@ -63,8 +64,8 @@ pub(crate) fn run(
         .beyond_damage(args.beyond_damage)
         .only_certain(args.only_certain);
     let (from, to) = (args.from.clone(), args.to.clone());
-    let report =
-        session.wait("repairing", move || Db::repair(from, to, Options::default(), how))?;
+    let options = Base::of(&from, &Options::default()).options;
+    let report = session.wait("repairing", move || Db::repair(from, to, options, how))?;
     let mut output = args.output.begin("repair", out);
     output.record("", &sums(&report))?;
     let fields = |damage: &Damage| fields_of(damage, args.key_form);

@@ -2,7 +2,8 @@
 //!
 //! A command that only reads opens the store read-only: it writes nothing, not even what recovery
 //! would, and shares the store with other readers. No command but those that make data creates a
-//! store. In the shell all commands share the one store that is open.
+//! store. What flags do not say of options is as the store remembers it ([`Base`]), and no compaction starts by
+//! itself: a command does what it is asked for, and leaves the rest of the store as it is. In the shell all commands share the one store that is open.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use clap::{Args, ValueEnum};
 use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
 use trommel_harness::Control;
 
+use crate::commands::base::Base;
 use crate::failure::Failure;
 use crate::text::visible;
 
@@ -119,7 +121,9 @@ impl StoreArgs {
             DegradedMode::Certain => Degraded::Certain,
             DegradedMode::LastIntact => Degraded::LastIntact,
         };
-        let db = Db::open_degraded(self.dir()?, Options::default(), how)?;
+        let dir = self.dir()?;
+        let options = Base::of(&dir, &Options::default()).options;
+        let db = Db::open_degraded(dir, options, how)?;
         let report = db.recovery_report();
         for damage in &report.damage {
             let _ = writeln!(io::stderr(), "damaged: {}", visible(&damage.to_string()));
@@ -148,41 +152,49 @@ impl StoreArgs {
         session: Session<'_>,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.read_with(session, Options::default(), act)
+        self.read_with(session, |options| options, act)
     }
 
-    /// As [`StoreArgs::read`], with these options where it is not open already.
+    /// As [`StoreArgs::read`], with what `change` makes of the options where it is not open already.
     pub(crate) fn read_with<T>(
         &self,
         session: Session<'_>,
-        options: Options,
+        change: impl FnOnce(Options) -> Options,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
             self.refuse_db()?;
             return act(db);
         }
-        let db = Db::open_read_only(self.dir()?, options)?;
+        let dir = self.dir()?;
+        let options = change(Base::of(&dir, &Options::default()).options);
+        let db = Db::open_read_only(dir, options)?;
         say_dropped(&db, "left out");
         close_after(db, act)
     }
 
-    /// Does `act` on the store, opened with these options unless it is open already, and closes
-    /// it. For what is written to as it lies there: new tables get default settings.
-    pub(crate) fn write_with<T>(
+    /// Does `act` on the store, opened for writing with the options that it remembers unless it is open already,
+    /// and closes it.
+    pub(crate) fn write<T>(
         &self,
         session: Session<'_>,
-        options: Options,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
             self.refuse_db()?;
             return act(db);
         }
-        let db = Db::open(self.dir()?, options)?;
+        let dir = self.dir()?;
+        let base = Base::of(&dir, &of_a_command(false));
+        let db = base.open(&dir, &base.options)?;
         say_dropped(&db, "left out");
         close_after(db, act)
     }
+}
+
+/// The options of a command that the store does not remember: it does one thing, and starts no compaction.
+fn of_a_command(create: bool) -> Options {
+    Options::default().create_if_missing(create).auto_compaction(false)
 }
 
 /// How a command reads a damaged store.
@@ -208,20 +220,19 @@ enum DegradedMode {
     LastIntact,
 }
 
-/// The store of a command that writes, and how its new tables are made. (Options are not kept in
-/// the store: what is written gets those of the program that writes it.)
+/// The store of a command that writes, and how its new tables are made, from now on: the store remembers that.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Filters of new tables, by level [default: L0=paired:16,L1-=paired:12]
+    /// Filters of new tables, by level [default: as the store has them; of a new one, L0=paired:16,L1-=paired:12]
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
-    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: none]
+    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: as the store has them; of a new one, none]
     #[arg(long, value_name = "RULE")]
     prefix_extractor: Option<Prefix>,
-    /// Compression of new tables, none or lz4 [default: lz4]
+    /// Compression of new tables, none or lz4 [default: as the store has it; of a new one, lz4]
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     compression: Option<Compression>,
     /// Open a damaged store: keep what stands before the damage, drop the rest, and say what
@@ -255,17 +266,24 @@ impl WriteArgs {
         if session.open.is_some() {
             return self.open_and(session, false, act);
         }
-        let db = Db::open_read_only(self.store.dir()?, self.options(false))?;
+        let dir = self.store.dir()?;
+        let options = self.apply(Base::of(&dir, &of_a_command(false)).options);
+        let db = Db::open_read_only(dir, options)?;
         say_dropped(&db, "left out");
         close_after(db, act)
     }
 
-    /// The options of the store while a command runs: those in force where it is open already, with
-    /// what the flags say.
-    pub(crate) fn in_force(&self, session: Session<'_>) -> Result<Options, Failure> {
-        let Some(db) = session.open else { return Ok(self.options(false)) };
-        self.refuse_opening()?;
-        Ok(self.apply(db.options()))
+    /// The options of the store while a command runs: those in force where it is open already, else those that it
+    /// remembers, with what the flags say; and where they come from.
+    pub(crate) fn in_force(&self, session: Session<'_>) -> Result<(Options, Base), Failure> {
+        let base = match session.open {
+            None => Base::of(&self.store.dir()?, &of_a_command(false)),
+            Some(db) => {
+                self.refuse_opening()?;
+                Base::of(db.dir(), &of_a_command(false)).with(db.options())
+            }
+        };
+        Ok((self.apply(base.options.clone()), base))
     }
 
     /// In the shell no store is opened.
@@ -293,7 +311,10 @@ impl WriteArgs {
             db.set_options(|_| before)?;
             return result;
         }
-        let db = Db::open(self.store.dir()?, self.options(create))?;
+        let dir = self.store.dir()?;
+        let base = Base::of(&dir, &of_a_command(create));
+        let options = self.apply(base.options.clone().salvage(self.salvage));
+        let db = base.open(&dir, &options)?;
         if self.salvage && db.recovery_report().dropped.is_empty() {
             let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
         }
@@ -318,11 +339,6 @@ impl WriteArgs {
             }
             _ => failure,
         })
-    }
-
-    /// How the store is opened.
-    pub(crate) fn options(&self, create: bool) -> Options {
-        self.apply(Options::default().create_if_missing(create).salvage(self.salvage))
     }
 
     /// The options, with what was asked for of new tables.

@@ -214,7 +214,7 @@ fn plan(args: &StressArgs) -> Result<Plan, Failure> {
         whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS { 4 } else { 1 }),
         faults: args.faults,
         memory_limit,
-        filters: args.filters.is_given().then(|| args.filters.policy()).transpose()?,
+        filters: args.filters.are_given().then(|| args.filters.policy()).transpose()?,
         limits,
     })
 }

@@ -85,6 +85,7 @@ fn sums(report: &VerifyReport) -> Vec<(&'static str, Value)> {
         ("keys", Value::Count(report.keys)),
         ("foreign_filters", Value::Count(report.foreign_filters)),
         ("damaged_places", Value::Count(report.damage.len() as u64)),
+        ("options", report.options_recorded.into()),
         ("orphans", names(&report.orphans)),
         ("foreign_files", names(&report.foreign)),
     ]

@@ -69,8 +69,8 @@ fn what_is_said_of_a_store_is_as_documented() {
         "verify --format=jsonl",
     ] {
         let ran = program.run_on(line);
-        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
-        text += &format!("$ trommel {line}\n{}\n", settled(&ran.out, &program));
+        assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
+        text += &format!("$ trommel {line}\n{}{}\n", ran.err, settled(&ran.out, &program));
     }
     check_snapshot("store_commands", &text);
 }

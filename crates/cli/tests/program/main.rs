@@ -14,6 +14,7 @@ mod data;
 mod demo_and_bench;
 mod files;
 mod filter_benching;
+mod keeping;
 mod load_and_dump;
 mod odd;
 mod replaying;

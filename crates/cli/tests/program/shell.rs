@@ -82,10 +82,14 @@ fn options_are_shown_as_a_line_with_these_flags_has_them() {
         };
         assert_eq!(
             shown("filters,"),
-            ["filters,standard:8", "filters,\"L0=paired:16,L1-=paired:12\""],
+            ["filters,standard:8,given", "filters,\"L0=paired:16,L1-=paired:12\",remembered"],
             "{how}"
         );
-        assert_eq!(shown("compression,"), ["compression,none", "compression,lz4"], "{how}");
+        assert_eq!(
+            shown("compression,"),
+            ["compression,none,given", "compression,lz4,remembered"],
+            "{how}"
+        );
     }
 }
 

@@ -4,8 +4,10 @@
 //! 2. Workloads that want a fresh store get one, each time they are run, unless the store was there
 //!    before the run: then they are skipped.
 //! 3. A step that is repeated prints a line for each run, and two about all of them.
-//! 4. When stopped, the line of the workload that was running is still printed, marked as partial.
+//! 4. What a workload found is compared with what it should have found ([`expectation`]).
+//! 5. When stopped, the line of the workload that was running is still printed, marked as partial.
 
+mod expectation;
 mod lines;
 mod load;
 
@@ -27,6 +29,7 @@ use crate::store::{Opener, Store, StoreError};
 use crate::values::Values;
 use crate::workload::Workload;
 
+use expectation::Verdict;
 pub use load::WriteRate;
 
 /// What a bench does.
@@ -154,7 +157,8 @@ pub struct Journal<'a> {
 /// Does what the plan says and writes the results to `out`, and records of them to the journal.
 ///
 /// # Errors
-/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done;
+/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done, or a workload that looks
+/// for keys of a store that was there before found none;
 /// [`Error::Interrupted`] if stopped.
 pub fn bench(
     plan: &Plan,
@@ -349,6 +353,9 @@ impl Run<'_, '_> {
     }
 
     fn operations(&mut self, workload: Workload) -> Result<Measured, Error> {
+        if let Some(doubt) = expectation::doubt(self.plan, workload, &*self.store) {
+            self.control.progress.say(&format!("warning: {doubt}"));
+        }
         let values = load::own_values(self.plan, workload);
         let load = load::of(self.plan, workload, values.as_ref(), &self.records, self.nth);
         self.control.progress.begin(workload.name(), load::expected(&load, workload));
@@ -356,6 +363,14 @@ impl Run<'_, '_> {
         self.control.progress.end();
         let measured = measured?;
         self.report(workload, &measured)?;
+        match expectation::judge(self.plan, workload, &measured) {
+            Verdict::Fine => {}
+            Verdict::Odd(text) => self.control.progress.say(&format!("warning: {text}")),
+            Verdict::Worthless(text) => {
+                self.out.flush()?;
+                return Err(Error::Usage(text));
+            }
+        }
         Ok(measured)
     }
 

@@ -13,6 +13,7 @@ use trommel::{FilterResidency, FilterShape, Options};
 use trommel_harness::units::{self, parse_bytes};
 
 use super::args::switches;
+use crate::commands::base::{number, setting};
 use crate::failure::Failure;
 use crate::shared_args::size;
 
@@ -22,10 +23,10 @@ pub(crate) struct CutArgs {
     /// How filters are cut: whole, partitioned (by key range) or per-block [default: whole]
     #[arg(long, value_name = "SHAPE")]
     filter_shape: Option<FilterShape>,
-    /// About how many bytes a piece of a cut filter has
-    #[arg(long, value_name = "SIZE", default_value = "32K", value_parser = size)]
+    /// About how many bytes a piece of a cut filter has [default: 32K]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     #[arg(alias = "metadata-block-size")]
-    filter_piece_bytes: usize,
+    filter_piece_bytes: Option<usize>,
     /// Where filters are held: pinned (with their table) or cached (in the block cache, if they
     /// fit there) [default: pinned]
     #[arg(long, value_name = "PLACE", value_enum, hide_possible_values = true)]
@@ -81,8 +82,9 @@ enum Residency {
 /// What the flags come to.
 #[derive(Debug)]
 pub(crate) struct Cuts {
-    shape: FilterShape,
-    piece_bytes: usize,
+    /// None where it is as the store has it.
+    shape: Option<FilterShape>,
+    piece_bytes: Option<usize>,
     residency: Residency,
     pinned_bytes: Option<u64>,
 }
@@ -101,10 +103,10 @@ impl CutArgs {
                 "--partition_index_and_filters cuts filters only: indexes stay as they are".into(),
             );
         }
-        let shape = shape.unwrap_or_default();
+        let cut = shape.unwrap_or_default();
         let mut wanted = self.filter_residency;
         if self.switches.cache_index_and_filter_blocks {
-            let pin = self.pins.of_all_levels(shape);
+            let pin = self.pins.of_all_levels(cut);
             let meant = if pin.is_some() { Residency::Pinned } else { Residency::Cached };
             if *wanted.get_or_insert(meant) != meant {
                 let switch = pin.unwrap_or("--cache_index_and_filter_blocks");
@@ -123,7 +125,7 @@ impl CutArgs {
             });
         }
         let residency = wanted.unwrap_or(Residency::Pinned);
-        notes.extend(self.pins.notes(shape, residency));
+        notes.extend(self.pins.notes(cut, residency));
         let piece_bytes = self.filter_piece_bytes;
         let pinned_bytes = self.pinned_filter_bytes;
         Ok((Cuts { shape, piece_bytes, residency, pinned_bytes }, notes))
@@ -174,10 +176,14 @@ fn contradiction(switch: &str, flag: &str) -> Failure {
 
 impl Cuts {
     /// The options of the store, with these.
-    pub(crate) fn apply(&self, options: Options) -> Options {
+    pub(crate) fn apply(&self, mut options: Options) -> Options {
+        if let Some(shape) = self.shape {
+            options = options.filter_shape(shape);
+        }
+        if let Some(bytes) = self.piece_bytes {
+            options = options.filter_piece_bytes(bytes);
+        }
         options
-            .filter_shape(self.shape)
-            .filter_piece_bytes(self.piece_bytes)
             .filter_residency(match self.residency {
                 Residency::Pinned => FilterResidency::Pinned,
                 Residency::Cached => FilterResidency::Cached,
@@ -185,15 +191,14 @@ impl Cuts {
             .pinned_filter_bytes(self.pinned_bytes)
     }
 
-    /// For people, behind the filters: what is not as it is by default.
-    pub(crate) fn line(&self) -> String {
+    /// For people, behind the filters: what is not as it is by default in these options.
+    pub(crate) fn line(&self, options: &Options) -> String {
         let mut line = String::new();
-        let pieces = units::bytes(self.piece_bytes as u64);
-        match self.shape {
-            FilterShape::Whole => {}
-            FilterShape::Partitioned => line += &format!("; partitioned, pieces of {pieces}"),
-            FilterShape::PerBlock => line += &format!("; one per block, pieces of {pieces}"),
-            shape => line += &format!("; {shape}, pieces of {pieces}"),
+        let pieces = units::bytes(number(options, "filter_piece_bytes"));
+        match setting(options, "filter_shape").as_deref() {
+            Some("partitioned") => line += &format!("; partitioned, pieces of {pieces}"),
+            Some("per-block") => line += &format!("; one per block, pieces of {pieces}"),
+            _ => {}
         }
         match (self.residency, self.pinned_bytes) {
             (Residency::Cached, _) => line += "; in the block cache",
@@ -206,14 +211,14 @@ impl Cuts {
     }
 
     /// Every setting, for programs.
-    pub(crate) fn settings(&self) -> [(&'static str, Value); 4] {
+    pub(crate) fn settings(&self, options: &Options) -> [(&'static str, Value); 4] {
         let residency = match self.residency {
             Residency::Pinned => "pinned",
             Residency::Cached => "cached",
         };
         [
-            ("filter_shape", json!(self.shape.to_string())),
-            ("filter_piece_bytes", json!(self.piece_bytes)),
+            ("filter_shape", json!(setting(options, "filter_shape"))),
+            ("filter_piece_bytes", json!(number(options, "filter_piece_bytes"))),
             ("filter_residency", json!(residency)),
             ("pinned_filter_bytes", json!(self.pinned_bytes)),
         ]

@@ -36,12 +36,10 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Whether any of the flags was given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.filters.is_some()
-            || self.filter_uri.is_some()
-            || self.bloom_bits.is_some()
-            || self.use_ribbon_filter
+    /// Whether any were asked for: they are the store's own otherwise.
+    pub(crate) fn are_given(&self) -> bool {
+        let has_bits = self.bloom_bits.is_some_and(|bits| bits >= 0.0);
+        self.use_ribbon_filter || self.filters.is_some() || self.filter_uri.is_some() || has_bits
     }
 
     /// The filters asked for.

@@ -26,7 +26,7 @@ pub(crate) use args::BenchArgs;
 use args::PaceArgs;
 use journal::Files;
 use reports::Reports;
-use store::{Setup, set_up};
+use store::{Setup, Use, set_up};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
@@ -78,7 +78,13 @@ pub(crate) fn run(
     for note in notes {
         control.progress.say(&format!("note: {note}"));
     }
-    let setup = set_up(&args.store, &args.store_switches, &filters, &cuts, args.data.read_mode)?;
+    let filters = Some(&filters).filter(|_| args.filters.are_given());
+    let purpose = Use::of(plan.steps.iter().map(|step| step.workload));
+    let (store, switches) = (&args.store, &args.store_switches);
+    let setup = set_up(store, switches, filters, &cuts, args.data.read_mode, purpose)?;
+    for note in &setup.notes {
+        control.progress.say(&format!("note: {note}"));
+    }
     let reports = Reports::new(&args.reports, control.progress)?;
     let control = Control { progress: &reports, ..control };
     match &args.store.db {

@@ -6,10 +6,12 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trommel::{Durability, FilterPolicy, Options, Prefix};
+use trommel_harness::Workload;
 use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
 use super::args::switches;
 use super::cuts::Cuts;
+use crate::commands::base::{Base, number, setting};
 use crate::failure::Failure;
 use crate::shared_args::{ReadMode, signed, size, threads, whole, whole_in};
 
@@ -26,57 +28,56 @@ pub(crate) struct StoreArgs {
     /// Bytes of the block cache
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_bytes)]
     pub(crate) cache_size: u64,
-    /// Bytes of a memtable
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
-    pub(crate) write_buffer_size: usize,
+    /// Bytes of a memtable [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) write_buffer_size: Option<usize>,
     /// Memtables at most, the one that is written to among them
     #[arg(long, value_name = "COUNT", default_value = "2")]
     #[arg(value_parser = whole_in(2..=65_u16))]
     pub(crate) max_write_buffer_number: u16,
-    /// Bytes of the smallest level below level 0
+    /// Bytes of the smallest level below level 0 [default: 256M]
     #[arg(long, value_name = "SIZE", alias = "max-bytes-for-level-base")]
-    #[arg(default_value = "256M", value_parser = parse_bytes)]
-    pub(crate) base_level_size: u64,
-    /// How many times larger each level is than the one above
-    #[arg(long, value_name = "RATIO", default_value = "10", value_parser = ratio)]
-    pub(crate) max_bytes_for_level_multiplier: u32,
-    /// Bytes of a table
+    #[arg(value_parser = parse_bytes)]
+    pub(crate) base_level_size: Option<u64>,
+    /// How many times larger each level is than the one above [default: 10]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_bytes_for_level_multiplier: Option<u32>,
+    /// Bytes of a table [default: 64M]
     #[arg(long, value_name = "SIZE", alias = "target-file-size-base")]
-    #[arg(default_value = "64M", value_parser = parse_bytes)]
-    pub(crate) table_size: u64,
-    /// Bytes of a table block
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
-    pub(crate) block_size: usize,
-    /// Compression of table blocks
+    #[arg(value_parser = parse_bytes)]
+    pub(crate) table_size: Option<u64>,
+    /// Bytes of a table block [default: 4K]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) block_size: Option<usize>,
+    /// Compression of table blocks [default: none]
     #[arg(long, value_name = "KIND", alias = "compression-type", value_enum)]
-    #[arg(default_value = "none")]
-    pub(crate) compression: Compression,
-    /// Tables of level 0 that start a compaction
-    #[arg(long, value_name = "COUNT", default_value = "4", value_parser = whole::<usize>)]
-    pub(crate) level0_file_num_compaction_trigger: usize,
-    /// Tables of level 0 from which writers are slowed
-    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = whole::<usize>)]
-    pub(crate) level0_slowdown_writes_trigger: usize,
-    /// Tables of level 0 at which writers wait
-    #[arg(long, value_name = "COUNT", default_value = "36", value_parser = whole::<usize>)]
-    pub(crate) level0_stop_writes_trigger: usize,
-    /// Bytes of compaction that is due at which writers wait
-    #[arg(long, value_name = "SIZE", default_value = "256G", value_parser = parse_bytes)]
-    pub(crate) hard_pending_compaction_bytes_limit: u64,
+    pub(crate) compression: Option<Compression>,
+    /// Tables of level 0 that start a compaction [default: 4]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_file_num_compaction_trigger: Option<usize>,
+    /// Tables of level 0 from which writers are slowed [default: 20]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_slowdown_writes_trigger: Option<usize>,
+    /// Tables of level 0 at which writers wait [default: 36]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_stop_writes_trigger: Option<usize>,
+    /// Bytes of compaction that is due at which writers wait [default: 256G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) hard_pending_compaction_bytes_limit: Option<u64>,
     /// Threads that write out memtables and compact
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = threads)]
     pub(crate) max_background_jobs: usize,
     /// Bytes a second that these write at most; 0: no limit
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) rate_limiter_bytes_per_sec: u64,
-    /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none
-    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = whole::<u16>)]
-    pub(crate) prefix_size: u16,
-    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask then
+    /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u16>)]
+    pub(crate) prefix_size: Option<u16>,
+    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask then [default: true]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    #[arg(value_name = "BOOL", default_value = "true")]
+    #[arg(value_name = "BOOL")]
     #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    pub(crate) whole_key_filtering: bool,
+    pub(crate) whole_key_filtering: Option<bool>,
     /// Open table files at most; -1: as many as the system allows
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true)]
     #[arg(value_parser = signed)]
@@ -99,7 +100,8 @@ switches! {
     /// How the store is used.
     #[command(next_help_heading = "Store")]
     StoreSwitches {
-        /// Work on the store that is in --db; fills are skipped
+        /// Work on the store that is in --db, as it is where no flag says otherwise; fills are skipped. Where only
+        /// reads are measured it is opened read-only, and no compaction starts
         use_existing_db,
         /// Build no filters for the deepest level
         optimize_filters_for_hits,
@@ -134,6 +136,15 @@ impl ValueEnum for Compression {
     }
 }
 
+impl From<Compression> for trommel::Compression {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::None => Self::None,
+            Compression::Lz4 => Self::Lz4,
+        }
+    }
+}
+
 impl Compression {
     fn name(self) -> &'static str {
         match self {
@@ -151,55 +162,85 @@ pub(crate) struct Setup {
     pub(crate) lines: Vec<(&'static str, String)>,
     /// Every setting, for programs.
     pub(crate) settings: Vec<(&'static str, Value)>,
+    /// What the flags have otherwise than the store that is there.
+    pub(crate) notes: Vec<String>,
 }
 
-/// What the flags of the store come to.
+/// What a bench does with a store that was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It only reads: the store is opened read-only.
+    Reads,
+    /// It writes what is in memory, or compacts, and does nothing that compactions go with.
+    Maintains,
+    /// It writes.
+    Writes,
+}
+
+impl Use {
+    /// What these workloads come to, on a store that is there: those that fill are passed over.
+    pub(crate) fn of(workloads: impl Iterator<Item = Workload> + Clone) -> Self {
+        let mut done = workloads.filter(|workload| !workload.wants_fresh_store());
+        match () {
+            () if done.clone().all(Workload::only_reads) => Self::Reads,
+            () if done.any(Workload::needs_compaction) => Self::Writes,
+            () => Self::Maintains,
+        }
+    }
+}
+
+/// What the flags of the store come to; a store that is there already is used as it is, but for what is given.
 pub(crate) fn set_up(
     args: &StoreArgs,
     switches: &StoreSwitches,
-    filters: &FilterPolicy,
+    filters: Option<&FilterPolicy>,
     cuts: &Cuts,
     mode: ReadMode,
+    purpose: Use,
 ) -> Result<Setup, Failure> {
     check(args)?;
     let mode = trommel::ReadMode::from(read_mode(switches, mode)?);
-    let durability = if switches.sync { Durability::Sync } else { Durability::Os };
-    let compression = match args.compression {
-        Compression::None => trommel::Compression::None,
-        Compression::Lz4 => trommel::Compression::Lz4,
-    };
+    let existing = args.db.as_ref().filter(|_| switches.use_existing_db);
+    let base = existing.map(|dir| Base::of(dir, &of_a_new_store()));
+    let options = base.as_ref().map_or_else(of_a_new_store, |base| base.options.clone());
+    let options = cuts.apply(given(args, switches, filters, options));
+    check_prefixes(args, &options)?;
+    let notes = base.map_or_else(Vec::new, |base| match purpose {
+        Use::Reads => base.notes_of_a_reader(&options),
+        _ => base.notes(&options),
+    });
+    let compacts =
+        !switches.disable_auto_compactions && (existing.is_none() || purpose == Use::Writes);
     let limit = args.rate_limiter_bytes_per_sec;
-    let options = Options::default()
-        .filters(filters.clone())
-        .filters_on_last_level(!switches.optimize_filters_for_hits)
+    let options = options
+        .read_only(existing.is_some() && purpose == Use::Reads)
         .read_mode(mode)
         .cache_bytes(args.cache_size)
-        .write_buffer_bytes(args.write_buffer_size)
         .max_frozen_memtables(usize::from(args.max_write_buffer_number) - 1)
-        .base_level_bytes(args.base_level_size)
-        .level_ratio(args.max_bytes_for_level_multiplier)
-        .table_bytes(args.table_size)
-        .block_bytes(args.block_size)
-        .block_align(switches.block_align)
-        .compression(compression)
-        .l0_trigger(args.level0_file_num_compaction_trigger)
-        .l0_slowdown(args.level0_slowdown_writes_trigger)
-        .l0_stop(args.level0_stop_writes_trigger)
-        .debt_stop_bytes(args.hard_pending_compaction_bytes_limit)
         .background_threads(args.jobs())
         .background_bytes_per_second((limit > 0).then_some(limit))
         .max_open_files(usize::try_from(args.open_files).unwrap_or(MANY_FILES))
-        .auto_compaction(!switches.disable_auto_compactions)
+        .auto_compaction(compacts)
         .log(!switches.disable_wal)
-        .durability(durability)
-        .whole_key_filters(args.whole_key_filtering)
-        .prefix_extractor((args.prefix_size > 0).then(|| Prefix::fixed(args.prefix_size.into())));
-    let lines = lines(args, switches, filters, cuts, mode);
+        .durability(if switches.sync { Durability::Sync } else { Durability::Os });
     Ok(Setup {
-        options: cuts.apply(options),
-        lines,
-        settings: settings(args, switches, filters, cuts, mode),
+        lines: lines(args, switches, &options, cuts),
+        settings: settings(args, switches, &options, cuts),
+        options,
+        notes,
     })
+}
+
+/// Refuses a store without any filters where those of prefixes alone were asked for.
+fn check_prefixes(args: &StoreArgs, options: &Options) -> Result<(), Failure> {
+    if args.whole_key_filtering == Some(false) && prefix_bytes(options) == 0 {
+        return Err(Failure::Usage(
+            "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
+             --prefix_size too, as in --prefix_size=8"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 /// How many times larger each level is; RocksDB takes fractions, too.
@@ -211,19 +252,63 @@ fn ratio(text: &str) -> Result<u32, String> {
     })
 }
 
+/// What shapes the store of a bench that makes one.
+fn of_a_new_store() -> Options {
+    Options::default()
+        .write_buffer_bytes(64 << 20)
+        .base_level_bytes(256 << 20)
+        .level_ratio(10)
+        .table_bytes(64 << 20)
+        .block_bytes(4 << 10)
+        .compression(trommel::Compression::None)
+        .l0_trigger(4)
+        .l0_slowdown(20)
+        .l0_stop(36)
+        .debt_stop_bytes(256 << 30)
+}
+
+/// These options, with what was given of those that shape a store.
+fn given(
+    args: &StoreArgs,
+    switches: &StoreSwitches,
+    filters: Option<&FilterPolicy>,
+    mut options: Options,
+) -> Options {
+    macro_rules! set {
+        ($($value:expr => $setter:ident;)*) => {
+            $(if let Some(value) = $value {
+                options = options.$setter(value);
+            })*
+        };
+    }
+    set! {
+        filters.cloned() => filters;
+        switches.optimize_filters_for_hits.then_some(false) => filters_on_last_level;
+        args.write_buffer_size => write_buffer_bytes;
+        args.base_level_size => base_level_bytes;
+        args.max_bytes_for_level_multiplier => level_ratio;
+        args.table_size => table_bytes;
+        args.block_size => block_bytes;
+        switches.block_align.then_some(true) => block_align;
+        args.compression.map(trommel::Compression::from) => compression;
+        args.level0_file_num_compaction_trigger => l0_trigger;
+        args.level0_slowdown_writes_trigger => l0_slowdown;
+        args.level0_stop_writes_trigger => l0_stop;
+        args.hard_pending_compaction_bytes_limit => debt_stop_bytes;
+        args.whole_key_filtering => whole_key_filters;
+        args.prefix_size.map(|bytes| (bytes > 0).then(|| Prefix::fixed(bytes.into())))
+            => prefix_extractor;
+    }
+    options
+}
+
 fn check(args: &StoreArgs) -> Result<(), Failure> {
-    if !matches!(args.compression, Compression::None) && args.min_level_to_compress > 0 {
+    let compresses = !matches!(args.compression, None | Some(Compression::None));
+    if compresses && args.min_level_to_compress > 0 {
         return Err(Failure::Usage(format!(
             "--min_level_to_compress={} cannot be done: all levels are compressed alike",
             args.min_level_to_compress
         )));
-    }
-    if !args.whole_key_filtering && args.prefix_size == 0 {
-        return Err(Failure::Usage(
-            "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
-             --prefix_size too, as in --prefix_size=8"
-                .into(),
-        ));
     }
     if args.wal_dir.is_some() && args.wal_dir != args.db {
         return Err(Failure::Usage(
@@ -259,45 +344,46 @@ impl StoreArgs {
 fn lines(
     args: &StoreArgs,
     switches: &StoreSwitches,
-    filters: &FilterPolicy,
+    options: &Options,
     cuts: &Cuts,
-    mode: trommel::ReadMode,
 ) -> Vec<(&'static str, String)> {
-    let bytes = units::bytes;
+    let text = |name| setting(options, name).unwrap_or_default();
+    let bytes = |name| units::bytes(number(options, name));
+    let filters = text("filters");
     let mut lines = vec![
         (
             "Filters",
-            match switches.optimize_filters_for_hits {
-                true => format!("{filters}, and none on the last level{}", cuts.line()),
-                false => format!("{filters}{}", cuts.line()),
+            match &*text("filters_on_last_level") {
+                "false" => format!("{filters}, and none on the last level{}", cuts.line(options)),
+                _ => format!("{filters}{}", cuts.line(options)),
             },
         ),
-        ("Read mode", mode.to_string()),
-        ("Cache", bytes(args.cache_size)),
+        ("Read mode", text("read_mode")),
+        ("Cache", units::bytes(args.cache_size)),
         (
             "Tree",
             format!(
                 "{} write buffers of {}, base level {}, ratio {}, tables {}, blocks {}{}",
                 args.max_write_buffer_number,
-                bytes(args.write_buffer_size as u64),
-                bytes(args.base_level_size),
-                args.max_bytes_for_level_multiplier,
-                bytes(args.table_size),
-                bytes(args.block_size as u64),
-                if switches.block_align { " in pages of their own" } else { "" }
+                bytes("write_buffer_bytes"),
+                bytes("base_level_bytes"),
+                text("level_ratio"),
+                bytes("table_bytes"),
+                bytes("block_bytes"),
+                if text("block_align") == "true" { " in pages of their own" } else { "" }
             ),
         ),
         (
             "Level 0",
             format!(
                 "compacted from {} tables, writers slowed from {}, stopped at {}",
-                args.level0_file_num_compaction_trigger,
-                args.level0_slowdown_writes_trigger,
-                args.level0_stop_writes_trigger
+                text("l0_trigger"),
+                text("l0_slowdown"),
+                text("l0_stop")
             ),
         ),
         ("Background", format!("{} threads", args.jobs())),
-        ("Compression", args.compression.name().into()),
+        ("Compression", text("compression")),
         (
             "Log",
             match (switches.disable_wal, switches.sync) {
@@ -307,50 +393,66 @@ fn lines(
             },
         ),
     ];
-    if args.prefix_size > 0 {
-        let alone = if args.whole_key_filtering { "" } else { ", and no filters of whole keys" };
-        lines.push(("Prefixes", format!("the first {} bytes{alone}", args.prefix_size)));
+    match prefix_bytes(options) {
+        0 => {}
+        bytes => {
+            let alone = match text("whole_key_filters") == "true" {
+                true => "",
+                false => ", and no filters of whole keys",
+            };
+            lines.push(("Prefixes", format!("the first {bytes} bytes{alone}")));
+        }
     }
-    if switches.disable_auto_compactions {
-        lines.push(("Compaction", "only on request".into()));
+    match (text("read_only") == "true", text("auto_compaction") == "true") {
+        (true, _) => lines.push(("Compaction", "none: the store is only read".into())),
+        (false, false) => lines.push(("Compaction", "only on request".into())),
+        (false, true) => {}
     }
     lines
+}
+
+/// Bytes of a prefix, where it is the first bytes of a key.
+fn prefix_bytes(options: &Options) -> u64 {
+    let prefix = setting(options, "prefix_extractor").unwrap_or_default();
+    prefix.strip_prefix("fixed:").and_then(|bytes| bytes.parse().ok()).unwrap_or_default()
 }
 
 fn settings(
     args: &StoreArgs,
     switches: &StoreSwitches,
-    filters: &FilterPolicy,
+    options: &Options,
     cuts: &Cuts,
-    mode: trommel::ReadMode,
 ) -> Vec<(&'static str, Value)> {
+    let text = |name| json!(setting(options, name).unwrap_or_default());
+    let number = |name| json!(number(options, name));
+    let is = |name, value: &str| json!(setting(options, name).is_some_and(|it| it == value));
     let mut settings = vec![
-        ("filters", json!(filters.to_string())),
-        ("optimize_filters_for_hits", json!(switches.optimize_filters_for_hits)),
-        ("read_mode", json!(mode.to_string())),
+        ("filters", text("filters")),
+        ("optimize_filters_for_hits", is("filters_on_last_level", "false")),
+        ("read_mode", text("read_mode")),
         ("cache_size", json!(args.cache_size)),
-        ("write_buffer_size", json!(args.write_buffer_size)),
+        ("write_buffer_size", number("write_buffer_bytes")),
         ("max_write_buffer_number", json!(args.max_write_buffer_number)),
-        ("base_level_size", json!(args.base_level_size)),
-        ("max_bytes_for_level_multiplier", json!(args.max_bytes_for_level_multiplier)),
-        ("table_size", json!(args.table_size)),
-        ("block_size", json!(args.block_size)),
-        ("block_align", json!(switches.block_align)),
-        ("compression", json!(args.compression.name())),
-        ("level0_file_num_compaction_trigger", json!(args.level0_file_num_compaction_trigger)),
-        ("level0_slowdown_writes_trigger", json!(args.level0_slowdown_writes_trigger)),
-        ("level0_stop_writes_trigger", json!(args.level0_stop_writes_trigger)),
-        ("hard_pending_compaction_bytes_limit", json!(args.hard_pending_compaction_bytes_limit)),
+        ("base_level_size", number("base_level_bytes")),
+        ("max_bytes_for_level_multiplier", number("level_ratio")),
+        ("table_size", number("table_bytes")),
+        ("block_size", number("block_bytes")),
+        ("block_align", is("block_align", "true")),
+        ("compression", text("compression")),
+        ("level0_file_num_compaction_trigger", number("l0_trigger")),
+        ("level0_slowdown_writes_trigger", number("l0_slowdown")),
+        ("level0_stop_writes_trigger", number("l0_stop")),
+        ("hard_pending_compaction_bytes_limit", number("debt_stop_bytes")),
         ("max_background_jobs", json!(args.jobs())),
         ("rate_limiter_bytes_per_sec", json!(args.rate_limiter_bytes_per_sec)),
         ("open_files", json!(args.open_files)),
-        ("prefix_size", json!(args.prefix_size)),
-        ("whole_key_filtering", json!(args.whole_key_filtering)),
-        ("disable_auto_compactions", json!(switches.disable_auto_compactions)),
+        ("prefix_size", json!(prefix_bytes(options))),
+        ("whole_key_filtering", is("whole_key_filters", "true")),
+        ("disable_auto_compactions", is("auto_compaction", "false")),
         ("sync", json!(switches.sync)),
         ("disable_wal", json!(switches.disable_wal)),
         ("use_existing_db", json!(switches.use_existing_db)),
     ];
-    settings.extend(cuts.settings());
+    settings.extend(cuts.settings(options));
     settings
 }

@@ -1,0 +1,134 @@
+//! The options that a command starts from: those that the store remembers, where it does, and the defaults.
+//!
+//! A command that is asked to look, or to do one thing, must not reshape a store by options that nobody gave. So
+//! what is not given is as the store has it, and each option that is given and that the store has otherwise is
+//! reported.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use trommel::{Db, IgnoredOption, Options};
+
+use crate::failure::Failure;
+use crate::text::visible;
+
+/// Where the options of a command come from.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// The defaults, with those in their place that the store remembers.
+    pub(crate) options: Options,
+    /// The names of these.
+    pub(crate) remembered: Vec<&'static str>,
+    ignored: Vec<IgnoredOption>,
+    /// What there is to say of the file that they are in.
+    pub(crate) state: String,
+    /// Whether a store is there whose options are not known.
+    is_unknown: bool,
+}
+
+impl Base {
+    /// What the store in `dir` remembers, beside `defaults`. Says on standard error if that cannot be read.
+    pub(crate) fn of(dir: &Path, defaults: &Options) -> Self {
+        let base = Self::look(dir, defaults);
+        if base.is_unknown && base.state != MISSING {
+            note(&format!("{}: this command goes by the default options", base.state));
+        }
+        base
+    }
+
+    fn look(dir: &Path, defaults: &Options) -> Self {
+        let is_there = dir.join("CURRENT").exists();
+        let (latest, state) = match defaults.clone().load_latest(dir) {
+            Ok(latest) if latest.remembered.is_empty() => (Some(latest), MISSING.to_owned()),
+            Ok(latest) => (Some(latest), "remembered".to_owned()),
+            Err(error) => (None, error.to_string()),
+        };
+        let is_unknown = is_there && state != "remembered";
+        let Some(latest) = latest else {
+            let options = defaults.clone();
+            return Self { options, remembered: vec![], ignored: vec![], state, is_unknown };
+        };
+        let (options, remembered, ignored) = (latest.options, latest.remembered, latest.ignored);
+        Self { options, remembered, ignored, state, is_unknown }
+    }
+
+    /// The same beside the options of a store that is open.
+    pub(crate) fn with(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// What a command that writes with the options `wanted` does otherwise than the store was last written.
+    pub(crate) fn notes(&self, wanted: &Options) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.is_unknown && self.state == MISSING {
+            notes.push(
+                "the store does not say which options it was written with: it gets those of this command, \
+                 the defaults where none is given"
+                    .to_owned(),
+            );
+        }
+        for option in &self.ignored {
+            let IgnoredOption { name, value, why, .. } = option;
+            let here =
+                setting(wanted, name).map_or("not known here".into(), |it| format!("{it} here"));
+            notes.push(format!("{name}: {here}, store has {value}: {why}"));
+        }
+        let is_remembered = |(name, _, _): &(&str, String, String)| self.remembered.contains(name);
+        let given = wanted.differences(&self.options).into_iter().filter(is_remembered);
+        notes.extend(
+            given.map(|(name, here, there)| format!("{name}: {here} given, store has {there}")),
+        );
+        notes
+    }
+
+    /// What a command that only reads was given in vain.
+    pub(crate) fn notes_of_a_reader(&self, wanted: &Options) -> Vec<String> {
+        let is_remembered = |(name, _, _): &(&str, String, String)| self.remembered.contains(name);
+        let given = wanted.differences(&self.options).into_iter().filter(is_remembered);
+        let note = |(name, here, there)| {
+            format!("{name}: {here} given, store has {there}, which stays: nothing is written")
+        };
+        given.map(note).collect()
+    }
+
+    /// Opens the store for writing, and says what is otherwise than it was.
+    pub(crate) fn open(&self, dir: &Path, wanted: &Options) -> Result<Db, Failure> {
+        let db = Db::open(dir, wanted.clone())?;
+        self.report(wanted);
+        if let Some(fault) = db.options_fault().filter(|fault| fault.to_string() != self.state) {
+            note(&format!("the store's options could not be recorded: {fault}"));
+        }
+        Ok(db)
+    }
+
+    /// Says these on standard error.
+    pub(crate) fn report(&self, wanted: &Options) {
+        self.notes(wanted).iter().for_each(|text| note(text));
+    }
+
+    /// Where the value comes from that an option of this name has among `wanted`.
+    pub(crate) fn source(&self, name: &'static str, wanted: &Options) -> &'static str {
+        match () {
+            () if setting(wanted, name) != setting(&self.options, name) => "given",
+            () if self.remembered.contains(&name) => "remembered",
+            () => "default",
+        }
+    }
+}
+
+const MISSING: &str = "none";
+
+/// The value that an option of this name has, as text.
+pub(crate) fn setting(options: &Options, name: &str) -> Option<String> {
+    let found = options.settings().into_iter().find(|(other, _)| *other == name);
+    found.map(|(_, value)| value)
+}
+
+/// The number that an option of this name has.
+pub(crate) fn number(options: &Options, name: &str) -> u64 {
+    setting(options, name).and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {}", visible(text));
+}

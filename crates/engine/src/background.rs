@@ -29,6 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use trommel_base::SeqNo;
+
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
 use crate::compaction::key_range::total_bytes;
@@ -468,7 +470,16 @@ impl Engine {
         // More runs need not come any more.
         let waits_for_runs = state.waiting_for_rest == 0;
         let compaction = CompactionOptions { waits_for_runs, ..options.compaction() };
-        plan(&view.version, &state.busy, &compaction).map(Box::new)
+        plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
+    }
+
+    /// Gives the moment of a snapshot back. Where tables hold what it was the last to see, workers look for work.
+    pub(crate) fn release_snapshot(&self, seqno: SeqNo) {
+        let Some(oldest) = self.snapshots.release(seqno) else { return };
+        let dead_from = self.dead_from.load(Ordering::Relaxed);
+        if seqno < dead_from && dead_from <= oldest {
+            self.background.wake();
+        }
     }
 
     fn run_job(&self, job: Job) -> Result<()> {

@@ -81,6 +81,8 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     /// Bytes of compaction debt of the current version.
     pub(crate) debt: AtomicU64,
+    /// How new the oldest snapshot must be for a table of the current version to hold what no reader can see.
+    pub(crate) dead_from: AtomicU64,
     /// Memtables that wait for their flush, in the current view.
     pub(crate) frozen_memtables: AtomicU64,
     /// Runs in level 0 of the current view.

@@ -20,6 +20,7 @@ use trommel_base::planted::{Bug, planted};
 
 use crate::compaction::in_progress::JobStep;
 use crate::compaction::shape::debt;
+use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -129,7 +130,7 @@ impl Engine {
         });
         let after = Arc::new(appended?);
         let fences = Arc::new(Fences::of(&after));
-        self.debt.store(debt(&after, &self.options.load().compaction()), Ordering::Relaxed);
+        self.note_backlog(&after);
         {
             let mut state = lock(&self.background.state);
             self.replace_view(|view| View {
@@ -146,10 +147,20 @@ impl Engine {
                 }
             }
         }
-        self.retire_missing(&before, &after);
+        // A flush only adds.
+        if !edit.removed.is_empty() {
+            self.retire_missing(&before, &after);
+        }
         self.settle_filters(&after);
         drop(manifest);
         Ok(())
+    }
+
+    /// Notes what is to be compacted of `version`, which is about to be the current one.
+    pub(crate) fn note_backlog(&self, version: &Version) {
+        let debt = debt(version, &self.options.load().compaction());
+        self.debt.store(debt, Ordering::Relaxed);
+        self.dead_from.store(dead_from(version).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Why there is no manifest to write to.

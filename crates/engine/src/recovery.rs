@@ -30,7 +30,6 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 pub(crate) use self::directory::parent;
 use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
-use crate::compaction::shape::debt;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
@@ -169,8 +168,7 @@ impl Engine {
         let state = state.inspect_err(|_| engine.remove_new(&listing))?;
         engine.settle_filters(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
-            let debt = debt(&state.version, &engine.options.load().compaction());
-            engine.debt.store(debt, Ordering::Relaxed);
+            engine.note_backlog(&state.version);
             if let Some(what) = doubt {
                 let _ = engine.closed.set(Error::InDoubt { dir: dir.to_path_buf(), what });
             }
@@ -308,7 +306,7 @@ impl Engine {
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
         let manifest = Manifest::create(self, manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
-        self.debt.store(debt(&version, &self.options.load().compaction()), Ordering::Relaxed);
+        self.note_backlog(&version);
         *lock(&self.manifest) = Some(manifest);
         let active = Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&self.arenas)),
@@ -531,6 +529,7 @@ fn assemble(
         manifest: Mutex::default(),
         background: crate::background::Background::default(),
         debt: AtomicU64::new(0),
+        dead_from: AtomicU64::new(u64::MAX),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
         lock,

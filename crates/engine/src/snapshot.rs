@@ -126,7 +126,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         match self.store.engine.opener.is_forked() {
             true => leak(&self.store),
-            false => self.store.engine.snapshots.release(self.seqno),
+            false => self.store.engine.release_snapshot(self.seqno),
         }
     }
 }

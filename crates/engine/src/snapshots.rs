@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use trommel_base::SeqNo;
 use trommel_base::planted::{Bug, dawdling, planted};
+use trommel_base::{MAX_SEQNO, SeqNo};
 
 use crate::sync::{AtomicU64, Mutex, lock};
 
@@ -54,15 +54,23 @@ impl Snapshots {
         *live.entry(seqno).or_insert(0) += 1;
     }
 
-    /// Gives a registered moment back.
-    pub(crate) fn release(&self, seqno: SeqNo) {
+    /// Gives a registered moment back. If it was the oldest, and no other holder has it: the one that is the
+    /// oldest from then on, [`MAX_SEQNO`] if none is left.
+    pub(crate) fn release(&self, seqno: SeqNo) -> Option<SeqNo> {
         let mut live = lock(&self.live);
-        if let Some(holders) = live.get_mut(&seqno) {
-            *holders -= 1;
-            if *holders == 0 {
-                live.remove(&seqno);
-            }
+        let holders = live.get_mut(&seqno)?;
+        *holders -= 1;
+        if *holders > 0 {
+            return None;
         }
+        live.remove(&seqno);
+        let oldest = live.keys().next().map_or(MAX_SEQNO, |oldest| *oldest);
+        (oldest > seqno).then_some(oldest)
+    }
+
+    /// The oldest registered moment; [`MAX_SEQNO`] without any.
+    pub(crate) fn oldest(&self) -> SeqNo {
+        lock(&self.live).keys().next().map_or(MAX_SEQNO, |oldest| *oldest)
     }
 
     /// The registered moments, oldest first.

@@ -111,7 +111,14 @@ impl InProgress {
 
     /// Whether a running plan will put tables into `level` that may meet `range`.
     pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
-        let meets = |(into, other): &(usize, KeyRange)| *into == level && other.overlaps(range);
+        self.writes_between(level, &range.smallest, &range.largest)
+    }
+
+    /// The same of the keys from `smallest` to `largest`, both included.
+    pub(crate) fn writes_between(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        let meets = |(into, other): &(usize, KeyRange)| {
+            *into == level && *smallest <= *other.largest && *other.smallest <= *largest
+        };
         self.outputs().any(meets) && !planted(Bug::SameTablesTwice)
     }
 

@@ -10,6 +10,7 @@ use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::{FilterLabel, ScanOptions};
 
 use super::cut::OutputCutter;
+use super::gather::sequences;
 use super::in_progress::{JobId, JobStep};
 use super::key_range::{KeyRange, total_bytes};
 use super::merge::{DropRule, Verdict};
@@ -93,6 +94,9 @@ struct Merging {
     read_bytes: u64,
     written_bytes: u64,
     read_above: u64,
+    /// The tables written, by number, and their entries.
+    outputs: Vec<u64>,
+    written_entries: u64,
     is_shared: bool,
     looks: Looks,
 }
@@ -122,6 +126,7 @@ impl Engine {
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
+        let rewritten = plan.is_in_place().then(|| (plan.upper.len(), entries(&plan.upper)));
         let mut merging = self.merging(&plan, id);
         for stretch in self.stretches(plan)? {
             self.check_merging()?;
@@ -129,10 +134,22 @@ impl Engine {
             // The next one may need the room.
             self.sweep();
         }
+        if rewritten.is_some_and(|(tables, entries)| {
+            merging.outputs.len() >= tables && merging.written_entries >= entries
+        }) {
+            self.note_in_vain(&merging.outputs);
+        }
         self.stalls.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
         crate::events::compacted(reason, levels, bytes, start.elapsed());
         Ok(())
+    }
+
+    /// Notes of tables that took the place of others that they are like, so that they are not rewritten again.
+    fn note_in_vain(&self, numbers: &[u64]) {
+        let version = self.version();
+        let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
+        tables.for_each(|(_, table)| table.note_stays());
     }
 
     /// What is kept of the merge of `plan`, of which nothing is in force.
@@ -145,6 +162,8 @@ impl Engine {
             read_bytes: 0,
             written_bytes: 0,
             read_above: 0,
+            outputs: Vec::new(),
+            written_entries: 0,
             is_shared: false,
             looks: Looks::default(),
         }
@@ -163,6 +182,8 @@ impl Engine {
             check_entries(merging.read_above, merging.stated_above)?;
         }
         let written = done.tables.iter().map(|table| table.file_bytes).sum();
+        merging.outputs.extend(done.tables.iter().map(|table| table.number));
+        merging.written_entries += done.tables.iter().map(|table| table.entries).sum::<u64>();
         let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
         // Merged in vain, or not: nothing is written any more.
         self.check_unpoisoned()?;
@@ -330,34 +351,36 @@ impl Engine {
         self.check_unpoisoned()
     }
 
-    /// The inputs of a plan: each run of level 0 on its own, each deeper level as one.
+    /// The inputs of a plan: the runs of level 0 in as few sequences as can be, each deeper level as one.
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
         let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
-        let runs = if plan.level == 0 { plan.upper.len() } else { 1 };
+        let upper = match plan.level {
+            0 => sequences(&plan.upper),
+            _ => vec![plan.upper.clone()],
+        };
         let read_ahead = match self.options.load().read_mode {
             ReadMode::Direct => DIRECT_READ_AHEAD,
             _ => READ_AHEAD,
         };
-        let read_ahead_bytes = read_ahead.of_each(runs + deeper.clone().count());
+        let read_ahead_bytes = read_ahead.of_each(upper.len() + deeper.clone().count());
         let scan = ScanOptions {
             fill_cache: false,
             read_ahead_bytes,
             check_order: true,
             trust_verified: false,
         };
-        let level = |tables: &[Arc<TableFile>]| {
-            let tables = Tables::List(tables.to_vec());
+        let level = |tables: Vec<Arc<TableFile>>| {
+            let tables = Tables::List(tables);
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))
         };
-        let mut sources = Vec::with_capacity(plan.upper.len() + 2);
-        if plan.level == 0 {
-            for table in &plan.upper {
-                sources.push(Source::Table(self.tables.reader(table)?.cursor(scan)));
-            }
-        } else {
-            sources.push(level(&plan.upper));
+        let mut sources = Vec::with_capacity(upper.len() + 2);
+        for tables in upper {
+            sources.push(match &*tables {
+                [run] if plan.level == 0 => Source::Table(self.tables.reader(run)?.cursor(scan)),
+                _ => level(tables),
+            });
         }
-        sources.extend(deeper.map(|tables| level(tables)));
+        sources.extend(deeper.map(|tables| level(tables.clone())));
         Ok(sources)
     }
 }

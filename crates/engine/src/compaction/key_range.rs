@@ -23,11 +23,6 @@ impl KeyRange {
         }
         Some(Self { smallest: smallest.clone(), largest: largest.clone() })
     }
-
-    /// Whether some key lies in both ranges.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.smallest <= other.largest && other.smallest <= self.largest
-    }
 }
 
 /// Bytes of `tables`.

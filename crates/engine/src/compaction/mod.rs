@@ -1,7 +1,8 @@
 //! Compaction: which tables are merged when, what a merge may drop, where its outputs end, and
 //! how writers are slowed while it lags behind. Pure decisions; nothing here touches a file.
 //!
-//! * [`plan`]: the next merge for a version; [`range`]: the merges that compact one key range;
+//! * [`plan`]: the next merge for a version; [`gather`]: which neighbours share it; [`upkeep`]: what is rewritten
+//!   where no level needs one; [`range`]: the merges that compact one key range;
 //! * [`in_progress`]: the running merges, which plans keep away from; [`share`]: which pieces of one
 //!   idle workers take;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
@@ -14,6 +15,7 @@
 //! one key: two kinds of misordering that other stores suffered from cannot be expressed.
 
 pub(crate) mod cut;
+pub(crate) mod gather;
 pub(crate) mod in_progress;
 pub(crate) mod job;
 pub(crate) mod key_range;
@@ -26,6 +28,7 @@ pub(crate) mod range;
 pub(crate) mod shape;
 pub(crate) mod share;
 pub(crate) mod stretches;
+pub(crate) mod upkeep;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,12 @@ const GRANDPARENT_TABLES: u64 = 10;
 const FEW_RUNS_BELOW: u64 = 5;
 /// How many tables' worth of bytes a merge of level 0 through the base level may read.
 const THROUGH_TABLES: u64 = 16;
+/// One in how many of a table's bytes a small table has at most.
+const SMALL_PART: u64 = 64;
+/// Bytes that a small table may have where that part is less, but no more than a quarter of a table.
+const LEAST_SMALL_BYTES: u64 = 4 * KIB;
+/// Tables' worth of bytes that are rewritten in place at once: what is merged into them waits meanwhile.
+const REWRITE_TABLES: u64 = 4;
 
 /// What steers compaction; all of it may change on a live store.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,6 +94,16 @@ impl CompactionOptions {
     /// Whether `bytes` of level 0 may be merged into `below` bytes of the base level though they are few.
     pub(crate) fn is_cheap(&self, bytes: u64, below: u64) -> bool {
         below <= bytes.saturating_mul(FEW_RUNS_BELOW)
+    }
+
+    /// Bytes up to which a table is small: many of these, side by side, are merged into one.
+    pub(crate) fn small_bytes(&self) -> u64 {
+        (self.table_bytes / SMALL_PART).max(LEAST_SMALL_BYTES.min(self.table_bytes / 4))
+    }
+
+    /// Bytes that one rewrite in place may read, of more tables than one.
+    pub(crate) fn max_rewrite_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(REWRITE_TABLES)
     }
 
     /// Bytes that one merge may grow to by choice; the tables it cannot do without may be more.

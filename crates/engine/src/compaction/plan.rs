@@ -7,8 +7,8 @@
 //!    that overlaps the fewest bytes of the next level per byte of its own first: that moves most
 //!    bytes down per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times
 //!    if tables are taken at random). Tombstones count double, for they free what they meet.
-//! 3. The offer is closed under equal boundary keys, joined by all tables of the output level that
-//!    it overlaps, and grown by tables of its own level that cost no further output-level table.
+//! 3. The offer is joined by all tables of the output level that it overlaps, and by tables of its own level that
+//!    cost no further output-level table.
 //! 4. Runs of level 0 that would fill the base level above its target go through it: with what they
 //!    overlap there, into the level below it. What would have to go on at once is written once, not
 //!    twice, and the base level is empty for the next runs. Only while that is a merge of bounded
@@ -19,7 +19,10 @@
 //!    trigger says is merged too, if it finds little in the base level: lookups and walks have to ask each
 //!    of them, and the merge costs less per byte than any further down.
 //! 7. With nothing to merge it with, a table is moved without being read, unless it overlaps so
-//!    much of the level below the output that its next merge would be too large.
+//!    much of the level below the output that its next merge would be too large. Runs of level 0 that overlap
+//!    nothing are moved together; small ones are merged into one table instead ([`gather`](super::gather)).
+//! 8. Where nothing else is to be done, tables are rewritten in place that hold what no reader can see any more,
+//!    and small neighbours are merged ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
@@ -32,11 +35,16 @@
 //! Source: the leveled compaction of LevelDB and RocksDB; the order of the levels' scores follows
 //! Pebble.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
+
+use trommel_base::SeqNo;
 
 use crate::version::{LEVELS, TableFile, Version};
 
+use super::gather::Groups;
 use super::in_progress::InProgress;
 use super::key_range::{KeyRange, total_bytes};
 use super::options::CompactionOptions;
@@ -51,6 +59,10 @@ pub(crate) enum Reason {
     Bytes,
     /// Somebody asked for the range to be compacted.
     Range,
+    /// Its tables hold entries that no reader can see any more.
+    Dead,
+    /// Its tables are small neighbours.
+    Small,
 }
 
 /// One merge, decided in full.
@@ -123,7 +135,8 @@ impl Plan {
         upper.iter().chain(&self.through)
     }
 
-    fn is_in_place(&self) -> bool {
+    /// Whether it rewrites tables of a level below 0 that stay there.
+    pub(super) fn is_in_place(&self) -> bool {
         self.output_level == self.level
     }
 
@@ -133,13 +146,19 @@ impl Plan {
     }
 }
 
-/// The next merge that `version` needs and the running plans allow.
+/// The next merge that `version` needs and the running plans allow. What only moments before that of the
+/// `oldest` snapshot see is no longer needed; without snapshots that is [`MAX_SEQNO`](trommel_base::MAX_SEQNO).
 pub(crate) fn plan(
     version: &Version,
     busy: &InProgress,
     options: &CompactionOptions,
+    oldest: SeqNo,
 ) -> Option<Plan> {
-    let planner = Planner { version, busy, options };
+    next_plan(&Planner::new(version, busy, options), oldest)
+}
+
+pub(super) fn next_plan(planner: &Planner<'_>, oldest: SeqNo) -> Option<Plan> {
+    let Planner { version, busy, options, .. } = *planner;
     let shape = Shape::of(version, busy, options);
     let mut scores = [0.0; LEVELS];
     for (level, score) in scores.iter_mut().enumerate() {
@@ -157,7 +176,19 @@ pub(crate) fn plan(
         0 => planner.out_of_level_0(&shape),
         _ => planner.out_of_level(level),
     });
-    needed.or_else(|| planner.few_runs(&shape))
+    let needed = needed.or_else(|| planner.few_runs(&shape));
+    needed.or_else(|| planner.dead(shape.base, oldest)).or_else(|| planner.small_neighbours())
+}
+
+/// The tables of a plan.
+pub(super) struct Inputs {
+    pub(super) level: usize,
+    pub(super) upper: Vec<Arc<TableFile>>,
+    pub(super) through: Vec<Arc<TableFile>>,
+    pub(super) output_level: usize,
+    pub(super) lower: Vec<Arc<TableFile>>,
+    /// Whether those of `upper` go down unread.
+    pub(super) moves: bool,
 }
 
 /// What every choice looks at.
@@ -165,17 +196,37 @@ pub(super) struct Planner<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,
     pub(super) options: &'a CompactionOptions,
+    /// How often it has looked at a table or a group, or compared two of them.
+    steps: Cell<u64>,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(
+        version: &'a Version,
+        busy: &'a InProgress,
+        options: &'a CompactionOptions,
+    ) -> Self {
+        Self { version, busy, options, steps: Cell::new(0) }
+    }
 }
 
 impl Planner<'_> {
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    pub(super) fn count_step(&self) {
+        self.steps.set(self.steps.get() + 1);
+    }
+
     /// A group of overlapping runs of level 0 into the base level or through it, the largest group
     /// first.
     fn out_of_level_0(&self, shape: &Shape) -> Option<Plan> {
-        let mut groups = self.groups_of_level_0();
-        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
-        groups.into_iter().find_map(|group| {
-            self.through_base(&group, shape)
-                .or_else(|| self.complete(0, group, shape.base, Reason::Runs))
+        let groups = Groups::of(self);
+        groups.largest_first().into_iter().find_map(|at| {
+            self.through_base(&groups.get(at).tables, shape)
+                .or_else(|| self.down_from_0(&groups, at, shape.base, Reason::Runs))
         })
     }
 
@@ -183,12 +234,17 @@ impl Planner<'_> {
     /// cheap.
     fn few_runs(&self, shape: &Shape) -> Option<Plan> {
         let enough = self.options.few_runs()?;
-        let groups = self.groups_of_level_0().into_iter().filter(|group| group.len() >= enough);
-        groups.into_iter().find_map(|group| {
-            let plan = self.complete(0, group, shape.base, Reason::Runs)?;
-            let (bytes, below) = (total_bytes(&plan.upper), total_bytes(&plan.lower));
-            self.options.is_cheap(bytes, below).then_some(plan)
+        let groups = Groups::of(self);
+        let order = groups.oldest_first().into_iter();
+        order.filter(|at| groups.get(*at).tables.len() >= enough).find_map(|at| {
+            let plan = self.down_from_0(&groups, at, shape.base, Reason::Runs)?;
+            self.is_cheap(&plan).then_some(plan)
         })
+    }
+
+    /// Whether what `plan` finds in the output level is little.
+    pub(super) fn is_cheap(&self, plan: &Plan) -> bool {
+        self.options.is_cheap(total_bytes(&plan.upper), total_bytes(&plan.lower))
     }
 
     /// A group of overlapping runs of level 0, with what they overlap in the base level, into the
@@ -206,80 +262,48 @@ impl Planner<'_> {
         if !is_worth_it || bytes > self.options.max_through_bytes() {
             return None;
         }
-        self.checked(0, group.to_vec(), through, output_level, lower, Reason::Runs)
-    }
-
-    /// The runs of level 0 in groups that do not overlap one another, the group with the oldest
-    /// run first.
-    pub(super) fn groups_of_level_0(&self) -> Vec<Vec<Arc<TableFile>>> {
-        if planted(Bug::OverlapsLeftBehind) {
-            return self.version.levels[0].iter().map(|table| vec![Arc::clone(table)]).collect();
-        }
-        let mut groups: Vec<Vec<Arc<TableFile>>> = Vec::new();
-        for table in self.version.levels[0].iter().rev() {
-            if groups.iter().flatten().all(|grouped| grouped.number != table.number) {
-                groups.push(self.closed(0, vec![Arc::clone(table)]));
-            }
-        }
-        groups
+        let upper = group.to_vec();
+        let inputs = Inputs { level: 0, upper, through, output_level, lower, moves: false };
+        self.checked(inputs, Reason::Runs)
     }
 
     /// A table of `level` into the next, the one with the smallest overlap ratio first.
     fn out_of_level(&self, level: usize) -> Option<Plan> {
-        let mut offers: Vec<(f64, &Arc<TableFile>)> = self.version.levels[level]
-            .iter()
-            .filter(|table| !self.busy.is_busy(table.number))
-            .map(|table| (self.overlap_ratio(level, table), table))
-            .collect();
-        offers.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        offers.into_iter().find_map(|(_, table)| {
-            self.complete(level, vec![Arc::clone(table)], level + 1, Reason::Bytes)
-        })
+        let tables = self.version.levels[level].iter().enumerate();
+        let free = tables.filter(|(_, table)| !self.busy.is_busy(table.number));
+        let offer = |(at, table): (usize, &Arc<TableFile>)| (self.overlap_ratio(level, table), at);
+        let mut offers: Vec<(f64, usize)> = free.map(offer).collect();
+        offers.sort_by(|(a, _), (b, _)| {
+            self.count_step();
+            a.total_cmp(b)
+        });
+        offers
+            .into_iter()
+            .find_map(|(_, at)| self.down_from(level, at..at + 1, level + 1, Reason::Bytes))
     }
 
     /// Bytes of the next level that must be rewritten per byte moved out of `level`.
     fn overlap_ratio(&self, level: usize, table: &TableFile) -> f64 {
-        let overlapped = self.version.overlapping(level + 1, &table.smallest, &table.largest);
+        self.count_step();
+        let overlapped = self.version.span(level + 1, &table.smallest, &table.largest);
+        let overlapped = &self.version.levels[level + 1][overlapped];
         let tombstones = table.deletions as f64 / table.entries.max(1) as f64;
         let weight = table.file_bytes.max(1) as f64 * (1.0 + tombstones);
-        total_bytes(&overlapped) as f64 / weight
-    }
-
-    /// Makes an offer of tables of `level` a plan, or refuses it.
-    pub(super) fn complete(
-        &self,
-        level: usize,
-        offer: Vec<Arc<TableFile>>,
-        output_level: usize,
-        reason: Reason,
-    ) -> Option<Plan> {
-        let upper = self.closed(level, offer);
-        let lower = self.below(&upper, output_level)?;
-        let upper = self.grown(level, upper, &lower, output_level);
-        self.checked(level, upper, Vec::new(), output_level, lower, reason)
+        total_bytes(overlapped) as f64 / weight
     }
 
     /// The plan with these inputs, unless it would touch a running one or pass older data.
-    fn checked(
-        &self,
-        level: usize,
-        upper: Vec<Arc<TableFile>>,
-        through: Vec<Arc<TableFile>>,
-        output_level: usize,
-        lower: Vec<Arc<TableFile>>,
-        reason: Reason,
-    ) -> Option<Plan> {
+    pub(super) fn checked(&self, inputs: Inputs, reason: Reason) -> Option<Plan> {
+        let Inputs { level, upper, through, output_level, lower, moves } = inputs;
         let range = KeyRange::hull(upper.iter().chain(&through).chain(&lower))?;
         let grandparents = self.grandparents(output_level, &range);
-        let is_alone = through.is_empty() && lower.is_empty();
-        let trivial_move = is_alone && self.may_move(level, &upper, output_level);
         let plan = Plan {
             level,
             upper,
             through,
             output_level,
             lower,
-            trivial_move,
+            trivial_move: moves,
             reason,
             grandparents: grandparents.iter().map(Grandparent::of).collect(),
             range,
@@ -293,10 +317,10 @@ impl Planner<'_> {
     pub(super) fn in_place(
         &self,
         level: usize,
-        offer: Vec<Arc<TableFile>>,
+        offer: &[Arc<TableFile>],
         reason: Reason,
     ) -> Option<Plan> {
-        let upper = self.closed(level, offer);
+        let upper = self.below(offer, level)?;
         let range = KeyRange::hull(&upper)?;
         let touched = upper.iter().any(|table| self.busy.is_busy(table.number));
         if touched || self.busy.writes_into(level, &range) {
@@ -324,71 +348,30 @@ impl Planner<'_> {
         }
     }
 
-    /// `offer` with all tables of `level` that share a key with it, theirs, and so on; in the
-    /// level's order. In level 0 this is every run that overlaps, in deeper levels normally none.
-    fn closed(&self, level: usize, mut offer: Vec<Arc<TableFile>>) -> Vec<Arc<TableFile>> {
-        if planted(Bug::OverlapsLeftBehind) && level == 0 {
-            return offer;
-        }
-        while let Some(range) = KeyRange::hull(&offer) {
-            let wider = self.version.overlapping(level, &range.smallest, &range.largest);
-            if wider.len() <= offer.len() {
-                break;
-            }
-            offer = wider;
-        }
-        offer
-    }
-
-    /// The tables of `output_level` that those of `upper`, from the first key to the last, overlap.
+    /// The tables of sorted `output_level` that those of `upper`, from the first key to the last, overlap.
     fn below<'a>(
         &self,
         upper: impl IntoIterator<Item = &'a Arc<TableFile>>,
         output_level: usize,
     ) -> Option<Vec<Arc<TableFile>>> {
         let range = KeyRange::hull(upper)?;
-        let lower = self.version.overlapping(output_level, &range.smallest, &range.largest);
-        Some(self.closed(output_level, lower))
+        let below = self.closed(output_level, &range.smallest, &range.largest);
+        Some(self.version.levels[output_level][below].to_vec())
     }
 
-    /// `upper` with further tables of its level that bring no further table of the output level
-    /// with them, while they are free and the job stays within its limit.
-    fn grown(
-        &self,
-        level: usize,
-        upper: Vec<Arc<TableFile>>,
-        lower: &[Arc<TableFile>],
-        output_level: usize,
-    ) -> Vec<Arc<TableFile>> {
-        let Some(range) = KeyRange::hull(upper.iter().chain(lower)) else { return upper };
-        let widest = self.version.overlapping(level, &range.smallest, &range.largest);
-        if level == 0 {
-            let widest = self.closed(0, widest);
-            return if self.is_no_dearer(&widest, lower, output_level) { widest } else { upper };
+    /// Where the tables of a sorted `level` stand that meet `smallest..=largest`, with all that share a key with
+    /// these, and so on; normally none do.
+    pub(super) fn closed(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Range<usize> {
+        let run = &self.version.levels[level];
+        let mut met = self.version.span(level, smallest, largest);
+        while let [first, .., last] = &run[met.clone()] {
+            let wider = self.version.span(level, &first.smallest, &last.largest);
+            if wider.len() <= met.len() {
+                break;
+            }
+            met = wider;
         }
-        let is_in_upper = |table: &Arc<TableFile>| upper.iter().any(|t| t.number == table.number);
-        let Some(mut from) = widest.iter().position(is_in_upper) else { return upper };
-        let mut to = from + upper.len();
-        while from > 0 && self.is_no_dearer(&widest[from - 1..to], lower, output_level) {
-            from -= 1;
-        }
-        while to < widest.len() && self.is_no_dearer(&widest[from..to + 1], lower, output_level) {
-            to += 1;
-        }
-        widest[from..to].to_vec()
-    }
-
-    /// Whether a job may take all of `upper` with no more of the output level than `lower`.
-    fn is_no_dearer(
-        &self,
-        upper: &[Arc<TableFile>],
-        lower: &[Arc<TableFile>],
-        output_level: usize,
-    ) -> bool {
-        let bytes = total_bytes(upper.iter().chain(lower));
-        bytes <= self.options.max_job_bytes()
-            && upper.iter().all(|table| !self.busy.is_busy(table.number))
-            && self.below(upper, output_level).is_some_and(|below| below.len() == lower.len())
+        met
     }
 
     /// Whether nothing that `plan` leaves between its levels, now or when the running plans are
@@ -397,7 +380,8 @@ impl Planner<'_> {
         let Some(range) = KeyRange::hull(plan.upper.iter().chain(&plan.through)) else {
             return false;
         };
-        let is_taken = |table: &Arc<TableFile>| plan.tables().any(|t| t.number == table.number);
+        let taken: HashSet<u64> = plan.through.iter().map(|table| table.number).collect();
+        let is_taken = |table: &Arc<TableFile>| taken.contains(&table.number);
         (plan.level.max(1)..plan.output_level).all(|between| {
             let held = self.version.overlapping(between, &range.smallest, &range.largest);
             let is_free = between == plan.level || held.iter().all(is_taken);
@@ -405,14 +389,14 @@ impl Planner<'_> {
         })
     }
 
-    /// Whether `upper`, which overlaps nothing in the output level, may go there unread.
-    fn may_move(&self, level: usize, upper: &[Arc<TableFile>], output_level: usize) -> bool {
-        let limit = self.options.max_grandparent_bytes();
-        let is_light = |table: &Arc<TableFile>| {
-            KeyRange::hull([table])
-                .is_some_and(|range| total_bytes(&self.grandparents(output_level, &range)) <= limit)
-        };
-        (level > 0 || upper.len() == 1) && upper.iter().all(is_light)
+    /// Whether `table` may go to `output_level` unread, with regard to the level below that.
+    pub(super) fn is_light(&self, table: &TableFile, output_level: usize) -> bool {
+        let below = output_level + 1;
+        below == LEVELS || {
+            let overlapped = self.version.span(below, &table.smallest, &table.largest);
+            total_bytes(&self.version.levels[below][overlapped])
+                <= self.options.max_grandparent_bytes()
+        }
     }
 }
 
@@ -423,8 +407,8 @@ mod tests {
 
     fn complete(version: &Version, busy: &InProgress, output_level: usize) -> Option<Plan> {
         let options = CompactionOptions::default();
-        let planner = Planner { version, busy, options: &options };
-        planner.complete(0, version.levels[0].clone(), output_level, Reason::Runs)
+        let planner = Planner::new(version, busy, &options);
+        planner.down_from_0(&Groups::of(&planner), 0, output_level, Reason::Runs)
     }
 
     /// Level 0 merged past a level that holds older data makes deleted keys reappear (leveldb 184,
@@ -445,8 +429,8 @@ mod tests {
         let version = tree(&[(0, 9, "c", "d"), (2, 7, "a", "b"), (2, 8, "x", "z")]);
         let mut busy = InProgress::default();
         let options = CompactionOptions::default();
-        let planner = Planner { version: &version, busy: &busy, options: &options };
-        let running = planner.complete(2, version.levels[2].clone(), 3, Reason::Bytes).unwrap();
+        let planner = Planner::new(&version, &busy, &options);
+        let running = planner.down_from(2, 0..2, 3, Reason::Bytes).unwrap();
         assert!(complete(&version, &busy, 4).is_some());
         busy.start(&running).unwrap();
         assert!(complete(&version, &busy, 4).is_none(), "the output may span a to z");
@@ -464,14 +448,14 @@ mod tests {
         let id = busy.start(&first).unwrap();
         assert!(busy.start(&second).is_none());
         let options = CompactionOptions::default();
-        let planner = Planner { version: &version, busy: &busy, options: &options };
-        assert!(planner.in_place(6, version.levels[6].clone(), Reason::Range).is_none());
-        assert!(planner.in_place(5, version.levels[5].clone(), Reason::Range).is_some());
+        let planner = Planner::new(&version, &busy, &options);
+        assert!(planner.in_place(6, &version.levels[6], Reason::Range).is_none());
+        assert!(planner.in_place(5, &version.levels[5], Reason::Range).is_some());
         // Nor one of what the first has put in force, as long as it goes on.
         let goes_on = tree(&[(0, 9, "a", "m"), (6, 10, "a", "c"), (6, 1, "d", "z")]);
         let into = |busy: &InProgress| {
-            let planner = Planner { version: &goes_on, busy, options: &options };
-            planner.in_place(6, vec![Arc::clone(&goes_on.levels[6][0])], Reason::Range)
+            let planner = Planner::new(&goes_on, busy, &options);
+            planner.in_place(6, &goes_on.levels[6][..1], Reason::Range)
         };
         let mut apart = InProgress::default();
         let rebuild = apart.start_rebuild(1).unwrap();

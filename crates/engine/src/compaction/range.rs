@@ -20,6 +20,7 @@ use trommel_base::SeqNo;
 
 use crate::version::{LEVELS, TableFile, Version};
 
+use super::gather::Groups;
 use super::in_progress::InProgress;
 use super::key_range::{KeyRange, total_bytes};
 use super::options::CompactionOptions;
@@ -67,7 +68,7 @@ impl RangeCompaction {
         busy: &InProgress,
         options: &CompactionOptions,
     ) -> Step {
-        let planner = Planner { version, busy, options };
+        let planner = Planner::new(version, busy, options);
         while self.level < LEVELS {
             let step = match self.level {
                 0 => self.out_of_level_0(&planner),
@@ -97,9 +98,10 @@ impl RangeCompaction {
         };
         let base = Shape::of(planner.version, planner.busy, planner.options).base;
         let mut blocked = false;
-        for group in planner.groups_of_level_0() {
-            if group.iter().any(wanted) {
-                match planner.complete(0, group, base, Reason::Range) {
+        let groups = Groups::of(planner);
+        for at in groups.oldest_first() {
+            if groups.get(at).tables.iter().any(wanted) {
+                match planner.down_from_0(&groups, at, base, Reason::Range) {
                     Some(plan) => return Step::Run(Box::new(plan)),
                     None => blocked = true,
                 }
@@ -108,9 +110,12 @@ impl RangeCompaction {
         if blocked { Step::Wait } else { Step::Done }
     }
 
-    /// The tables of the level that still want their step, by key.
-    fn unswept<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = &'a Arc<TableFile>> {
-        version.levels[self.level].iter().filter(|table| {
+    /// The tables of the level that still want their step, by key, and where they stand in it.
+    fn unswept<'a>(
+        &'a self,
+        version: &'a Version,
+    ) -> impl Iterator<Item = (usize, &'a Arc<TableFile>)> {
+        version.levels[self.level].iter().enumerate().filter(|(_, table)| {
             let is_ahead = self.swept.as_ref().is_none_or(|swept| table.largest > *swept);
             is_ahead && self.meets(&table.smallest, &table.largest)
         })
@@ -119,21 +124,29 @@ impl RangeCompaction {
     /// The next tables of an inner level, as many as one job should take, into the next level.
     fn sweep(&mut self, planner: &Planner<'_>) -> Step {
         let below = self.level + 1;
-        let mut offer: Vec<Arc<TableFile>> = Vec::new();
-        for table in self.unswept(planner.version) {
-            let smallest = offer.first().map_or(&table.smallest, |first| &first.smallest);
-            let lower = planner.version.overlapping(below, smallest, &table.largest);
-            let bytes = total_bytes(offer.iter().chain([table]).chain(&lower));
+        let (mut offer, mut upper_bytes) = (0..0, 0_u64);
+        // What they overlap, from the first key to the last, of which no table begins before another ends.
+        let (mut lower, mut lower_bytes) = (0..0, 0_u64);
+        for (at, table) in self.unswept(planner.version) {
+            let run = &planner.version.levels[below];
+            let met = planner.version.span(below, &table.smallest, &table.largest);
+            if offer.is_empty() {
+                (offer, lower) = (at..at, met.start..met.start);
+            }
+            let more = total_bytes(&run[lower.end..met.end.max(lower.end)]);
+            let bytes = upper_bytes + lower_bytes + table.file_bytes + more;
             let is_free = !planner.busy.is_busy(table.number);
             if !offer.is_empty() && (!is_free || bytes > planner.options.max_job_bytes()) {
                 break;
             }
-            offer.push(Arc::clone(table));
+            offer.end = at + 1;
+            lower.end = met.end.max(lower.end);
+            (upper_bytes, lower_bytes) = (upper_bytes + table.file_bytes, lower_bytes + more);
         }
         if offer.is_empty() {
             return Step::Done;
         }
-        match planner.complete(self.level, offer, below, Reason::Range) {
+        match planner.down_from(self.level, offer, below, Reason::Range) {
             Some(plan) => self.run(plan),
             None => Step::Wait,
         }
@@ -141,22 +154,24 @@ impl RangeCompaction {
 
     /// The next tables of the last level that are older than the request, or hold tombstones, in place.
     fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
-        let mut offer: Vec<Arc<TableFile>> = Vec::new();
-        for table in self.unswept(planner.version) {
+        let (mut offer, mut bytes): (Vec<Arc<TableFile>>, u64) = (Vec::new(), 0);
+        for (_, table) in self.unswept(planner.version) {
             // What was moved here may hold tombstones of what went meanwhile.
             let is_old = table.number < self.before || table.deletions > 0;
-            let bytes = total_bytes(offer.iter().chain([table]));
+            bytes += table.file_bytes;
             if !offer.is_empty() && (!is_old || bytes > planner.options.max_job_bytes()) {
                 break;
             }
             if is_old {
                 offer.push(Arc::clone(table));
+            } else {
+                bytes = 0;
             }
         }
         if offer.is_empty() {
             return Step::Done;
         }
-        match planner.in_place(LAST, offer, Reason::Range) {
+        match planner.in_place(LAST, &offer, Reason::Range) {
             Some(plan) => self.run(plan),
             None => Step::Wait,
         }

@@ -13,6 +13,7 @@ mod fences;
 mod table_cache;
 mod table_file;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
@@ -52,8 +53,14 @@ impl Version {
         if level == 0 {
             return self.levels[0].iter().filter(meets).cloned().collect();
         }
+        self.levels[level][self.span(level, smallest, largest)].to_vec()
+    }
+
+    /// Where the tables of a sorted `level` stand whose key range meets `smallest..=largest`.
+    pub(crate) fn span(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         let run = &self.levels[level];
         let from = run.partition_point(|table| *table.largest < *smallest);
-        run[from..].iter().take_while(meets).cloned().collect()
+        let len = run[from..].partition_point(|table| *table.smallest <= *largest);
+        from..from + len
     }
 }

@@ -3,8 +3,11 @@
 mod between;
 mod share;
 mod simulator;
+mod steps;
 mod stretches;
+mod tiny;
 mod transcripts;
+mod unseen;
 mod write_cost;
 
 use std::sync::Arc;

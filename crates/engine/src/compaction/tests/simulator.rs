@@ -17,7 +17,7 @@ use super::super::in_progress::{InProgress, JobId};
 use super::super::merge::{DropRule, Verdict};
 use super::super::older::OlderData;
 use super::super::options::CompactionOptions;
-use super::super::plan::{Plan, plan};
+use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, Step};
 use super::super::stretches::{Stretch, divide};
 use super::{Rng, install, table};
@@ -187,11 +187,19 @@ impl World {
         outputs.into_iter().map(|output| self.build(output)).collect()
     }
 
+    fn plan(&self) -> Option<Plan> {
+        let oldest = self.snapshots.iter().copied().min().unwrap_or(SeqNo::MAX);
+        plan(&self.version, &self.busy, &self.options, oldest)
+    }
+
     fn start(&mut self, plan: Plan) {
         if !plan.through.is_empty() {
             self.seen.insert("through the base level");
         }
         self.seen.insert(match (plan.level, plan.trivial_move) {
+            _ if plan.reason == Reason::Small => "small neighbours",
+            _ if plan.reason == Reason::Dead => "dead entries",
+            (0, true) if plan.upper.len() > 1 => "moves from level 0",
             (0, true) => "move from level 0",
             (0, false) => "merge from level 0",
             (_, true) => "move",
@@ -304,7 +312,7 @@ impl World {
                 self.snapshots.swap_remove(at);
             }
             10..14 => {
-                if let Some(plan) = plan(&self.version, &self.busy, &self.options) {
+                if let Some(plan) = self.plan() {
                     self.start(plan);
                 }
             }
@@ -380,7 +388,7 @@ impl World {
             self.end_one();
         }
         let mut steps = 0;
-        while let Some(plan) = plan(&self.version, &self.busy, &self.options) {
+        while let Some(plan) = self.plan() {
             self.start(plan);
             while !self.running.is_empty() {
                 self.end_one();
@@ -389,6 +397,12 @@ impl World {
             assert!(steps < 10_000, "seed {seed}: it never settles");
         }
         self.check(&format!("seed {seed}, settled"));
+        for (level, table) in self.version.tables().filter(|(level, _)| *level > 0) {
+            let what = format!("seed {seed}: table {} of level {level}", table.number);
+            assert_eq!(table.entries, table.keys, "{what}: a hidden version is left");
+            let is_last = level == LEVELS - 1;
+            assert!(!is_last || 8 * table.deletions < table.entries.max(1), "{what}: tombstones");
+        }
         let mut range = RangeCompaction::new(b"", None, self.seqno, self.next_number);
         while let Step::Run(plan) = range.next_step(&self.version, &self.busy, &self.options) {
             self.start(*plan);
@@ -421,6 +435,7 @@ fn no_merge_changes_any_answer() {
         seen.extend(world.seen);
     }
     let all = [
+        "dead entries",
         "given up in between",
         "hidden",
         "in stretches",
@@ -428,10 +443,12 @@ fn no_merge_changes_any_answer() {
         "merge from level 0",
         "move",
         "move from level 0",
+        "moves from level 0",
         "one version twice",
         "range done",
         "rewrite",
         "side by side",
+        "small neighbours",
         "spent",
         "through the base level",
         "wait",

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trommel_base::Cursor;
+use trommel_base::{Cursor, MAX_SEQNO};
 use trommel_sstable::ScanOptions;
 use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 
@@ -43,7 +43,7 @@ fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let tables = keys.iter().zip(1..).map(|(key, number)| (6, number, *key, *key));
     let version = tree(&runs.into_iter().chain(tables).collect::<Vec<_>>());
     let options = CompactionOptions { waits_for_runs: false, ..CompactionOptions::default() };
-    let plan: Plan = plan(&version, &InProgress::default(), &options).unwrap();
+    let plan: Plan = plan(&version, &InProgress::default(), &options, MAX_SEQNO).unwrap();
     assert_eq!((plan.upper.len(), plan.lower.len(), plan.input_bytes()), (4, 9, 130));
     let bounds: Vec<_> = bounds.iter().map(|key| key.as_bytes().into()).collect();
     divide(plan, &bounds, stretch_bytes, 20)
@@ -109,7 +109,7 @@ fn a_plan_does_not_hold_the_tables_below_its_outputs() {
         tree(&runs.into_iter().chain([(5, 21, "a", "m")]).chain(last).collect::<Vec<_>>());
     let base = CompactionOptions { base_level_bytes: 60, ..CompactionOptions::default() };
     let options = CompactionOptions { waits_for_runs: false, table_bytes: 10, ..base };
-    let plan = plan(&version, &InProgress::default(), &options).unwrap();
+    let plan = plan(&version, &InProgress::default(), &options, MAX_SEQNO).unwrap();
     assert_eq!((plan.output_level, plan.grandparents.len()), (5, 9));
     let holders = |level: usize| version.levels[level].iter().map(Arc::strong_count).max();
     assert_eq!((holders(5), holders(6)), (Some(2), Some(1)));

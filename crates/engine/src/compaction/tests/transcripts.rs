@@ -14,10 +14,11 @@
 //! = L0 9 + L6 1 -> L6 ...
 //! ```
 //!
-//! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones and `:sN` for
-//! its lowest sequence number (its number, if not given). Level 0 is drawn newest first. `running`
-//! names the inputs of a running merge; with the option `rest=1` somebody waits for the store to
-//! rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle` (each
+//! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones, `:hN` for N percent of
+//! hidden versions and `:sN` for
+//! its lowest sequence number (its number, if not given; the highest always is). Level 0 is drawn newest first.
+//! `running` names the inputs of a running merge, `snapshot` the oldest snapshot; with the option `rest=1`
+//! somebody waits for the store to rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle` (each
 //! plan done at once, as one output table, until there is none), `range FROM TO THROUGH BEFORE` (the
 //! steps of a range's compaction, likewise), `shape`, `debt`.
 //!
@@ -26,6 +27,8 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+
+use trommel_base::{MAX_SEQNO, SeqNo};
 
 use crate::version::{LEVELS, TableFile, Version};
 
@@ -42,6 +45,7 @@ struct Case {
     options: Option<CompactionOptions>,
     version: Version,
     busy: InProgress,
+    snapshot: Option<SeqNo>,
 }
 
 /// What a plan reads as.
@@ -83,7 +87,7 @@ fn options(text: &str) -> CompactionOptions {
     options
 }
 
-/// `number[smallest-largest]bytes:dN:sN`
+/// `number[smallest-largest]bytes:dN:hN:sN`
 fn parse_table(text: &str) -> Arc<TableFile> {
     let (number, rest) = text.split_once('[').unwrap();
     let (keys, rest) = rest.split_once(']').unwrap();
@@ -91,12 +95,13 @@ fn parse_table(text: &str) -> Arc<TableFile> {
     let mut parts = rest.split(':');
     let bytes = parts.next().unwrap().parse().unwrap();
     let mut meta = table(number.parse().unwrap(), smallest.as_bytes(), largest.as_bytes(), bytes);
-    meta.entries = 100;
+    (meta.entries, meta.keys) = (100, 100);
     for part in parts {
         let (name, value) = part.split_at(1);
         match name {
             "d" => meta.deletions = value.parse().unwrap(),
             "s" => meta.min_seqno = value.parse().unwrap(),
+            "h" => meta.keys = 100 - value.parse::<u64>().unwrap(),
             other => panic!("no such property: {other}"),
         }
     }
@@ -106,6 +111,10 @@ fn parse_table(text: &str) -> Arc<TableFile> {
 impl Case {
     fn options(&self) -> CompactionOptions {
         self.options.unwrap_or_else(|| options("base=100"))
+    }
+
+    fn oldest(&self) -> SeqNo {
+        self.snapshot.unwrap_or(MAX_SEQNO)
     }
 
     /// `8 1 -> L6`
@@ -158,15 +167,16 @@ impl Case {
         let mut words = question.split_whitespace();
         let mut lines = Vec::new();
         match words.next().unwrap() {
-            "plan" => lines.extend(plan(&self.version, &self.busy, &options).iter().map(show)),
+            "plan" => lines
+                .extend(plan(&self.version, &self.busy, &options, self.oldest()).iter().map(show)),
             "plans" => {
-                while let Some(plan) = plan(&self.version, &self.busy, &options) {
+                while let Some(plan) = plan(&self.version, &self.busy, &options, self.oldest()) {
                     lines.push(show(&plan));
                     self.busy.start(&plan).unwrap();
                 }
             }
             "settle" => {
-                while let Some(plan) = plan(&self.version, &self.busy, &options) {
+                while let Some(plan) = plan(&self.version, &self.busy, &options, self.oldest()) {
                     lines.push(show(&plan));
                     self.run(&plan);
                     assert!(lines.len() < 100, "it never settles");
@@ -224,6 +234,7 @@ impl Case {
             Some(("case", _)) => *self = Self::default(),
             Some(("options", text)) => self.options = Some(options(text)),
             Some(("running", text)) => self.start_running(text),
+            Some(("snapshot", text)) => self.snapshot = text.parse().ok(),
             Some((level, tables)) if level.starts_with('L') => {
                 let level: usize = level[1..].parse().unwrap();
                 self.version.levels[level] = tables.split_whitespace().map(parse_table).collect();

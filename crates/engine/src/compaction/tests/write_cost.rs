@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use trommel_base::MAX_SEQNO;
+
 use crate::version::{LEVELS, TableFile, Version};
 
 use super::super::cut::OutputCutter;
@@ -121,7 +123,8 @@ impl Store {
     }
 
     fn settle(&mut self) {
-        while let Some(plan) = plan(&self.version, &InProgress::default(), &self.options) {
+        while let Some(plan) = plan(&self.version, &InProgress::default(), &self.options, MAX_SEQNO)
+        {
             let outputs = if plan.trivial_move {
                 self.moved += plan.input_bytes();
                 plan.upper.clone()

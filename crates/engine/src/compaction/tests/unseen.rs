@@ -1,0 +1,128 @@
+//! What only a snapshot saw, once it is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trommel_vfs::{MemoryVfs, Vfs};
+
+use crate::{Compression, Db, Options};
+
+fn options(vfs: &Arc<MemoryVfs>) -> Options {
+    let options = Options::default().vfs(Arc::clone(vfs) as Arc<dyn Vfs>).background_threads(0);
+    options.compression(Compression::None).write_buffer_bytes(64 << 10).table_bytes(64 << 10)
+}
+
+fn entries(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.entries).sum()
+}
+
+fn bytes(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.bytes).sum()
+}
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+fn put_all(db: &Db, count: u32, value: u8) {
+    (0..count).for_each(|n| {
+        db.put(key(n), [value; 100]).unwrap();
+    });
+}
+
+fn delete_all(db: &Db, count: u32) {
+    (0..count).for_each(|n| {
+        db.delete(key(n)).unwrap();
+    });
+}
+
+/// 98 MiB that a snapshot alone had held stayed when it was dropped, through rest and 300,000 more puts (rocksdb
+/// pull request 3009).
+#[test]
+fn what_a_snapshot_alone_held_goes_with_it() {
+    let db = Db::open("db", options(&Arc::default())).unwrap();
+    put_all(&db, 10_000, 1);
+    let snapshot = db.snapshot();
+    delete_all(&db, 10_000);
+    db.compact_all().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(snapshot.get(key(9)).unwrap().unwrap(), [1; 100][..]);
+    let held = bytes(&db);
+    assert!(held > 1_000_000, "{held} bytes while it is there");
+    drop(snapshot);
+    db.wait_idle().unwrap();
+    assert_eq!((bytes(&db), entries(&db)), (0, 0), "bytes and entries when it is gone");
+}
+
+/// The same while another snapshot is left that sees none of it.
+#[test]
+fn a_newer_snapshot_keeps_only_what_it_sees() {
+    let db = Db::open("db", options(&Arc::default())).unwrap();
+    put_all(&db, 5_000, 1);
+    let older = db.snapshot();
+    put_all(&db, 5_000, 2);
+    let newer = db.snapshot();
+    db.compact_all().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 10_000);
+    let before = db.stats().compactions;
+    db.wait_idle().unwrap();
+    assert_eq!(db.stats().compactions, before, "nothing can be dropped yet");
+    drop(older);
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 5_000);
+    assert_eq!(newer.get(key(3)).unwrap().unwrap(), [2; 100][..]);
+    let before = db.stats().compactions;
+    drop(newer);
+    db.wait_idle().unwrap();
+    assert_eq!(db.stats().compactions, before, "what lost nothing is not rewritten again");
+}
+
+/// No snapshot survives the store that it is of.
+#[test]
+fn what_a_snapshot_alone_held_goes_after_a_reopening() {
+    let vfs = Arc::default();
+    let db = Db::open("db", options(&vfs)).unwrap();
+    put_all(&db, 5_000, 1);
+    let snapshot = db.snapshot();
+    put_all(&db, 5_000, 2);
+    db.compact_all().unwrap();
+    assert_eq!(entries(&db), 10_000);
+    db.close().unwrap();
+    drop(snapshot);
+    let db = Db::open("db", options(&vfs)).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 5_000);
+    assert_eq!(db.get(key(3)).unwrap().unwrap(), [2; 100][..]);
+}
+
+/// Nobody has to wait for it.
+#[test]
+fn workers_look_when_a_snapshot_goes() {
+    let db = Db::open("db", options(&Arc::default()).background_threads(1)).unwrap();
+    put_all(&db, 5_000, 1);
+    let snapshot = db.snapshot();
+    put_all(&db, 5_000, 2);
+    db.compact_all().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(entries(&db), 10_000);
+    drop(snapshot);
+    // As long as it takes, unless it takes for ever.
+    let end = crate::env::now() + Duration::from_secs(60);
+    while entries(&db) > 5_000 && crate::env::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(entries(&db), 5_000);
+}
+
+/// 450,000 tombstones that were moved unread into the deepest level stayed there (pebble 838).
+#[test]
+fn tombstones_that_were_moved_to_the_deepest_level_go() {
+    let db = Db::open("db", options(&Arc::default()).l0_trigger(1)).unwrap();
+    delete_all(&db, 10_000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let stats = db.stats();
+    assert!(stats.trivial_moves > 0, "none was moved unread");
+    assert_eq!((bytes(&db), entries(&db)), (0, 0));
+}

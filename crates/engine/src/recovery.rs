@@ -3,8 +3,9 @@
 //!
 //! 1. Take the lock. Read `CURRENT` and the manifest; every table it names must be there, whole.
 //! 2. Read and verify the logs that are still needed; decide what of them is replayed.
-//! 3. Replay into memtables, writing full ones out as tables of level 0.
-//! 4. Create a new log, then a new manifest that names the new tables and the new log, and put it
+//! 3. Replay into memtables, writing full ones out as tables of level 0. What short logs hold
+//!    stays in the memtable.
+//! 4. Create a new log, with [what short logs hold](carried), then a new manifest that names the new tables and the new log, and put it
 //!    in force. This is the one moment at which anything changes: a crash before it leaves the old
 //!    state, to which the same recovery applies; a crash after it leaves the new one.
 //! 5. Record the options that shape the store (module [`options_file`](crate::options_file)).
@@ -13,6 +14,7 @@
 //!
 //! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
 
+mod carried;
 mod directory;
 
 use std::collections::HashSet;
@@ -27,6 +29,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
+use self::carried::Carried;
 pub(crate) use self::directory::parent;
 use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
@@ -119,6 +122,16 @@ impl fmt::Display for DroppedBytes {
     }
 }
 
+/// What the logs were replayed to.
+struct Replayed {
+    /// The tables; and the highest sequence number in them.
+    state: ManifestState,
+    /// The highest sequence number of all.
+    last_seqno: SeqNo,
+    /// What stayed in the memtable.
+    carried: Carried,
+}
+
 impl Engine {
     /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
@@ -164,11 +177,11 @@ impl Engine {
         room.is_in(&engine.graveyard);
         engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
         let newest_log = plan.newest();
-        let state = engine.replay(plan, recovered.state);
-        let state = state.inspect_err(|_| engine.remove_new(&listing))?;
+        let replayed = engine.replay(plan, recovered.state);
+        let replayed = replayed.inspect_err(|_| engine.remove_new(&listing))?;
         engine.settle_filters(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
-            engine.note_backlog(&state.version);
+            engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
                 let _ = engine.closed.set(Error::InDoubt { dir: dir.to_path_buf(), what });
             }
@@ -177,7 +190,7 @@ impl Engine {
         if planted(Bug::ReplayedLogsRemovedEarly) {
             let _ = engine.vfs.remove(&log_path(dir, newest_log));
         }
-        if let Err(error) = engine.put_in_force(state, newest_log) {
+        if let Err(error) = engine.put_in_force(replayed, newest_log) {
             // Once `CURRENT` is touched nobody knows which state is in force.
             if !matches!(&error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
             {
@@ -208,30 +221,36 @@ impl Engine {
         Ok(Some(recovered))
     }
 
-    /// Replays the logs. Full memtables become tables, which the returned state names.
-    fn replay(&self, plan: recover::Plan, mut state: ManifestState) -> Result<ManifestState> {
+    /// Replays the logs. What is more than a short log becomes tables, which the returned state names.
+    fn replay(&self, plan: recover::Plan, mut state: ManifestState) -> Result<Replayed> {
         let vfs = Arc::clone(&self.vfs);
         let mut last_seqno = state.last_seqno;
+        let mut carried = Carried::new(&self.options.load());
         plan.replay(&*vfs, |log_number, record| {
             last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
+            carried.take(&record);
             let options = self.options.load();
             let memtable = Arc::clone(&self.view.load().active.memtable);
             let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
             if full && !options.read_only {
+                carried.give_up();
                 self.save_replayed(&mut state)?;
             }
             Ok::<(), Error>(())
         })?;
-        if !self.options.load().read_only {
-            self.save_replayed(&mut state)?;
+        if planted(Bug::SeqnoReused) {
+            last_seqno = state.last_seqno;
         }
-        if !planted(Bug::SeqnoReused) {
+        if carried.is_empty() {
+            if !self.options.load().read_only {
+                self.save_replayed(&mut state)?;
+            }
+            // Else no table has them, and the next opening finds them in the log.
             state.last_seqno = last_seqno;
         }
-        let last_seqno = state.last_seqno;
         lock(&self.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
-        Ok(state)
+        Ok(Replayed { state, last_seqno, carried })
     }
 
     /// Applies the batch of `record`, whose sequence numbers must lie behind `last_seqno`, that of
@@ -296,22 +315,28 @@ impl Engine {
     }
 
     /// Creates the log and the manifest of this opening, and puts them in force.
-    fn put_in_force(&self, mut state: ManifestState, newest_log: u64) -> Result<()> {
+    fn put_in_force(&self, replayed: Replayed, newest_log: u64) -> Result<()> {
+        let Replayed { mut state, last_seqno, carried } = replayed;
         let log_number = self.new_file_number();
         let manifest_number = self.new_file_number();
-        let last_seqno = state.last_seqno;
         let has_log = self.options.load().log;
-        let log = if has_log { Some(self.create_log(log_number, newest_log)?) } else { None };
+        // One that repeats what others hold follows none of them: until the manifest names it, it does not count.
+        let previous = if carried.is_empty() { newest_log } else { 0 };
+        let mut log = if has_log { Some(self.create_log(log_number, previous)?) } else { None };
+        if let Some(log) = log.as_mut().filter(|_| !carried.is_empty()) {
+            carried.append_to(log)?;
+        }
         state.log_number = if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
         let manifest = Manifest::create(self, manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
         *lock(&self.manifest) = Some(manifest);
-        let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(&self.arenas)),
-            log_number,
-        });
+        let memtable = match carried.is_empty() {
+            true => Arc::new(Memtable::new(&self.arenas)),
+            false => Arc::clone(&self.view.load().active.memtable),
+        };
+        let active = Arc::new(LoggedMemtable { memtable, log_number });
         lock(&self.leader).start(Arc::clone(&active), log, last_seqno);
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|_| View {

@@ -15,7 +15,7 @@ use super::in_progress::{JobId, JobStep};
 use super::key_range::{KeyRange, total_bytes};
 use super::merge::{DropRule, Verdict};
 use super::older::OlderData;
-use super::plan::Plan;
+use super::plan::{Plan, Reason};
 use super::share::{Entries, Help, Merged, Offer, SharedMerge};
 use super::stretches::Stretch;
 use crate::engine::Engine;
@@ -94,9 +94,8 @@ struct Merging {
     read_bytes: u64,
     written_bytes: u64,
     read_above: u64,
-    /// The tables written, by number, and their entries.
+    /// The tables written, by number.
     outputs: Vec<u64>,
-    written_entries: u64,
     is_shared: bool,
     looks: Looks,
 }
@@ -126,7 +125,7 @@ impl Engine {
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
-        let rewritten = plan.is_in_place().then(|| (plan.upper.len(), entries(&plan.upper)));
+        let small = (reason == Reason::Small).then_some(plan.upper.len());
         let mut merging = self.merging(&plan, id);
         for stretch in self.stretches(plan)? {
             self.check_merging()?;
@@ -134,9 +133,7 @@ impl Engine {
             // The next one may need the room.
             self.sweep();
         }
-        if rewritten.is_some_and(|(tables, entries)| {
-            merging.outputs.len() >= tables && merging.written_entries >= entries
-        }) {
+        if small.is_some_and(|before| merging.outputs.len() >= before) {
             self.note_in_vain(&merging.outputs);
         }
         self.stalls.count_compaction(merging.is_shared);
@@ -145,11 +142,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes of tables that took the place of others that they are like, so that they are not rewritten again.
+    /// Notes of small tables that took the place of no more of them, so that they are not merged again.
     fn note_in_vain(&self, numbers: &[u64]) {
         let version = self.version();
         let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
-        tables.for_each(|(_, table)| table.note_stays());
+        tables.for_each(|(_, table)| table.note_stays_small());
     }
 
     /// What is kept of the merge of `plan`, of which nothing is in force.
@@ -163,7 +160,6 @@ impl Engine {
             written_bytes: 0,
             read_above: 0,
             outputs: Vec::new(),
-            written_entries: 0,
             is_shared: false,
             looks: Looks::default(),
         }
@@ -183,7 +179,6 @@ impl Engine {
         }
         let written = done.tables.iter().map(|table| table.file_bytes).sum();
         merging.outputs.extend(done.tables.iter().map(|table| table.number));
-        merging.written_entries += done.tables.iter().map(|table| table.entries).sum::<u64>();
         let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
         // Merged in vain, or not: nothing is written any more.
         self.check_unpoisoned()?;

@@ -135,8 +135,7 @@ impl Plan {
         upper.iter().chain(&self.through)
     }
 
-    /// Whether it rewrites tables of a level below 0 that stay there.
-    pub(super) fn is_in_place(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         self.output_level == self.level
     }
 

@@ -10,7 +10,9 @@
 //! 3. *Small tables.* Four or more small tables side by side become one, unless one of them has most of their
 //!    bytes. So each rewrite at least doubles the table that a byte lies in, and of tables that come one by one a
 //!    number is left that grows with the logarithm of their bytes.
-//! 4. A table is not rewritten again that was rewritten to no avail ([`TableFile::stays`]).
+//! 4. None of this goes on for ever: what is rewritten for its dead entries has none afterwards, and small tables
+//!    whose merge left as many, as may be where memory for filters is short, are left alone
+//!    ([`TableFile::stays_small`]).
 //!
 //! Both are rewrites of a bounded number of bytes, so that nothing that is needed meanwhile waits long.
 //!
@@ -35,9 +37,6 @@ const FEWEST_SMALL: usize = 4;
 
 /// Whether `table` in `level` holds entries that a rewrite drops once no snapshot is older than the table.
 fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
-    if table.stays() {
-        return false;
-    }
     let is_deepest = || {
         (level + 1..LEVELS)
             .all(|below| version.span(below, &table.smallest, &table.largest).is_empty())
@@ -102,7 +101,7 @@ impl Planner<'_> {
             let is_small = |table: &Arc<TableFile>| {
                 self.count_step();
                 table.file_bytes <= self.options.small_bytes()
-                    && !table.stays()
+                    && !table.stays_small()
                     && !self.busy.is_busy(table.number)
             };
             let mut runs = self.version.levels[level].chunk_by(|a, b| is_small(a) && is_small(b));

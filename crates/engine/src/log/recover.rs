@@ -16,6 +16,8 @@
 //! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one.
 //!    So is one whose file header is gone, if the manifest or an end marker names it: the header was
 //!    durable before that.
+//!    A log that names none before it and is not the oldest repeats what others hold, for a manifest that
+//!    was never put in force: it is passed over.
 //! 5. Sequence numbers increase strictly over all replayed logs.
 //! 6. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
 //!    that names no next one: that was durable before the manifest said so, and nothing was
@@ -295,7 +297,12 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
         Ok(Planned { number, path, summary, image: is_kept.then_some(image) })
     };
     let is_seen = |log: &Result<_, _>| log.is_ok() || !planted(Bug::ReadErrorEndsLog);
-    numbers.into_iter().map(read).filter(is_seen).collect()
+    let is_left_over = |log: &Planned| {
+        let header = log.summary.header.filter(|_| log.number != needed.oldest);
+        header.is_some_and(|header| header.previous == 0 && header.store_id == needed.store_id)
+    };
+    let logs: Result<Vec<Planned>, Error> = numbers.into_iter().map(read).filter(is_seen).collect();
+    Ok(logs?.into_iter().filter(|log| !is_left_over(log)).collect())
 }
 
 fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn ReadFile>, Error> {

@@ -92,8 +92,8 @@ pub(crate) struct TableFile {
     /// Stored bytes of the table's own filters where these stand in for a sidecar that is of no use;
     /// [`NOTHING_LOST`] else.
     instead: AtomicU64,
-    /// Whether it was rewritten to no avail.
-    stays: AtomicBool,
+    /// Whether small tables were merged into it, and others, that are no fewer.
+    stays_small: AtomicBool,
     /// Whether it has left the store, by itself or for another one of the same file.
     is_over: AtomicBool,
     /// The table's file, shared with those that it took the place of, or that took its.
@@ -149,7 +149,7 @@ impl TableFile {
             used: AtomicBool::new(false),
             keeping: AtomicUsize::new(Keeping::Held as usize),
             instead: AtomicU64::new(NOTHING_LOST),
-            stays: AtomicBool::new(false),
+            stays_small: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             file: Arc::default(),
             sidecar: Remains::default(),
@@ -204,14 +204,14 @@ impl TableFile {
         self.instead.store(NOTHING_LOST, Ordering::Release);
     }
 
-    /// Notes that it is what a rewrite made that was to make it smaller, or fewer tables of it, and did not.
-    pub(crate) fn note_stays(&self) {
-        self.stays.store(true, Ordering::Relaxed);
+    /// Notes that it is small although tables were merged to be fewer.
+    pub(crate) fn note_stays_small(&self) {
+        self.stays_small.store(true, Ordering::Relaxed);
     }
 
-    /// Whether another rewrite would be as much in vain.
-    pub(crate) fn stays(&self) -> bool {
-        self.stays.load(Ordering::Relaxed)
+    /// Whether to merge it with its neighbours once more would be as much in vain.
+    pub(crate) fn stays_small(&self) -> bool {
+        self.stays_small.load(Ordering::Relaxed)
     }
 
     /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must have

@@ -14,6 +14,10 @@ fn tables(db: &Db) -> u64 {
     db.stats().levels.iter().map(|level| level.tables).sum()
 }
 
+fn bytes(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.bytes).sum()
+}
+
 /// They were moved one by one to the deepest level, and stayed there: 20,000 flushes left 20,000 tables (perkeep 1008).
 #[test]
 fn tiny_flushes_leave_few_tables() {
@@ -38,5 +42,51 @@ fn tiny_flushes_leave_few_tables() {
         }
         db.wait_idle().unwrap();
         assert_eq!(db.stats().compactions, stats.compactions, "order {nth}: it goes on for ever");
+    }
+}
+
+/// A store that is opened for each write, as the program does: each opening wrote a table (rocksdb 2686).
+#[test]
+fn openings_for_one_write_each_leave_few_tables() {
+    let vfs = Arc::default();
+    for n in 0..400_u32 {
+        let db = Db::open("db", options(&vfs)).unwrap();
+        db.put(n.to_be_bytes(), [7; 100]).unwrap();
+        db.close().unwrap();
+    }
+    let db = Db::open("db", options(&vfs)).unwrap();
+    assert!(tables(&db) <= 1, "{} tables", tables(&db));
+    for n in 0..400_u32 {
+        assert_eq!(db.get(n.to_be_bytes()).unwrap().unwrap(), [7; 100][..]);
+    }
+}
+
+/// What is carried over from log to log is written anew by each opening: no more of it than is stated.
+#[test]
+fn a_log_that_is_no_longer_short_becomes_a_table() {
+    let vfs = Arc::default();
+    let open = || Db::open("db", options(&vfs)).unwrap();
+    let log_bytes = || {
+        let files = vfs.list("db".as_ref()).unwrap().into_iter();
+        let logs = files.filter(|file| file.name.to_string_lossy().ends_with(".log"));
+        let path = |name: &std::ffi::OsStr| std::path::Path::new("db").join(name);
+        let sizes = logs.map(|file| vfs.read(&path(&file.name), 1 << 30).unwrap().len() as u64);
+        sizes.collect::<Vec<_>>()
+    };
+    let mut most = 0;
+    for n in 0..40_u32 {
+        let db = open();
+        db.put(n.to_be_bytes(), [7; 20 << 10]).unwrap();
+        db.close().unwrap();
+        let logs = log_bytes();
+        assert_eq!(logs.len(), 1, "of opening {n}");
+        most = most.max(logs[0]);
+    }
+    assert!((200 << 10..300 << 10).contains(&most), "{most} bytes");
+    let db = open();
+    assert!((2..=5).contains(&tables(&db)), "{} tables", tables(&db));
+    assert!(bytes(&db) > 0);
+    for n in 0..40_u32 {
+        assert_eq!(db.get(n.to_be_bytes()).unwrap().unwrap(), [7; 20 << 10][..]);
     }
 }

@@ -17,6 +17,7 @@ mod filter_benching;
 mod keeping;
 mod load_and_dump;
 mod odd;
+mod repeating;
 mod replaying;
 mod reporting;
 #[cfg(unix)]

@@ -13,7 +13,7 @@ use super::args::switches;
 use super::cuts::Cuts;
 use crate::commands::base::{Base, number, setting};
 use crate::failure::Failure;
-use crate::shared_args::{ReadMode, signed, size, threads, whole, whole_in};
+use crate::shared_args::{ReadMode, signed, size, whole, whole_in};
 
 /// Open files, where there is to be no limit but the system's.
 const MANY_FILES: usize = 1 << 20;
@@ -64,8 +64,9 @@ pub(crate) struct StoreArgs {
     /// Bytes of compaction that is due at which writers wait [default: 256G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) hard_pending_compaction_bytes_limit: Option<u64>,
-    /// Threads that write out memtables and compact
-    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = threads)]
+    /// Threads that write out memtables and compact; 0: writers do it themselves, so that with one thread the same
+    /// seed makes the same tables
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = whole_in(0..=65_536_usize))]
     pub(crate) max_background_jobs: usize,
     /// Bytes a second that these write at most; 0: no limit
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]

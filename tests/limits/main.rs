@@ -43,3 +43,4 @@ mod room;
 mod sizes;
 mod stage;
 mod store;
+mod stores;

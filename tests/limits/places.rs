@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trommel::{Db, Error};
 
 use crate::stage::counted;
-use crate::store::{Known, refusal, tiny};
+use crate::store::{Known, tiny};
 
 fn written(store: &Path) -> Known {
     let db = Db::open(store, tiny()).unwrap();
@@ -76,21 +76,27 @@ fn directory(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// A user that may start no more threads: the store says so, or does without.
+/// A user that may start no more threads: callers do the work of the store, until there are threads again.
 fn threads(dir: &Path) {
     let store = dir.join("store");
     let mut known = written(&store);
     let limits = getrlimit(Resource::Nproc);
     setrlimit(Resource::Nproc, Rlimit { current: Some(0), ..limits }).unwrap();
-    let opened = Db::open(&store, tiny().background_threads(4));
+    let db = Db::open(&store, tiny().background_threads(4)).unwrap();
+    known.check(&db);
+    let flushes = || db.stats().flushes;
+    assert!(known.fill(&db, known.written + 1_000).is_none());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let without = flushes();
+    assert!(without > 5, "{without} flushes without a thread");
+    counted("threads_not_started", 1);
     setrlimit(Resource::Nproc, limits).unwrap();
-    match opened {
-        Err(error) => refusal(&error),
-        Ok(db) => {
-            known.check(&db);
-            counted("threads_not_started", 1);
-        }
-    }
+    assert!(known.fill(&db, known.written + 1_000).is_none());
+    db.wait_idle().unwrap();
+    assert!(flushes() > without, "no flush with threads");
+    known.check(&db);
+    drop(db);
     known.check_again(&store, tiny());
 }
 

@@ -24,8 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const NOBODY: u32 = 65_534;
 
 /// What shows that a scenario met its limit: errors, writers that waited until there was room, maps
-/// that were not made, threads that were done without.
-const LIMITED: [&str; 4] = ["refusals", "waits", "maps_not_made", "threads_not_started"];
+/// that were not made, threads that were done without or counted.
+const LIMITED: [&str; 5] =
+    ["refusals", "waits", "maps_not_made", "threads_not_started", "threads_counted"];
 
 /// Where a scenario takes place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

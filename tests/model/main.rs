@@ -33,6 +33,7 @@ mod budget;
 mod config;
 mod cut_stores;
 mod cuts;
+mod environments;
 mod filter_fallbacks;
 mod held;
 mod keys;

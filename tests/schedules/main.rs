@@ -20,6 +20,7 @@ mod store;
 mod budget;
 mod commit;
 mod ends;
+mod environments;
 mod flush;
 mod panics;
 mod tables;

@@ -21,12 +21,14 @@
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
 mod beside;
+mod pool;
+mod serve;
 mod trouble;
 mod waiting;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
@@ -43,9 +45,11 @@ use crate::env;
 use crate::error::{Error, Result};
 use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
-use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait, wait_until};
+use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 use crate::view::{LoggedMemtable, View};
 use beside::{Beside, Cores, Filling};
+pub(crate) use pool::{Served, WorkerPool};
+use serve::Work;
 use trouble::Trouble;
 pub use trouble::{BackgroundError, BackgroundJob};
 
@@ -208,8 +212,10 @@ pub(crate) struct Background {
     paused: AtomicBool,
     /// Whether the store is being closed; a copy, for jobs that look without the lock.
     closing: AtomicBool,
-    /// Signalled when there may be something to do, and when something was done.
-    pub(crate) changed: Condvar,
+    /// Signalled when something was done, for those who wait for it.
+    changed: Condvar,
+    /// The threads that do the work; none in a store without threads, or before it is open.
+    workers: OnceLock<Served>,
 }
 
 /// One piece of work.
@@ -261,13 +267,13 @@ impl Background {
     /// that may never come while whoever closes waits behind it.
     pub(crate) fn begin_closing(&self) {
         lock(&self.state).turns_writers_away = true;
-        self.changed.notify_all();
+        self.notify();
     }
 
     /// Has everyone look again: workers for work, waiters for progress.
     pub(crate) fn wake(&self) {
         let _state = lock(&self.state);
-        self.changed.notify_all();
+        self.notify();
     }
 
     /// Lets no more work start, and waits for what runs, in workers or in callers' own threads:
@@ -276,7 +282,7 @@ impl Background {
         let mut state = lock(&self.state);
         state.shutting_down = true;
         self.closing.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
+        self.notify();
         while state.running > 0 {
             state = wait(&self.changed, state);
         }
@@ -289,50 +295,10 @@ impl Background {
 }
 
 impl Engine {
-    /// What a background thread does until the store is closed.
-    pub(crate) fn work(&self) {
-        let unless_ended = PoisonOnPanic { engine: self, job: None };
-        let mut state = lock(&self.background.state);
-        while !state.shutting_down {
-            let now = env::now();
-            if let Some(job) = self.next_job(&mut state, now) {
-                drop(state);
-                let _ = self.run_job(job);
-                state = lock(&self.background.state);
-                continue;
-            }
-            let rests_at = self.graveyard.rests_at();
-            if rests_at.is_some_and(|at| at <= now) {
-                drop(state);
-                self.rest();
-                state = lock(&self.background.state);
-                continue;
-            }
-            // Judged by the moment at which work was looked for: either a retry was not due then,
-            // and is waited for, or it was, and there is nothing to do.
-            let due = |(_, trouble): (_, &Trouble)| {
-                trouble.retry.map(|(at, _)| at).filter(|at| *at > now)
-            };
-            let later = state.troubles().into_iter().filter_map(due).min();
-            state = match later
-                .filter(|_| self.poison.get().is_none())
-                .into_iter()
-                .chain(rests_at)
-                .chain(state.put_off_until)
-                .min()
-            {
-                Some(at) => wait_until(&self.background.changed, state, at),
-                None => wait(&self.background.changed, state),
-            };
-        }
-        drop(state);
-        std::mem::forget(unless_ended);
-    }
-
     /// Does all pending work in the calling thread, where the store has no threads of its own;
     /// true if there was some.
     pub(crate) fn work_inline(&self) -> Result<bool> {
-        if self.options.load().background_threads > 0 {
+        if !self.callers_work() {
             return Ok(false);
         }
         let mut ran_some = false;
@@ -351,18 +317,30 @@ impl Engine {
     /// Takes the most urgent piece of work, if there is one.
     fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
         state.put_off_until = None;
-        if state.shutting_down || self.poison.get().is_some() || self.options.load().read_only {
+        if let Some(flush) = self.next_flush(state, now) {
+            return Some(flush);
+        }
+        if self.takes_no_jobs(state) {
             return None;
         }
         let view = self.view.load();
-        if let Some(flush) = state.next_flush(&view, now) {
-            return Some(flush);
-        }
         let job = self.next_compaction(state, &view, now);
         let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild));
         let job = job.or_else(|| state.help())?;
         state.running += 1;
         Some(job)
+    }
+
+    fn takes_no_jobs(&self, state: &State) -> bool {
+        state.shutting_down || self.poison.get().is_some() || self.options.load().read_only
+    }
+
+    /// The oldest frozen memtable, if it is its turn.
+    fn next_flush(&self, state: &mut State, now: Instant) -> Option<Job> {
+        if self.takes_no_jobs(state) {
+            return None;
+        }
+        state.next_flush(&self.view.load(), now)
     }
 
     /// Sees to memtables before the merge that the caller is at: writes one out that waits while all workers
@@ -384,7 +362,7 @@ impl Engine {
             return true;
         }
         // Who is free has been woken.
-        if state.running < threads || state.shutting_down {
+        if state.running < threads && !self.background.is_busy() || state.shutting_down {
             return false;
         }
         let flush = state.next_flush(&self.view.load(), env::now());
@@ -407,7 +385,7 @@ impl Engine {
         }
         // Looking for a table ends a request of which none is left.
         if over(state) > before {
-            self.background.changed.notify_all();
+            self.background.notify();
         }
         job
     }
@@ -455,7 +433,7 @@ impl Engine {
                 Step::Wait => at += 1,
                 Step::Done => {
                     state.ranges.remove(at);
-                    self.background.changed.notify_all();
+                    self.background.notify();
                 }
             }
         }
@@ -501,7 +479,7 @@ impl Engine {
             },
             (_, None) => Judged::Noted,
         };
-        self.background.changed.notify_all();
+        self.background.notify();
         drop(state);
         // Writers may have been stopped, so that a memtable became full that could not be frozen. Without
         // threads whoever runs the job looks.
@@ -568,7 +546,7 @@ impl Engine {
     }
 
     /// Gives back what is kept for writes to come.
-    fn rest(&self) {
+    pub(crate) fn rest(&self) {
         self.graveyard.clear();
         self.arenas.release();
     }

@@ -61,6 +61,8 @@ pub(crate) struct Marks {
     changes: u64,
     /// Bytes at which a memtable is full.
     pub(crate) memtable_limit: u64,
+    /// Whether the memory of memtables is shared with other stores.
+    pub(crate) shares_memory: bool,
     /// Where writers are slowed.
     pub(crate) compaction: CompactionOptions,
 }
@@ -69,7 +71,9 @@ impl Marks {
     pub(crate) fn of(options: &CurrentOptions) -> Self {
         let changes = options.changes.load(Ordering::Acquire);
         let now = options.load();
-        Self { changes, memtable_limit: now.memtable_limit(), compaction: now.compaction() }
+        let shares_memory = now.environment.as_ref().is_some_and(|it| it.memory_limit().is_some());
+        let (memtable_limit, compaction) = (now.memtable_limit(), now.compaction());
+        Self { changes, memtable_limit, shares_memory, compaction }
     }
 
     /// Looks at the options again if they were replaced.

@@ -1,7 +1,7 @@
 //! The handle to a store.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::Vfs;
@@ -24,7 +24,6 @@ use crate::rescue::repair::{RepairOptions, RepairReport, repair};
 use crate::rescue::{Degraded, Healthy};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Mutex, lock};
 use crate::trace::{LookupTrace, TraceOptions};
 use crate::verify::{VerifyReport, verify_store};
@@ -62,7 +61,8 @@ pub struct Db {
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held by whoever closes.
+    closing: Mutex<()>,
     /// How closing ended, for all who close.
     closed: OnceLock<Result<()>>,
 }
@@ -96,17 +96,8 @@ impl Db {
 
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
         let engine = Engine::open(dir, options, unfinished)?;
-        let options = engine.options.load_full();
-        let handle = Handle { engine, threads: Mutex::default(), closed: OnceLock::new() };
-        let wanted = if options.read_only { 0 } else { options.background_threads };
-        for number in 0..wanted {
-            let engine = Arc::clone(&handle.engine);
-            let thread = Builder::new()
-                .name(format!("trommel-{number}"))
-                .spawn(move || engine.work())
-                .map_err(|source| Error::io(dir, "starting a thread for", source))?;
-            lock(&handle.threads).push(thread);
-        }
+        engine.start_workers();
+        let handle = Handle { engine, closing: Mutex::default(), closed: OnceLock::new() };
         Ok(Self { handle: Arc::new(handle) })
     }
 
@@ -892,7 +883,7 @@ impl Db {
     }
 
     /// Changes options of the live store. What cannot change while it is open stays as it is,
-    /// whatever `change` says of it: [`vfs`](Options::vfs), [`read_mode`](Options::read_mode),
+    /// whatever `change` says of it: [`vfs`](Options::vfs), [`environment`](Options::environment), [`read_mode`](Options::read_mode),
     /// [`log`](Options::log), [`background_threads`](Options::background_threads),
     /// [`max_open_files`](Options::max_open_files), and how the store was opened
     /// ([`create_if_missing`](Options::create_if_missing),
@@ -1149,19 +1140,14 @@ impl Handle {
     fn close(&self) -> Result<()> {
         self.engine.opener.check()?;
         // Held throughout: a second closer must not end the work that the first one waits for.
-        let mut threads = lock(&self.threads);
+        let _one_at_a_time = lock(&self.closing);
         if let Some(outcome) = self.closed.get() {
             return outcome.clone();
         }
         // Jobs that run end before the store is closed.
         let _awaited = self.engine.limiter.awaits(AwaitedWork::All);
         let closed = self.engine.close();
-        self.engine.background.shut_down();
-        for thread in threads.drain(..) {
-            if thread.join().is_err() {
-                self.engine.poison(Error::internal("a background thread panicked"));
-            }
-        }
+        self.engine.end_workers();
         let outcome = closed.clone().and(self.engine.finish_manifest(closed.is_ok()));
         let _ = self.closed.set(outcome.clone());
         outcome
@@ -1171,9 +1157,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.engine.opener.is_forked() {
-            // The threads are not there, not even to be detached.
-            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(std::mem::take(threads));
+            // Its threads are not there, and may have held its locks.
             leak(&self.engine);
             return;
         }

@@ -28,7 +28,7 @@ use crate::options_file::OptionsRecord;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
-use crate::sync::{AtomicU64, Mutex, Swap, lock, point};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
@@ -85,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) dead_from: AtomicU64,
     /// Memtables that wait for their flush, in the current view.
     pub(crate) frozen_memtables: AtomicU64,
+    /// Whether whoever writes next is to freeze the memtable, for the sake of other stores.
+    pub(crate) freeze_soon: AtomicBool,
     /// Runs in level 0 of the current view.
     pub(crate) l0_runs: AtomicU64,
 
@@ -190,10 +192,27 @@ impl Engine {
         let view = self.view.load();
         let held = |logged: &Arc<LoggedMemtable>| logged.memtable.memory_bytes() as u64;
         let frozen: u64 = view.frozen.iter().map(held).sum();
+        if self.memory.is_shared() {
+            return self.account_shared(frozen, held(&view.active));
+        }
         let limit = self.options.load().memtable_limit();
         // A chunk is about as large as all chunks before it, up to the largest.
         let full = limit + limit.min(trommel_memtable::LARGEST_CHUNK as u64);
         // Dropped memtables come back at any time, so what may be kept counts, not what is.
-        self.memory.set_memtables(frozen + full.max(held(&view.active)) + limit);
+        self.memory.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
+    }
+
+    /// As [`Engine::account_memtables`], under a ceiling that others share: the active one counts with what it takes
+    /// and with the chunk that it takes next, so that a store that is not written to leaves the rest to others.
+    /// Where the active ones of all stores are too much, the largest is written out.
+    fn account_shared(&self, frozen: u64, active: u64) {
+        let next = active.min(trommel_memtable::LARGEST_CHUNK as u64);
+        let kept = self.options.load().arena_limit() as u64;
+        self.memory.set_memtables(frozen + active + next + kept, active);
+        if self.memory.active_memtables_are_heavy() && !self.background.relieve() {
+            // A store without threads frees what is its own, unless that is too little to be a table.
+            let is_worth_it = active >= self.options.load().memtable_limit() / 4;
+            self.freeze_soon.store(is_worth_it, Ordering::Relaxed);
+        }
     }
 }

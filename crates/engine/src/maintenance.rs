@@ -194,6 +194,7 @@ impl Engine {
         }
         let options = Options {
             vfs: Arc::clone(&old.vfs),
+            environment: old.environment.clone(),
             create_if_missing: old.create_if_missing,
             error_if_exists: old.error_if_exists,
             read_only: old.read_only,
@@ -268,6 +269,9 @@ impl Engine {
         self.tables.close();
         // Whoever is recording options does it under the lock of the store; the next finds it closed.
         drop(lock(&self.options_record));
+        if self.memory.is_shared() {
+            self.blocks.forget_own();
+        }
         let is_whole = is_written && self.poison.get().is_none();
         let finished = match lock(&self.manifest).take() {
             Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),

@@ -6,9 +6,14 @@
 //! value of more than 256 KiB may, until its group is in the memtable; and where the ceiling is lowered
 //! to less than a 32nd of what the cache had, the places of its blocks may, until their tables are closed.
 //! Memtables that only cursors and ranges hold, since they were written out, are not counted.
+//!
+//! Stores of one environment are under one ceiling. What each holds counts there too, and its memtables by what they
+//! take rather than by what they may come to take. Where the active ones take more than an eighth of the ceiling
+//! together, the largest is written out; while all take more than half, writers are slowed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 use trommel_sstable::{BlockCache, FilterMemory};
 
@@ -16,14 +21,16 @@ use crate::sync::{Mutex, lock};
 
 /// The part of the ceiling that filters may take while they are built: one in so many.
 const CONSTRUCTION_PART: u64 = 8;
+/// The part of a shared ceiling beyond which the largest active memtable is written out: one in so many.
+const ACTIVE_PART: u64 = 8;
 /// Steps in which that is noted: one in so many of the ceiling, within these bounds.
 const STEPS_OF_CEILING: u64 = 1024;
 const SMALLEST_STEP: u64 = 1 << 10;
 const LARGEST_STEP: u64 = 256 << 10;
 
-/// Who holds how much, and the limit over it.
+/// What all stores hold that share one ceiling, and the limit over it. A store by itself has one of its own.
 #[derive(Debug)]
-pub(crate) struct MemoryShares {
+pub(crate) struct Ceiling {
     blocks: Arc<BlockCache>,
     /// The ceiling; `u64::MAX` where there is none.
     limit: AtomicU64,
@@ -31,9 +38,102 @@ pub(crate) struct MemoryShares {
     cache_bytes: AtomicU64,
     /// Memtables, and what is kept for the next ones.
     memtables: AtomicU64,
+    /// Active memtables among them, where stores share the ceiling.
+    active: AtomicU64,
     /// Indexes, pinned filters and the rest of open tables.
     tables: AtomicU64,
-    /// Pinned filters among them.
+    /// Filters that are being built, with the hashes they are built from.
+    construction: AtomicU64,
+    /// Held while a part changes and the cache's capacity with it: of two changes at a time the
+    /// older share must not be the one that stays.
+    changing: Mutex<()>,
+}
+
+impl Ceiling {
+    /// A ceiling under which nothing is held yet.
+    pub(crate) fn new(blocks: Arc<BlockCache>, limit: Option<u64>, cache_bytes: u64) -> Arc<Self> {
+        let ceiling = Self {
+            blocks,
+            limit: AtomicU64::new(u64::MAX),
+            cache_bytes: AtomicU64::new(cache_bytes),
+            memtables: AtomicU64::new(0),
+            active: AtomicU64::new(0),
+            tables: AtomicU64::new(0),
+            construction: AtomicU64::new(0),
+            changing: Mutex::default(),
+        };
+        ceiling.set_limits(limit, cache_bytes);
+        Arc::new(ceiling)
+    }
+
+    fn set_limits(&self, limit: Option<u64>, cache_bytes: u64) {
+        let _one_at_a_time = lock(&self.changing);
+        self.limit.store(limit.unwrap_or(u64::MAX), Relaxed);
+        self.cache_bytes.store(cache_bytes, Relaxed);
+        self.blocks.set_capacity(self.cache_share());
+    }
+
+    fn cache_share(&self) -> u64 {
+        let parts = [&self.memtables, &self.tables, &self.construction];
+        let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
+        let left = self.limit.load(Relaxed).saturating_sub(taken);
+        left.min(self.cache_bytes.load(Relaxed))
+    }
+
+    fn has_limit(&self) -> bool {
+        self.limit.load(Relaxed) != u64::MAX
+    }
+
+    fn change(&self, part: impl FnOnce()) {
+        let _one_at_a_time = lock(&self.changing);
+        part();
+        if self.has_limit() {
+            self.blocks.set_capacity(self.cache_share());
+        }
+    }
+
+    /// Bytes by which active memtables together are more than they may be before the largest of them is to be
+    /// written out: an eighth of the ceiling.
+    pub(crate) fn excess_of_active(&self) -> u64 {
+        self.active.load(Relaxed).saturating_sub(self.limit.load(Relaxed) / ACTIVE_PART)
+    }
+
+    /// What is held now.
+    pub(crate) fn held(&self) -> Held {
+        let _one_at_a_time = lock(&self.changing);
+        let cache = self.blocks.stats();
+        Held {
+            memtables: self.memtables.load(Relaxed),
+            tables: self.tables.load(Relaxed),
+            construction: self.construction.load(Relaxed),
+            cache: cache.used_bytes,
+            cache_capacity: cache.capacity_bytes,
+        }
+    }
+}
+
+/// Bytes that are held under a ceiling.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) memtables: u64,
+    pub(crate) tables: u64,
+    pub(crate) construction: u64,
+    pub(crate) cache: u64,
+    pub(crate) cache_capacity: u64,
+}
+
+/// What one store holds, and the ceiling that it holds it under.
+#[derive(Debug)]
+pub(crate) struct MemoryShares {
+    blocks: Arc<BlockCache>,
+    ceiling: Arc<Ceiling>,
+    /// Whether other stores may be under the ceiling.
+    is_shared: bool,
+    /// Memtables, and what is kept for the next ones.
+    memtables: AtomicU64,
+    /// The active memtable, where the ceiling is shared.
+    active: AtomicU64,
+    /// Pinned filters.
     pinned_filters: AtomicU64,
     /// Most bytes that filters may pin.
     pinned_limit: AtomicU64,
@@ -41,57 +141,89 @@ pub(crate) struct MemoryShares {
     construction: AtomicU64,
     /// Filters and pieces of filters that found no place.
     filters_not_held: AtomicU64,
-    /// Held while a part changes and the cache's capacity with it: of two changes at a time the
-    /// older share must not be the one that stays.
-    changing: Mutex<()>,
 }
 
 impl MemoryShares {
-    /// Shares with nothing taken yet.
+    /// Shares of a store that has a ceiling of its own, with nothing taken yet.
     pub(crate) fn new(blocks: Arc<BlockCache>, limit: Option<u64>, cache_bytes: u64) -> Arc<Self> {
-        let shares = Self {
+        let ceiling = Ceiling::new(Arc::clone(&blocks), limit, cache_bytes);
+        Self::under(ceiling, blocks, false)
+    }
+
+    /// Shares of a store under a ceiling that others share.
+    pub(crate) fn shared(ceiling: Arc<Ceiling>, blocks: Arc<BlockCache>) -> Arc<Self> {
+        Self::under(ceiling, blocks, true)
+    }
+
+    fn under(ceiling: Arc<Ceiling>, blocks: Arc<BlockCache>, is_shared: bool) -> Arc<Self> {
+        Arc::new(Self {
             blocks,
-            limit: AtomicU64::new(u64::MAX),
-            cache_bytes: AtomicU64::new(cache_bytes),
+            ceiling,
+            is_shared,
             memtables: AtomicU64::new(0),
-            tables: AtomicU64::new(0),
+            active: AtomicU64::new(0),
             pinned_filters: AtomicU64::new(0),
             pinned_limit: AtomicU64::new(u64::MAX),
             construction: AtomicU64::new(0),
             filters_not_held: AtomicU64::new(0),
-            changing: Mutex::default(),
-        };
-        shares.set_limits(limit, cache_bytes);
-        Arc::new(shares)
+        })
     }
 
-    /// Changes the ceiling and what the cache would get without it.
+    /// Changes the ceiling and what the cache would get without it, unless others share them.
     pub(crate) fn set_limits(&self, limit: Option<u64>, cache_bytes: u64) {
-        let _one_at_a_time = lock(&self.changing);
-        self.limit.store(limit.unwrap_or(u64::MAX), Relaxed);
-        self.cache_bytes.store(cache_bytes, Relaxed);
-        self.blocks.set_capacity(self.cache_share());
+        if !self.is_shared {
+            self.ceiling.set_limits(limit, cache_bytes);
+        }
     }
 
-    /// Notes what memtables may take, at most.
-    pub(crate) fn set_memtables(&self, bytes: u64) {
-        if self.memtables.load(Relaxed) == bytes {
+    /// Whether other stores may be under the ceiling.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Notes what memtables may take, at most, and what the active one takes.
+    pub(crate) fn set_memtables(&self, bytes: u64, active: u64) {
+        if self.memtables.load(Relaxed) == bytes && self.active.load(Relaxed) == active {
             return;
         }
-        self.change(|| self.memtables.store(bytes, Relaxed));
+        let replace = |own: &AtomicU64, of_all: &AtomicU64, bytes: u64| {
+            let before = own.swap(bytes, Relaxed);
+            of_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
+        };
+        self.ceiling.change(|| {
+            replace(&self.memtables, &self.ceiling.memtables, bytes);
+            replace(&self.active, &self.ceiling.active, active);
+        });
+    }
+
+    /// Whether the largest of all active memtables is to be written out.
+    pub(crate) fn active_memtables_are_heavy(&self) -> bool {
+        self.is_shared && self.ceiling.excess_of_active() > 0
+    }
+
+    /// Bytes by which they take more than they may before the largest is written out.
+    pub(crate) fn excess_of_active(&self) -> u64 {
+        self.ceiling.excess_of_active()
+    }
+
+    /// Whether memtables of all stores take so much that writers are slowed: more than half of the ceiling.
+    #[inline]
+    pub(crate) fn memtables_are_heavy(&self) -> bool {
+        self.is_shared
+            && self.ceiling.memtables.load(Relaxed) > self.ceiling.limit.load(Relaxed) / 2
     }
 
     /// Notes that a table was opened, or that an open one takes more.
     pub(crate) fn add_table(&self, bytes: u64) {
-        self.change(|| {
-            self.tables.fetch_add(bytes, Relaxed);
+        self.ceiling.change(|| {
+            self.ceiling.tables.fetch_add(bytes, Relaxed);
         });
     }
 
     /// Notes that a table was closed, or takes less.
     pub(crate) fn remove_table(&self, bytes: u64) {
-        self.change(|| {
-            self.tables.fetch_sub(bytes, Relaxed);
+        self.ceiling.change(|| {
+            self.ceiling.tables.fetch_sub(bytes, Relaxed);
         });
     }
 
@@ -107,18 +239,18 @@ impl MemoryShares {
         let fits = || {
             let sum = |held: &AtomicU64| held.load(Relaxed).saturating_add(bytes);
             sum(&self.pinned_filters) <= self.pinned_limit.load(Relaxed)
-                && sum(&self.tables) <= self.limit.load(Relaxed) / 2
+                && sum(&self.ceiling.tables) <= self.ceiling.limit.load(Relaxed) / 2
         };
         // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
         if !fits() || !self.filters().admit(bytes) {
             return false;
         }
         let mut pinned = false;
-        self.change(|| {
+        self.ceiling.change(|| {
             pinned = fits();
             if pinned {
                 self.pinned_filters.fetch_add(bytes, Relaxed);
-                self.tables.fetch_add(bytes, Relaxed);
+                self.ceiling.tables.fetch_add(bytes, Relaxed);
             }
         });
         if !pinned {
@@ -129,9 +261,9 @@ impl MemoryShares {
 
     /// Notes that a pinned filter has gone.
     pub(crate) fn unpin_filter(&self, bytes: u64) {
-        self.change(|| {
+        self.ceiling.change(|| {
             self.pinned_filters.fetch_sub(bytes, Relaxed);
-            self.tables.fetch_sub(bytes, Relaxed);
+            self.ceiling.tables.fetch_sub(bytes, Relaxed);
         });
         self.filters().give_back(bytes);
     }
@@ -156,11 +288,9 @@ impl MemoryShares {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
 
-    /// Has the cache forget everything.
+    /// Has the cache forget everything of this store.
     pub(crate) fn empty_cache(&self) {
-        let _one_at_a_time = lock(&self.changing);
-        self.blocks.set_capacity(0);
-        self.blocks.set_capacity(self.cache_share());
+        self.blocks.forget_own();
     }
 
     /// What filters that are being built take.
@@ -171,40 +301,39 @@ impl MemoryShares {
     /// What the filters of one table may take while they are built, where `jobs` build at once: an
     /// eighth of the ceiling for all of them.
     pub(crate) fn construction_share(&self, jobs: usize) -> u64 {
-        self.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
+        self.ceiling.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
     }
 
     /// Whether there is a ceiling at all.
     #[inline]
     pub(crate) fn has_ceiling(&self) -> bool {
-        self.limit.load(Relaxed) != u64::MAX
+        self.ceiling.has_limit()
     }
 
     /// Whether open tables take so much that one should be closed: more than half of the ceiling.
     pub(crate) fn tables_are_heavy(&self) -> bool {
-        self.tables.load(Relaxed) > self.limit.load(Relaxed) / 2
-    }
-
-    fn cache_share(&self) -> u64 {
-        let parts = [&self.memtables, &self.tables, &self.construction];
-        let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
-        let left = self.limit.load(Relaxed).saturating_sub(taken);
-        left.min(self.cache_bytes.load(Relaxed))
+        self.ceiling.tables.load(Relaxed) > self.ceiling.limit.load(Relaxed) / 2
     }
 
     /// Runs `read` while no part changes, so that what it adds up was true at one moment. It must
     /// not drop the last reference to a table, which is a change.
     pub(crate) fn at_one_moment<T>(&self, read: impl FnOnce() -> T) -> T {
-        let _one_at_a_time = lock(&self.changing);
+        let _one_at_a_time = lock(&self.ceiling.changing);
         read()
     }
 
-    fn change(&self, part: impl FnOnce()) {
-        let _one_at_a_time = lock(&self.changing);
-        part();
-        if self.has_ceiling() {
-            self.blocks.set_capacity(self.cache_share());
-        }
+    /// Notes that filters that are being built take so much more, or less.
+    fn change_construction(&self, by: u64, change: impl Fn(&AtomicU64, u64, Ordering) -> u64) {
+        self.ceiling.change(|| {
+            change(&self.construction, by, Relaxed);
+            change(&self.ceiling.construction, by, Relaxed);
+        });
+    }
+}
+
+impl Drop for MemoryShares {
+    fn drop(&mut self) {
+        self.set_memtables(0, 0);
     }
 }
 
@@ -226,23 +355,18 @@ impl Construction {
             return;
         }
         // Under a low ceiling, whole steps would be most of it.
-        let ceiling = self.shares.limit.load(Relaxed);
+        let ceiling = self.shares.ceiling.limit.load(Relaxed);
         let step = (ceiling / STEPS_OF_CEILING).clamp(SMALLEST_STEP, LARGEST_STEP);
         let wanted = bytes.saturating_add(step - 1) / step * step;
         let more = wanted - self.noted;
-        self.shares.change(|| {
-            self.shares.construction.fetch_add(more, Relaxed);
-        });
+        self.shares.change_construction(more, AtomicU64::fetch_add);
         self.noted = wanted;
     }
 }
 
 impl Drop for Construction {
     fn drop(&mut self) {
-        let noted = self.noted;
-        self.shares.change(|| {
-            self.shares.construction.fetch_sub(noted, Relaxed);
-        });
+        self.shares.change_construction(self.noted, AtomicU64::fetch_sub);
     }
 }
 
@@ -256,7 +380,7 @@ mod tests {
         let capacity = || blocks.stats().capacity_bytes;
         let shares = MemoryShares::new(Arc::clone(&blocks), Some(10_000), 9_000);
         assert_eq!(capacity(), 9_000);
-        shares.set_memtables(3_000);
+        shares.set_memtables(3_000, 0);
         assert_eq!(capacity(), 7_000);
         shares.add_table(4_000);
         assert_eq!(capacity(), 3_000);
@@ -323,7 +447,7 @@ mod tests {
                 both.wait();
                 shares.add_table(step);
                 both.wait();
-                let taken = shares.tables.load(Relaxed);
+                let taken = shares.ceiling.tables.load(Relaxed);
                 assert_eq!(blocks.stats().capacity_bytes, 10_000 - taken);
                 both.wait();
                 shares.remove_table(step);
@@ -333,5 +457,34 @@ mod tests {
             scope.spawn(|| race(1));
             race(30);
         });
+    }
+
+    #[test]
+    fn stores_under_one_ceiling_share_it() {
+        let blocks = BlockCache::new(16 << 10);
+        let ceiling = Ceiling::new(Arc::clone(&blocks), Some(16 << 10), 16 << 10);
+        let [one, other] =
+            [(); 2].map(|()| MemoryShares::shared(Arc::clone(&ceiling), blocks.share()));
+        one.set_memtables(1 << 10, 1 << 10);
+        other.set_memtables(1 << 10, 1 << 10);
+        assert_eq!(ceiling.held().cache_capacity, 14 << 10);
+        assert!(!one.active_memtables_are_heavy(), "an eighth");
+        other.set_memtables(2 << 10, 1100);
+        assert_eq!((one.active_memtables_are_heavy(), one.excess_of_active()), (true, 76));
+        assert!(!one.memtables_are_heavy());
+        other.set_memtables(8 << 10, 0);
+        assert!(one.memtables_are_heavy() && !one.active_memtables_are_heavy());
+        other.add_table(9 << 10);
+        assert!(one.tables_are_heavy() && !one.pin_filter(1), "of all stores");
+        assert_eq!(ceiling.held().cache_capacity, 0);
+        other.remove_table(9 << 10);
+        let mut construction = Construction::new(&one);
+        construction.grow_to(1 << 10);
+        assert_eq!((one.construction(), other.construction()), (1 << 10, 0));
+        // The limits are those of the environment.
+        one.set_limits(None, 0);
+        assert_eq!(ceiling.held().cache_capacity, 6 << 10);
+        drop((construction, one, other));
+        assert_eq!(ceiling.held().cache_capacity, 16 << 10);
     }
 }

@@ -13,6 +13,7 @@ use trommel_sstable::FilterPlan;
 use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::compaction::options::CompactionOptions;
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::prefix::Prefix;
@@ -25,6 +26,12 @@ pub use trommel_sstable::{Compression, FilterShape};
 const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
 /// Its size where the machine does not say how much memory it has.
 const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
+
+/// Bytes of a block cache, where nobody says.
+pub(crate) fn default_cache_bytes() -> u64 {
+    trommel_vfs::usable_memory_bytes()
+        .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
+}
 
 /// How far a write has got when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -156,6 +163,7 @@ impl WriteOptions {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) environment: Option<Environment>,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) read_only: bool,
@@ -200,6 +208,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             vfs: Arc::new(DiskVfs),
+            environment: None,
             create_if_missing: true,
             error_if_exists: false,
             read_only: false,
@@ -357,7 +366,8 @@ impl Options {
         /// deep levels within bounds where the level-0 triggers do not, and costs a fill much where it is what slows
         /// it. 1 KiB or more. Default: 64 GiB.
         debt_stop_bytes: u64;
-        /// Threads that write out memtables and compact, 0 to 256. With 0, the call that makes such work
+        /// Threads that write out memtables and compact, 0 to 256; they are started when there is work, and end when
+        /// there is none. With 0, the call that makes such work
         /// necessary does it itself. Default: 2.
         background_threads: usize;
         /// Whether compactions start by themselves. Default: true.
@@ -395,6 +405,28 @@ impl Options {
     #[must_use]
     pub fn prefix_filters(mut self, filters: impl Into<Option<FilterPolicy>>) -> Self {
         self.prefix_filters = filters.into();
+        self
+    }
+
+    /// What the store shares with others of the process: threads, the block cache, a ceiling over memory and open
+    /// files. The settings of the environment then count, and [`cache_bytes`](Self::cache_bytes),
+    /// [`memory_limit`](Self::memory_limit) and [`max_open_files`](Self::max_open_files) do not;
+    /// [`background_threads`](Self::background_threads) is how many of the environment's threads work for the
+    /// store at once. Default: none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let environment = trommel::Environment::builder().threads(2).build()?;
+    /// let options = trommel::Options::default().environment(&environment);
+    /// let (cats, dogs) = (dir.path().join("cats"), dir.path().join("dogs"));
+    /// let (cats, dogs) = (options.clone().open(cats)?, options.open(dogs)?);
+    /// # cats.put("a", "b")?;
+    /// # dogs.put("a", "b")?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn environment(mut self, environment: &Environment) -> Self {
+        self.environment = Some(environment.clone());
         self
     }
 
@@ -467,8 +499,8 @@ impl Options {
         crate::Db::open(dir, self)
     }
 
-    /// Every setting, by the name of its setter, with its value as text (sizes in bytes). Where
-    /// nothing was set and the machine decides, what it decides.
+    /// Every setting but the file system and the environment, which are no text, by the name of its setter, with its
+    /// value as text (sizes in bytes). Where nothing was set and the machine decides, what it decides.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let or_none = |limit: Option<u64>| limit.map_or("none".into(), |bytes| bytes.to_string());
         fn or_word(value: Option<&impl fmt::Display>, word: &str) -> String {
@@ -520,11 +552,7 @@ impl Options {
 
     /// Bytes of the block cache, where no memory limit stands against it.
     pub(crate) fn wanted_cache_bytes(&self) -> u64 {
-        let default = || {
-            trommel_vfs::usable_memory_bytes()
-                .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
-        };
-        self.cache_bytes.unwrap_or_else(default)
+        self.cache_bytes.unwrap_or_else(default_cache_bytes)
     }
 
     /// Most bytes of filters that may be pinned.
@@ -535,16 +563,24 @@ impl Options {
         }
     }
 
-    /// Bytes at which a memtable is full. Under a memory limit all memtables together, full ones
+    /// Bytes at which a memtable is full. Under the memory limit of an environment a sixteenth of it: of several
+    /// stores the largest is written out when all are too much. Under a memory limit of its own all memtables together, full ones
     /// and what is kept for the next included, get a quarter of it.
     pub(crate) fn memtable_limit(&self) -> u64 {
         let buffer = self.write_buffer_bytes as u64;
+        if let Some(environment) = &self.environment {
+            return environment.memory_limit().map_or(buffer, |limit| buffer.min(limit / 16));
+        }
         let memtables = self.max_frozen_memtables as u64 + 2;
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
     /// Bytes up to which the memory of memtables is kept for the next ones, what is in use included: one memtable.
+    /// Under the memory limit of an environment none: other stores may need it.
     pub(crate) fn arena_limit(&self) -> usize {
+        if self.environment.as_ref().is_some_and(|shared| shared.memory_limit().is_some()) {
+            return 0;
+        }
         self.memtable_limit() as usize
     }
 
@@ -682,7 +718,8 @@ mod tests {
             let field = line.strip_prefix("    ").filter(|field| !field.starts_with([' ', '}']))?;
             Some(field.split(':').next().unwrap_or_default().to_owned())
         });
-        let fields: Vec<String> = fields.filter(|field| field != "vfs").collect();
+        let fields: Vec<String> =
+            fields.filter(|field| field != "vfs" && field != "environment").collect();
         let settings: Vec<&str> = options.settings().iter().map(|(name, _)| *name).collect();
         assert_eq!(settings, fields);
         assert!(options.settings().contains(&("compression", "lz4".into())));

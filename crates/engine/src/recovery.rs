@@ -38,6 +38,7 @@ use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::env;
+use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
@@ -58,7 +59,7 @@ use crate::options_file::OptionsRecord;
 use crate::output::{Outputs, Purpose};
 use crate::rescue::degraded::{self, Around};
 use crate::rescue::{Damage, Degraded};
-use crate::sync::{AtomicU64, Mutex, Swap, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
@@ -136,9 +137,11 @@ impl Engine {
     /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
+        let shared = options.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
+        let background_threads = options.background_threads.min(shared);
         let room = Arc::new(Room::default());
         let vfs = DirSync::new(options.vfs, dir, Arc::clone(&room));
-        let options = Options { vfs: Arc::new(vfs), ..options };
+        let options = Options { vfs: Arc::new(vfs), background_threads, ..options };
         let vfs = Arc::clone(&options.vfs);
         let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
@@ -387,7 +390,8 @@ impl Engine {
                 self.graveyard.add(self.dir.join(&entry.name));
             }
         }
-        self.sweep();
+        // Nothing is kept yet, so there is nothing to rest from later.
+        self.rest();
     }
 }
 
@@ -480,12 +484,43 @@ fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
 
 /// An empty block cache, and what shares the store's memory with it.
 fn first_shares(options: &Options) -> (Arc<BlockCache>, Arc<MemoryShares>) {
+    if let Some(environment) = &options.environment {
+        let blocks = environment.blocks().share();
+        let ceiling = Arc::clone(environment.ceiling());
+        let memory = MemoryShares::shared(ceiling, Arc::clone(&blocks));
+        memory.set_pinned_limit(options.pinned_limit());
+        return (blocks, memory);
+    }
     let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
     // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
     let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
     let memory = MemoryShares::new(Arc::clone(&blocks), limit, wanted);
     memory.set_pinned_limit(options.pinned_limit());
     (blocks, memory)
+}
+
+/// A table cache that holds nothing yet.
+fn first_tables(
+    dir: &Path,
+    options: &Options,
+    blocks: &Arc<BlockCache>,
+    memory: &Arc<MemoryShares>,
+) -> Arc<TableCache> {
+    let tables = TableCache::new(
+        dir.to_path_buf(),
+        Arc::clone(&options.vfs),
+        Arc::clone(blocks),
+        options.read_mode,
+        options.max_open_files,
+        Arc::clone(memory),
+        options.user_filters.clone(),
+    );
+    let shared = options.environment.as_ref().map(Environment::files);
+    let tables = Arc::new(tables.sharing(shared.map(Arc::clone)));
+    if let Some(files) = shared {
+        files.add(&tables);
+    }
+    tables
 }
 
 /// An engine around a recovered state, with nothing replayed yet.
@@ -499,15 +534,7 @@ fn assemble(
 ) -> Engine {
     let vfs = Arc::clone(&options.vfs);
     let (blocks, memory) = first_shares(&options);
-    let tables = Arc::new(TableCache::new(
-        dir.to_path_buf(),
-        Arc::clone(&vfs),
-        Arc::clone(&blocks),
-        options.read_mode,
-        options.max_open_files,
-        Arc::clone(&memory),
-        options.user_filters.clone(),
-    ));
+    let tables = first_tables(dir, &options, &blocks, &memory);
     let arenas = ArenaPool::new(options.arena_limit());
     let view = first_view(recovered, &arenas);
     let lock = Arc::new(HeldLock::new(held));
@@ -543,6 +570,7 @@ fn assemble(
         view_change: Mutex::default(),
         frozen_memtables: AtomicU64::new(0),
         l0_runs: AtomicU64::new(0),
+        freeze_soon: AtomicBool::new(false),
         options_change: Mutex::default(),
         options_record: Mutex::default(),
         queue: crate::write::Queue::default(),

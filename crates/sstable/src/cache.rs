@@ -162,11 +162,20 @@ impl Weighter<BlockKey, Entry> for ByBytes {
 
 type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, Entry>>;
 
-/// Verified data blocks and pieces of filters, shared by all tables of a store.
+/// Verified data blocks and pieces of filters, shared by all tables of a store; or, where
+/// [several stores](BlockCache::share) have one cache, the part of one of them.
 pub struct BlockCache {
-    blocks: Entries,
+    shared: Arc<Shared>,
+    /// The number of the store among those that share the cache.
+    owner: u64,
     next_table: AtomicU64,
     filters: Arc<FilterMemory>,
+}
+
+/// What all stores have in common that share a cache.
+struct Shared {
+    blocks: Entries,
+    next_owner: AtomicU64,
     /// Bytes that it may hold, with the places of blocks.
     capacity: AtomicU64,
     /// Bytes of places.
@@ -175,6 +184,9 @@ pub struct BlockCache {
     came: AtomicU64,
     turn: Turn,
 }
+
+/// Bits of a table's number that count the tables of one store; those above them are the store's.
+const TABLE_BITS: u32 = 40;
 
 /// The number of a turn, which each lookup reads, apart from what each read of a file writes.
 #[derive(Debug, Default)]
@@ -190,7 +202,7 @@ pub(crate) struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.cache.places.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.cache.shared.places.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -227,29 +239,46 @@ impl BlockCache {
             .expect("both capacities were given");
         let blocks =
             Cache::with_options(options, ByBytes, WordHasher(0), DefaultLifecycle::default());
-        Arc::new(Self {
+        let shared = Shared {
             blocks,
-            next_table: AtomicU64::new(0),
-            filters: Arc::default(),
+            next_owner: AtomicU64::new(0),
             capacity: AtomicU64::new(bytes),
             places: AtomicU64::new(0),
             came: AtomicU64::new(0),
             turn: Turn::default(),
-        })
+        };
+        Self::of_next_owner(Arc::new(shared))
+    }
+
+    fn of_next_owner(shared: Arc<Shared>) -> Arc<Self> {
+        let owner = shared.next_owner.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { shared, owner, next_table: AtomicU64::new(0), filters: Arc::default() })
+    }
+
+    /// The same cache for the tables of another store: capacity and blocks are shared, filters are counted and
+    /// limited apart.
+    #[must_use]
+    pub fn share(&self) -> Arc<Self> {
+        Self::of_next_owner(Arc::clone(&self.shared))
+    }
+
+    /// Forgets what it holds of the tables of this store.
+    pub fn forget_own(&self) {
+        self.shared.blocks.retain(|key, _| key.table >> TABLE_BITS != self.owner);
     }
 
     /// Changes the capacity, and evicts what no longer fits. Places of blocks stay until their tables are
     /// closed, even if they take more than a 32nd of it now.
     pub fn set_capacity(&self, bytes: u64) {
-        self.capacity.store(bytes, Ordering::Relaxed);
-        self.blocks.set_capacity(for_blocks(bytes));
+        self.shared.capacity.store(bytes, Ordering::Relaxed);
+        self.shared.blocks.set_capacity(for_blocks(bytes));
     }
 
     /// Memory for `bytes` of places, if they may be so many.
     pub(crate) fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let most = self.capacity.load(Ordering::Relaxed) / PLACES_PART;
+        let most = self.shared.capacity.load(Ordering::Relaxed) / PLACES_PART;
         let grown = |places: u64| Some(places + bytes).filter(|places| *places <= most);
-        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
+        self.shared.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
         Some(Room { cache: Arc::clone(self), bytes })
     }
 
@@ -257,9 +286,9 @@ impl BlockCache {
     /// [`ReadStats`](crate::ReadStats), so that readers do not meet in a counter.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
-            used_bytes: self.blocks.weight() + self.places.load(Ordering::Relaxed),
-            capacity_bytes: self.capacity.load(Ordering::Relaxed),
-            blocks: self.blocks.len() as u64,
+            used_bytes: self.shared.blocks.weight() + self.shared.places.load(Ordering::Relaxed),
+            capacity_bytes: self.shared.capacity.load(Ordering::Relaxed),
+            blocks: self.shared.blocks.len() as u64,
             filter_bytes: self.filters.cached(),
         }
     }
@@ -283,11 +312,11 @@ impl BlockCache {
         if planted(Bug::CacheKeyReused) {
             return 0;
         }
-        self.next_table.fetch_add(1, Ordering::Relaxed)
+        (self.owner << TABLE_BITS) | self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Arc<Cached>> {
-        match self.blocks.get(&BlockKey { table, offset }) {
+        match self.shared.blocks.get(&BlockKey { table, offset }) {
             Some(Entry::Block(cached)) => Some(cached),
             _ => None,
         }
@@ -296,35 +325,35 @@ impl BlockCache {
     /// Notes a use of a block that was found in its place.
     #[cold]
     pub(crate) fn use_once(&self, table: u64, offset: u64) {
-        self.blocks.get(&BlockKey { table, offset });
+        self.shared.blocks.get(&BlockKey { table, offset });
     }
 
     /// Leaves a block in the cache; in its place as well if it has a `seat`.
     pub(crate) fn insert(&self, table: u64, offset: u64, block: SharedBlock, seat: Option<Seat>) {
         let bytes = block.buffer.len() as u64;
         let cached = Cached::new(block, seat, self.turn());
-        self.blocks.insert(BlockKey { table, offset }, Entry::Block(cached));
+        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Block(cached));
         self.note_arrival(bytes);
     }
 
     /// The number of the turn: it changes whenever a 32nd of the capacity has come in.
     #[inline]
     pub(crate) fn turn(&self) -> u32 {
-        self.turn.0.load(Ordering::Relaxed)
+        self.shared.turn.0.load(Ordering::Relaxed)
     }
 
     fn note_arrival(&self, bytes: u64) {
-        let turn_bytes = (self.capacity.load(Ordering::Relaxed) / TURNS).max(1);
-        let before = self.came.fetch_add(bytes, Ordering::Relaxed);
+        let turn_bytes = (self.shared.capacity.load(Ordering::Relaxed) / TURNS).max(1);
+        let before = self.shared.came.fetch_add(bytes, Ordering::Relaxed);
         if before % turn_bytes + bytes >= turn_bytes {
-            self.turn.0.fetch_add(1, Ordering::Relaxed);
+            self.shared.turn.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The piece of a filter at this place.
     #[inline]
     pub(crate) fn piece(&self, table: u64, offset: u64) -> Option<Arc<CachedPiece>> {
-        match self.blocks.get(&BlockKey { table, offset }) {
+        match self.shared.blocks.get(&BlockKey { table, offset }) {
             Some(Entry::Piece(cached)) => Some(cached),
             _ => None,
         }
@@ -341,9 +370,9 @@ impl BlockCache {
     ) -> Arc<CachedPiece> {
         let bytes = hold.bytes;
         let cached = Arc::new(CachedPiece { piece, hold });
-        self.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
+        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
         self.note_arrival(bytes);
-        if !self.filters.is_kept() {
+        if !cached.hold.memory.is_kept() {
             self.remove(table, offset);
         }
         cached
@@ -351,11 +380,11 @@ impl BlockCache {
 
     /// Whether an entry of `bytes` bytes may stay for a while: it fills at most half of its shard.
     pub(crate) fn can_keep(&self, bytes: u64) -> bool {
-        2 * (bytes + ENTRY_OVERHEAD_BYTES) <= self.blocks.shard_capacity()
+        2 * (bytes + ENTRY_OVERHEAD_BYTES) <= self.shared.blocks.shard_capacity()
     }
 
     pub(crate) fn remove(&self, table: u64, offset: u64) {
-        self.blocks.remove(&BlockKey { table, offset });
+        self.shared.blocks.remove(&BlockKey { table, offset });
     }
 }
 

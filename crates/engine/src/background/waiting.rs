@@ -113,7 +113,6 @@ impl Engine {
         concern: Concern,
         done: impl Fn(&Self, &State) -> bool,
     ) -> Result<()> {
-        let inline = self.options.load().background_threads == 0;
         let mut state = lock(&self.background.state);
         let seen = state.failures(concern);
         let is_of_all = matches!(concern, Concern::Compactions | Concern::All);
@@ -127,6 +126,7 @@ impl Engine {
             }
             // Work may become possible while waiting for it: a pause is over, or what another
             // caller ran is out of the way.
+            let inline = self.callers_work();
             if inline {
                 // Who waits here is the retry.
                 (state.flushes.retry, state.compactions.retry) = (None, None);
@@ -188,7 +188,7 @@ impl Engine {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
             state.ranges.push((ticket, RangeCompaction::new(from, to, through, before)));
-            self.background.changed.notify_all();
+            self.background.notify();
             ticket
         };
         let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
@@ -213,7 +213,7 @@ impl Engine {
             state.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
             // Writers that wait for a compaction need not any more.
-            self.background.changed.notify_all();
+            self.background.notify();
         }
         let rests =
             self.wait_for_state(&awaited, Concern::Flushes, |_, state| state.busy.is_empty());
@@ -244,7 +244,7 @@ impl<'a> WaitingForRest<'a> {
         let mut state = lock(&background.state);
         state.waiting_for_rest += 1;
         // What rested may go on, pieces of merges may be taken, and no more runs are waited for.
-        background.changed.notify_all();
+        background.notify();
         Self(background)
     }
 }

@@ -355,7 +355,7 @@ impl Engine {
             crate::events::budget_exceeded(waiting.len());
         }
         state.fit_budget.refill(waiting);
-        self.background.changed.notify_all();
+        self.background.notify();
     }
 
     /// Has the filters of a table that left the version go, where a budget counts them.

@@ -261,7 +261,7 @@ impl<'a> Offer<'a> {
             state.shared.push(Arc::clone(merge));
             // Who comes to wait later wakes the workers too.
             if state.is_waited_for() {
-                background.changed.notify_all();
+                background.notify();
             }
         }
         Self { background, merge }

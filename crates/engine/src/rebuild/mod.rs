@@ -286,7 +286,7 @@ impl Engine {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
             state.rebuilds.push(Rebuild::new(ticket, tables));
-            self.background.changed.notify_all();
+            self.background.notify();
             ticket
         };
         let is_over =

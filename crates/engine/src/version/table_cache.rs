@@ -20,6 +20,7 @@ use trommel_sstable::{
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
 use super::{Keeping, TableFile, Version};
+use crate::environment::SharedFiles;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::memory::MemoryShares;
@@ -72,6 +73,8 @@ pub(crate) struct OpenTable {
     known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
+    /// Counts its handle among those of all stores, where they share them.
+    _shared: Option<Beside>,
     /// Counts the handle of its sidecar, if it has one.
     _beside: Option<Beside>,
 }
@@ -99,6 +102,7 @@ impl OpenTable {
         file: &TableFile,
         memory: &Arc<MemoryShares>,
         sidecars: &Arc<AtomicUsize>,
+        of_all: Option<&Arc<AtomicUsize>>,
     ) -> Self {
         let beside = table.filters().are_beside().then(|| Beside::new(sidecars));
         // Filters are counted as they come: see `TableHost`.
@@ -112,7 +116,16 @@ impl OpenTable {
         memory.add_table(bytes);
         let (table, memory) = (Arc::new(table), Arc::clone(memory));
         let known_to = AtomicU64::new(0);
-        Self { table, stored_prefix, ends, known_to, bytes, memory, _beside: beside }
+        Self {
+            table,
+            stored_prefix,
+            ends,
+            known_to,
+            bytes,
+            memory,
+            _shared: of_all.map(Beside::new),
+            _beside: beside,
+        }
     }
 
     /// Whether `extractor`, which bears the name of the filter's maker, may be it: the filter holds
@@ -272,6 +285,8 @@ pub(crate) struct TableCache {
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
+    /// What bounds the open files of all stores, where they share them.
+    shared: Option<Arc<SharedFiles>>,
     closed: AtomicBool,
 }
 
@@ -297,8 +312,16 @@ impl TableCache {
             losses: AtomicU64::new(0),
             memory,
             unusable_filters: Arc::default(),
+            shared: None,
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// As before, but within what bounds the open files of all stores, if anything does.
+    pub(crate) fn sharing(self, shared: Option<Arc<SharedFiles>>) -> Self {
+        let max_open =
+            shared.as_ref().map_or(self.max_open, |files| files.most().min(handle_share()));
+        Self { max_open, shared, ..self }
     }
 
     /// How tables are read.
@@ -349,6 +372,9 @@ impl TableCache {
 
     #[cold]
     fn open(&self, file: &Arc<TableFile>) -> Result<Reader> {
+        if let Some(files) = &self.shared {
+            files.make_room();
+        }
         let mut ring = lock(&self.ring);
         let reader = file.reader.load();
         if reader.is_some() {
@@ -373,6 +399,7 @@ impl TableCache {
             file,
             &self.memory,
             &self.sidecars,
+            self.shared.as_deref().map(SharedFiles::open),
         ))));
         ring.push_back(Arc::downgrade(file));
         Ok(Reader(file.reader.load()))
@@ -460,6 +487,11 @@ impl TableCache {
             }
         }
         self.losses.load(Ordering::Acquire)
+    }
+
+    /// Closes an open table, one not used of late if there is one; whether there was any.
+    pub(crate) fn close_any(&self) -> bool {
+        self.close_one(&mut lock(&self.ring))
     }
 
     /// Closes half of the open tables.

@@ -18,6 +18,7 @@ mod full;
 mod full_tests;
 mod queue;
 mod rotate;
+mod shared;
 mod stall;
 
 pub(crate) use awaited::Awaited;
@@ -26,3 +27,4 @@ pub(crate) use queue::Queue;
 #[cfg(all(test, trommel_loom))]
 pub(crate) use queue::{Group, Place, Turn, Wanted};
 pub(crate) use rotate::RotatedLogs;
+pub(crate) use shared::Freezing;

@@ -17,7 +17,7 @@ use crate::view::View;
 /// Shortest sleep that slows a writer; smaller debts of time add up first.
 const SHORTEST_DELAY: Duration = Duration::from_millis(1);
 /// Longest sleep of one write, so that a change of pressure is noticed.
-const LONGEST_DELAY: Duration = Duration::from_millis(20);
+pub(super) const LONGEST_DELAY: Duration = Duration::from_millis(20);
 
 /// How far writers are ahead of the rate they are granted.
 #[derive(Debug, Default)]
@@ -49,7 +49,8 @@ impl Engine {
         self.check_writable()?;
         leader.marks.keep_up_with(&self.options);
         let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
-        if !full && is_idle(&self.backlog(), &leader.marks.compaction) {
+        let in_the_way = leader.marks.shares_memory && self.is_in_the_way();
+        if !full && !in_the_way && is_idle(&self.backlog(), &leader.marks.compaction) {
             return Ok(());
         }
         self.make_room_slowly(leader, group_bytes)
@@ -68,6 +69,9 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn make_room_slowly(&self, leader: &mut Leader, group_bytes: impl Fn() -> u64) -> Result<()> {
+        if leader.marks.shares_memory {
+            self.make_way(leader)?;
+        }
         loop {
             self.check_writable()?;
             let options = self.options.load();
@@ -160,7 +164,7 @@ impl Engine {
     }
 
     /// Runs `wait`, adding its time to the stall of this cause; returns it.
-    fn stall(
+    pub(super) fn stall(
         &self,
         cause: Cause,
         wait: impl FnOnce(&WaitingCaller<'_>) -> Result<()>,

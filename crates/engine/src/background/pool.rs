@@ -1,0 +1,426 @@
+//! The threads that do the background work of one store, or of all stores of an environment.
+//!
+//! 1. A store that may have work is queued, once. A worker takes the first store of the queue, takes one job of
+//!    it, puts the store at the end of the queue, where another worker may look for more, and runs the job: so
+//!    stores take turns, a job at a time.
+//! 2. A store that has nothing to do now says when to look again (a retry, files kept for a while), if ever. The
+//!    idle workers wait for the earliest of these moments.
+//! 3. A thread is started when a store is queued and no thread is idle, up to the most there may be. One that
+//!    found nothing to do for [`IDLE_FOR`] ends, unless it is the last and a moment is waited for.
+//! 4. Of several threads that serve several stores, one runs nothing but flushes: writers wait for these,
+//!    and the compactions of other stores take long.
+//! 5. Where the active memtables of stores that share a memory limit take too much, a worker has the largest
+//!    written out.
+//! 6. Where no thread can be started, callers do the work, as in a store without threads.
+//!
+//! # Invariants
+//! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is held.
+//! * A worker holds a store only for its turn. A store that is closed waits for those turns and no others.
+//! * A panic ends its thread; another is started for what is queued.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::Work;
+use crate::engine::Engine;
+use crate::env;
+use crate::sync::thread::Builder;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_until};
+use crate::write::Freezing;
+
+/// How long a thread that has nothing to do waits for work before it ends: less than starting it costs a store
+/// that flushes often, and too short to be noticed in one that does not.
+const IDLE_FOR: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
+
+/// Threads for background work.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    /// The most there may be.
+    most: usize,
+    /// The most that may be at other jobs than flushes.
+    most_merging: usize,
+    state: Mutex<State>,
+    /// Signalled when a store was queued, or a new moment is to be waited for.
+    ready: Condvar,
+    /// Signalled when a turn or a thread has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stores: HashMap<u64, Store>,
+    next_store: u64,
+    /// Stores that may have work.
+    queue: VecDeque<u64>,
+    /// Stores in which only flushes were looked for.
+    want_to_merge: Vec<u64>,
+    /// When to look at which store again.
+    due: BTreeSet<(Instant, u64)>,
+    threads: usize,
+    idle: usize,
+    /// Turns that may run other jobs than flushes.
+    merging: usize,
+    /// Whether active memtables take too much.
+    is_heavy: bool,
+    /// Whether no thread could be started when there was none.
+    is_short: bool,
+    /// Whether all threads are to end.
+    is_over: bool,
+}
+
+/// A store that is served.
+#[derive(Debug)]
+struct Store {
+    engine: Weak<Engine>,
+    /// The most workers that may be at it at once.
+    most: usize,
+    workers: usize,
+    is_queued: bool,
+    /// Whether it was queued while as many workers were at it as may be.
+    is_crowded: bool,
+    due: Option<Instant>,
+}
+
+impl State {
+    fn enqueue(&mut self, id: u64) {
+        let Some(store) = self.stores.get_mut(&id).filter(|store| !store.is_queued) else { return };
+        store.is_queued = true;
+        self.queue.push_back(id);
+    }
+
+    /// Sets when to look at a store again.
+    fn set_due(&mut self, id: u64, due: Option<Instant>) {
+        let Some(store) = self.stores.get_mut(&id) else { return };
+        if let Some(before) = std::mem::replace(&mut store.due, due) {
+            self.due.remove(&(before, id));
+        }
+        self.due.extend(due.map(|at| (at, id)));
+    }
+
+    /// Queues the stores whose moment has come.
+    fn enqueue_due(&mut self, now: Instant) {
+        while let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, id));
+            if let Some(store) = self.stores.get_mut(&id) {
+                store.due = None;
+            }
+            self.enqueue(id);
+        }
+    }
+
+    /// The first store of the queue that another worker may look at.
+    fn next(&mut self) -> Option<(u64, Weak<Engine>)> {
+        while let Some(id) = self.queue.pop_front() {
+            let Some(store) = self.stores.get_mut(&id) else { continue };
+            store.is_queued = false;
+            if store.workers < store.most {
+                store.workers += 1;
+                return Some((id, Weak::clone(&store.engine)));
+            }
+            store.is_crowded = true;
+        }
+        None
+    }
+
+    fn end_merging(&mut self) {
+        self.merging -= 1;
+        for id in std::mem::take(&mut self.want_to_merge) {
+            self.enqueue(id);
+        }
+    }
+}
+
+impl WorkerPool {
+    /// For one store, which shares its threads among its jobs as it likes.
+    pub(crate) fn of_one(threads: usize) -> Arc<Self> {
+        Self::new(threads, threads)
+    }
+
+    /// For the stores of an environment.
+    pub(crate) fn of_many(threads: usize) -> Arc<Self> {
+        Self::new(threads, threads.saturating_sub(1).max(1))
+    }
+
+    fn new(most: usize, most_merging: usize) -> Arc<Self> {
+        let (ready, ended) = (Condvar::default(), Condvar::default());
+        Arc::new(Self { most, most_merging, state: Mutex::default(), ready, ended })
+    }
+
+    /// The most threads there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Serves `engine` from now on, with at most so many threads at once.
+    pub(crate) fn serve(self: Arc<Self>, engine: Weak<Engine>, most: usize) -> Served {
+        let mut state = lock(&self.state);
+        let store = state.next_store;
+        state.next_store += 1;
+        let slot =
+            Store { engine, most, workers: 0, is_queued: false, is_crowded: false, due: None };
+        state.stores.insert(store, slot);
+        drop(state);
+        Served { pool: self, store }
+    }
+
+    /// Stores that are served, and threads that run.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.stores.len(), state.threads)
+    }
+
+    /// Has the threads end as soon as they have nothing to do.
+    pub(crate) fn end(&self) {
+        lock(&self.state).is_over = true;
+        self.ready.notify_all();
+    }
+
+    /// Has a worker look at the queue.
+    fn call_worker(self: &Arc<Self>, state: &mut State) {
+        if state.idle > 0 {
+            self.ready.notify_one();
+        } else if state.threads < self.most && !state.is_over {
+            state.threads += 1;
+            let pool = Arc::clone(self);
+            let name = format!("trommel-{}", state.threads);
+            if Builder::new().name(name).spawn(move || pool.work()).is_err() {
+                state.threads -= 1;
+            }
+            state.is_short = state.threads == 0;
+        }
+    }
+
+    /// What a thread does.
+    fn work(self: Arc<Self>) {
+        let _thread = Thread(&self);
+        while let Some(next) = self.next() {
+            match next {
+                Next::Turn(turn) => turn.take(),
+                Next::Relieve => self.relieve(),
+            }
+        }
+    }
+
+    /// Waits for something to do; none where the thread is to end.
+    fn next(self: &Arc<Self>) -> Option<Next<'_>> {
+        let mut state = lock(&self.state);
+        let mut idle_until = None;
+        loop {
+            let now = env::now();
+            state.enqueue_due(now);
+            if std::mem::take(&mut state.is_heavy) {
+                return Some(Next::Relieve);
+            }
+            if let Some((store, engine)) = state.next() {
+                let may_merge = state.merging < self.most_merging;
+                state.merging += usize::from(may_merge);
+                if !state.queue.is_empty() {
+                    self.call_worker(&mut state);
+                }
+                return Some(Next::Turn(Turn { pool: self, store, engine, may_merge }));
+            }
+            let until = *idle_until.get_or_insert(now + IDLE_FOR);
+            let is_last = state.idle == 0;
+            if state.is_over || until <= now && !(is_last && !state.due.is_empty()) {
+                return None;
+            }
+            state = self.wait_idle(state, until.max(now), is_last);
+        }
+    }
+
+    /// Has the largest active memtables of all stores written out, until the others are few enough.
+    fn relieve(&self) {
+        let stores: Vec<_> =
+            lock(&self.state).stores.values().map(|store| Weak::clone(&store.engine)).collect();
+        let mut active: Vec<_> = stores
+            .iter()
+            .filter_map(|store| Some((store.upgrade()?.active_bytes(), store)))
+            .collect();
+        active.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let mut freed = 0;
+        for (bytes, store) in active {
+            let Some(engine) = store.upgrade() else { continue };
+            if engine.memory.excess_of_active() <= freed {
+                return;
+            }
+            // One that its own writers are to freeze counts on until they have.
+            if engine.freeze_for_others() == Freezing::Soon {
+                freed += bytes;
+            }
+        }
+    }
+
+    /// Waits until something may be to do, `until` at the latest; the last idle thread for as long as a moment is
+    /// waited for.
+    fn wait_idle<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        until: Instant,
+        is_last: bool,
+    ) -> MutexGuard<'a, State> {
+        let first = state.due.first().map(|(at, _)| *at);
+        let until = match first {
+            Some(first) if is_last => first,
+            Some(first) => first.min(until),
+            None => until,
+        };
+        state.idle += 1;
+        state = wait_until(&self.ready, state, until);
+        state.idle -= 1;
+        state
+    }
+}
+
+/// What a thread does next.
+enum Next<'a> {
+    Turn(Turn<'a>),
+    /// Frees memory for memtables.
+    Relieve,
+}
+
+/// A thread of a pool, for as long as it runs.
+struct Thread<'a>(&'a Arc<WorkerPool>);
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.threads -= 1;
+        // After a panic something may be queued; and another may now be the last, for which more moments count.
+        if !state.queue.is_empty() || state.is_heavy {
+            self.0.call_worker(&mut state);
+        }
+        self.0.ready.notify_one();
+        self.0.ended.notify_all();
+    }
+}
+
+/// A worker's look at a store, and the job that it found there.
+struct Turn<'a> {
+    pool: &'a Arc<WorkerPool>,
+    store: u64,
+    engine: Weak<Engine>,
+    /// Whether it counts among those that may run other jobs than flushes.
+    may_merge: bool,
+}
+
+impl Turn<'_> {
+    fn take(mut self) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        match engine.next_work(self.may_merge) {
+            Work::Run(job) => {
+                self.found(job.is_flush());
+                engine.run_found(job);
+            }
+            Work::Rest => {
+                self.found(true);
+                engine.rest();
+            }
+            Work::None if !self.may_merge => {
+                let mut state = lock(&self.pool.state);
+                // A turn that may have ended meanwhile.
+                if state.merging < self.pool.most_merging {
+                    state.enqueue(self.store);
+                } else {
+                    state.want_to_merge.push(self.store);
+                }
+            }
+            Work::None => {}
+        }
+        // Let go of before the turn ends: whoever closes the store waits for that.
+        drop(engine);
+    }
+
+    /// Something was found: another worker may look for more.
+    fn found(&mut self, is_short: bool) {
+        let mut state = lock(&self.pool.state);
+        if is_short && std::mem::take(&mut self.may_merge) {
+            state.end_merging();
+        }
+        state.enqueue(self.store);
+        self.pool.call_worker(&mut state);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.pool.state);
+        if self.may_merge {
+            state.end_merging();
+        }
+        if let Some(store) = state.stores.get_mut(&self.store) {
+            store.workers -= 1;
+            if std::mem::take(&mut store.is_crowded) {
+                state.enqueue(self.store);
+            }
+        }
+        if !state.queue.is_empty() {
+            self.pool.call_worker(&mut state);
+        }
+        self.pool.ended.notify_all();
+    }
+}
+
+/// A store's place in a pool.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pool: Arc<WorkerPool>,
+    store: u64,
+}
+
+impl Served {
+    /// Has a worker look at the store.
+    pub(super) fn wake(&self) {
+        let mut state = lock(&self.pool.state);
+        state.enqueue(self.store);
+        self.pool.call_worker(&mut state);
+    }
+
+    /// Has a worker see to active memtables, which take too much.
+    pub(super) fn relieve(&self) {
+        let mut state = lock(&self.pool.state);
+        if !std::mem::replace(&mut state.is_heavy, true) {
+            self.pool.call_worker(&mut state);
+        }
+    }
+
+    /// Has the store looked at again at this moment, and not at the one that was set before. For whoever holds the
+    /// state of the store, so that of two looks the later one counts.
+    pub(super) fn look_again_at(&self, due: Option<Instant>) {
+        lock(&self.pool.state).set_due(self.store, due);
+    }
+
+    /// Whether no thread of the pool would do a job now: all are at jobs, and no more may be started.
+    pub(super) fn is_busy(&self) -> bool {
+        let state = lock(&self.pool.state);
+        state.idle == 0 && state.threads == self.pool.most
+    }
+
+    /// Whether there are no threads, as none could be started.
+    pub(super) fn is_short_of_threads(&self) -> bool {
+        lock(&self.pool.state).is_short
+    }
+
+    /// Has nobody look at the store any more, and waits for the workers that do. Ends the threads of a pool of
+    /// its own, and waits for that.
+    pub(super) fn leave(&self, is_own: bool) {
+        let mut state = lock(&self.pool.state);
+        state.set_due(self.store, None);
+        while state.stores.get(&self.store).is_some_and(|store| store.workers > 0) {
+            state = wait(&self.pool.ended, state);
+        }
+        state.stores.remove(&self.store);
+        state.set_due(self.store, None);
+        state.queue.retain(|id| *id != self.store);
+        state.want_to_merge.retain(|id| *id != self.store);
+        if !is_own {
+            return;
+        }
+        state.is_over = true;
+        self.pool.ready.notify_all();
+        while state.threads > 0 {
+            state = wait(&self.pool.ended, state);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What several stores of a process share: threads, the block cache, one ceiling over memory, and open files.
+//!
+//! 1. [Workers](WorkerPool) serve all stores in turn, a job at a time.
+//! 2. Each store has its own part of one [`BlockCache`], and holds memory under one [`Ceiling`].
+//! 3. Where the active memtables of all stores are too much for that ceiling, a worker has the largest of
+//!    them written out.
+//! 4. Of the tables that all stores have open, a store that opens one more closes one of the store that has the
+//!    most open.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use trommel_sstable::BlockCache;
+
+use crate::background::WorkerPool;
+use crate::error::{Error, Result};
+use crate::fork::Opener;
+use crate::memory::{Ceiling, Held};
+use crate::options::default_cache_bytes;
+use crate::sync::{AtomicUsize, Mutex, lock};
+use crate::version::TableCache;
+
+/// What several stores of a process share: background threads, the block cache, a ceiling over memory, and how many
+/// table files are open. Clones are the same environment; it lasts for as long as a clone of it or a store in
+/// it.
+///
+/// A store is in it that was opened with [`Options::environment`](crate::Options::environment). Without one each
+/// store has all of this to itself, and its threads only while it has work.
+///
+/// ```
+/// use trommel::{Environment, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let environment = Environment::builder()
+///     .threads(4)
+///     .cache_bytes(256 << 20)
+///     .memory_limit(512 << 20)
+///     .max_open_files(2_000)
+///     .build()?;
+/// let stores: Vec<_> = (0..10)
+///     .map(|tenant| {
+///         let options = Options::default().environment(&environment);
+///         options.open(dir.path().join(format!("tenant-{tenant}")))
+///     })
+///     .collect::<trommel::Result<_>>()?;
+/// stores[3].put("key", "value")?;
+/// assert_eq!(environment.stats().stores, 10);
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Environment {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    workers: Arc<WorkerPool>,
+    blocks: Arc<BlockCache>,
+    ceiling: Arc<Ceiling>,
+    memory_limit: Option<u64>,
+    files: Arc<SharedFiles>,
+    opener: Opener,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Its threads are not there, and may have held its locks.
+        if self.opener.is_forked() {
+            return;
+        }
+        self.workers.end();
+    }
+}
+
+/// How an [`Environment`] is made: a builder whose every setting has a default.
+#[derive(Debug, Clone)]
+pub struct EnvironmentBuilder {
+    threads: usize,
+    cache_bytes: Option<u64>,
+    memory_limit: Option<u64>,
+    max_open_files: usize,
+}
+
+impl EnvironmentBuilder {
+    /// Threads that do the background work of all stores at most, 1 to 256; they are started when there is work, and
+    /// end when there is none. Of several, one does nothing but flushes, so that no store waits for another's
+    /// compaction to have a memtable written out. A store takes as many of them at once as its
+    /// [`Options::background_threads`](crate::Options::background_threads) says; one for which that is 0 does its work
+    /// itself. Default: as many as the machine has cores, two at least.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Bytes of the block cache. Default: an eighth of the machine's memory, at most 1 GiB.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// One ceiling, in bytes, over the memtables, indexes and filters of all stores and the block cache, which
+    /// gets what the others leave; 64 KiB or more. A memtable is full at a sixteenth of it at most. Where the active
+    /// memtables of all stores take more than an eighth of it, the largest is written out; while all memtables take
+    /// more than half of it, writers are slowed. Default: none.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Table files that all stores have open at most, 16 or more; never more than half of what the process may have
+    /// open (`ulimit -n`), less some for logs and new tables. Beside them each store holds three files: its lock, its
+    /// log and its manifest. Default: 1000.
+    #[must_use]
+    pub fn max_open_files(mut self, files: usize) -> Self {
+        self.max_open_files = files;
+        self
+    }
+
+    /// The environment. It starts no thread yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where a setting is out of its bounds.
+    pub fn build(self) -> Result<Environment> {
+        let Self { threads, cache_bytes, memory_limit, max_open_files } = self;
+        if !(1..=256).contains(&threads) {
+            return Err(Error::option(format!("threads is {threads}: it must be 1 to 256")));
+        }
+        if max_open_files < 16 {
+            let what = format!("max_open_files is {max_open_files}: it must be at least 16");
+            return Err(Error::option(what));
+        }
+        if let Some(limit) = memory_limit.filter(|limit| *limit < 64 << 10) {
+            return Err(Error::option(format!(
+                "memory_limit is {limit}: it must be at least 65536"
+            )));
+        }
+        let wanted = cache_bytes.unwrap_or_else(default_cache_bytes);
+        let blocks = BlockCache::new(wanted.min(memory_limit.unwrap_or(u64::MAX)));
+        let shared = Shared {
+            workers: WorkerPool::of_many(threads),
+            ceiling: Ceiling::new(Arc::clone(&blocks), memory_limit, wanted),
+            blocks,
+            memory_limit,
+            files: SharedFiles::new(max_open_files),
+            opener: Opener::current(),
+        };
+        Ok(Environment { shared: Arc::new(shared) })
+    }
+}
+
+/// What the stores of an environment hold together.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct EnvironmentStats {
+    /// Stores that are open in it, but for those that are read-only or have no background threads.
+    pub stores: usize,
+    /// Threads that run, at work or waiting for it.
+    pub threads: usize,
+    /// Table files that are open.
+    pub open_tables: usize,
+    /// Bytes of memtables, and of what is kept for them.
+    pub memtables: u64,
+    /// Bytes of indexes and pinned filters of open tables.
+    pub tables: u64,
+    /// Bytes of filters that are being built.
+    pub filter_construction: u64,
+    /// Bytes in the block cache.
+    pub block_cache: u64,
+    /// Bytes that the block cache may hold now.
+    pub block_cache_capacity: u64,
+}
+
+impl Environment {
+    /// A builder with the defaults.
+    pub fn builder() -> EnvironmentBuilder {
+        EnvironmentBuilder {
+            threads: crate::env::cores().max(2),
+            cache_bytes: None,
+            memory_limit: None,
+            max_open_files: 1000,
+        }
+    }
+
+    /// What its stores hold together.
+    pub fn stats(&self) -> EnvironmentStats {
+        let Held { memtables, tables, construction, cache, cache_capacity } =
+            self.shared.ceiling.held();
+        let (stores, threads) = self.shared.workers.counts();
+        EnvironmentStats {
+            stores,
+            threads,
+            open_tables: self.shared.files.open.load(Ordering::Relaxed),
+            memtables,
+            tables,
+            filter_construction: construction,
+            block_cache: cache,
+            block_cache_capacity: cache_capacity,
+        }
+    }
+
+    pub(crate) fn workers(&self) -> &Arc<WorkerPool> {
+        &self.shared.workers
+    }
+
+    pub(crate) fn blocks(&self) -> &Arc<BlockCache> {
+        &self.shared.blocks
+    }
+
+    pub(crate) fn ceiling(&self) -> &Arc<Ceiling> {
+        &self.shared.ceiling
+    }
+
+    pub(crate) fn memory_limit(&self) -> Option<u64> {
+        self.shared.memory_limit
+    }
+
+    pub(crate) fn files(&self) -> &Arc<SharedFiles> {
+        &self.shared.files
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Environment").field(&self.stats()).finish()
+    }
+}
+
+/// How many table files the stores of an environment have open, and may have.
+#[derive(Debug)]
+pub(crate) struct SharedFiles {
+    most: usize,
+    open: Arc<AtomicUsize>,
+    stores: Mutex<Vec<Weak<TableCache>>>,
+}
+
+impl SharedFiles {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Arc::default(), stores: Mutex::default() })
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Counts the open files.
+    pub(crate) fn open(&self) -> &Arc<AtomicUsize> {
+        &self.open
+    }
+
+    /// Adds a store.
+    pub(crate) fn add(&self, tables: &Arc<TableCache>) {
+        let mut stores = lock(&self.stores);
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(tables));
+    }
+
+    /// Closes tables until one more may be opened, of the stores that have the most of them; or until none can be
+    /// closed. For whoever holds no lock of a table cache.
+    pub(crate) fn make_room(&self) {
+        while self.open.load(Ordering::Relaxed) >= self.most {
+            let stores = lock(&self.stores);
+            let open: Vec<_> = stores.iter().filter_map(Weak::upgrade).collect();
+            drop(stores);
+            let fullest = open.iter().max_by_key(|store| store.open_tables());
+            if !fullest.is_some_and(|store| store.close_any()) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Writing where memtables share their memory with those of other stores.
+//!
+//! 1. Where the active memtables of all stores take too much, the largest is frozen: at once where nobody writes to
+//!    its store, else by whoever writes there next, as a worker must not wait for writers that may wait for it.
+//! 2. While all memtables take more than half of the ceiling, each write is slowed.
+
+use std::sync::atomic::Ordering;
+
+use super::commit::{Leader, Turnstile};
+use super::stall::LONGEST_DELAY;
+use crate::compaction::pressure::Cause;
+use crate::engine::Engine;
+use crate::env;
+use crate::error::Result;
+use crate::sync::lock;
+
+/// What becomes of a memtable that is to be frozen for other stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freezing {
+    /// It was, or there is no need or no way to.
+    Done,
+    /// Whoever writes next freezes it.
+    Soon,
+}
+
+impl Engine {
+    /// Bytes of the active memtable.
+    pub(crate) fn active_bytes(&self) -> u64 {
+        self.view.load().active.memtable.memory_bytes() as u64
+    }
+
+    /// Has the active memtable frozen for the sake of other stores. Waits for no writer.
+    pub(crate) fn freeze_for_others(&self) -> Freezing {
+        if self.has_no_room_to_freeze() {
+            return Freezing::Done;
+        }
+        self.freeze_soon.store(true, Ordering::Relaxed);
+        if !self.queue.leads_at_once() {
+            return Freezing::Soon;
+        }
+        let _turnstile = Turnstile::new(self);
+        if self.check_open().is_ok() && self.freeze_soon.swap(false, Ordering::Relaxed) {
+            // What keeps it from being frozen keeps writers from writing, who are notified.
+            let _ = self.rotate(&mut lock(&self.leader));
+        }
+        Freezing::Done
+    }
+
+    fn has_no_room_to_freeze(&self) -> bool {
+        self.view.load().frozen.len() >= self.options.load().max_frozen_memtables
+    }
+
+    /// Whether a writer is to do something for other stores before it writes.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        self.freeze_soon.load(Ordering::Relaxed) || self.memory.memtables_are_heavy()
+    }
+
+    /// Does it.
+    pub(super) fn make_way(&self, leader: &mut Leader) -> Result<()> {
+        if self.freeze_soon.swap(false, Ordering::Relaxed) && !self.has_no_room_to_freeze() {
+            self.rotate(leader)?;
+            self.work_inline()?;
+        }
+        if self.memory.memtables_are_heavy() {
+            self.stall(Cause::Memtables, |_| {
+                env::sleep(LONGEST_DELAY);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -8,7 +8,7 @@
 //!    most open.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use trommel_sstable::BlockCache;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fork::Opener;
 use crate::memory::{Ceiling, Held};
 use crate::options::default_cache_bytes;
-use crate::sync::{AtomicUsize, Mutex, lock};
+use crate::sync::{Mutex, lock};
 use crate::version::TableCache;
 
 /// What several stores of a process share: background threads, the block cache, a ceiling over memory, and how many

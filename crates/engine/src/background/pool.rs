@@ -223,7 +223,7 @@ impl WorkerPool {
             }
             let until = *idle_until.get_or_insert(now + IDLE_FOR);
             let is_last = state.idle == 0;
-            if state.is_over || until <= now && !(is_last && !state.due.is_empty()) {
+            if state.is_over || until <= now && (!is_last || state.due.is_empty()) {
                 return None;
             }
             state = self.wait_idle(state, until.max(now), is_last);

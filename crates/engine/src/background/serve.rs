@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Background, Engine, Job, Kind, PoisonOnPanic, Trouble, WorkerPool};
+use super::{Background, Engine, Job, Kind, PoisonOnPanic, Served, Trouble, WorkerPool};
 use crate::env;
 use crate::sync::lock;
 
@@ -38,7 +38,7 @@ impl Background {
 
     /// Whether no worker would do a job now.
     pub(super) fn is_busy(&self) -> bool {
-        self.workers.get().is_some_and(|served| served.is_busy())
+        self.workers.get().is_some_and(Served::is_busy)
     }
 }
 
@@ -78,7 +78,7 @@ impl Engine {
     pub(super) fn callers_work(&self) -> bool {
         let served = self.background.workers.get();
         self.options.load().background_threads == 0
-            || served.is_some_and(|served| served.is_short_of_threads())
+            || served.is_some_and(Served::is_short_of_threads)
     }
 
     /// What there is to do for a worker; only a flush, unless it `may_merge`.

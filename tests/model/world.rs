@@ -566,8 +566,13 @@ impl World {
         if rng.once_in(3) {
             self.read_only(rng)?;
         }
+        // What a closed store left hinders nobody who opens it again.
+        if !rng.once_in(8) {
+            self.snapshots.clear();
+        }
         self.open(rng)?;
         self.work.reopens += 1;
+        self.snapshots.clear();
         match rng.below(4) {
             0 => compare_all(Reader::Live(self.db()), &self.model),
             1 => ok("verify after opening", self.db().verify()).map(|_| ()),
@@ -590,6 +595,7 @@ impl World {
                 self.walk_held(&mut rng).map_err(|fault| format!("without a handle: {fault}"))?;
                 self.held.pop();
             }
+            self.snapshots.clear();
         } else {
             let clone = db.clone();
             ok("close", db.close())?;
@@ -613,7 +619,6 @@ impl World {
                 }
             }
         }
-        self.snapshots.clear();
         Ok(())
     }
 

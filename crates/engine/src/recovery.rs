@@ -147,8 +147,7 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         if !options.read_only {
             check_current_tmp(dir, &listing)?;
-            // A log that could not be begun was removed, but perhaps not durably; beside the log of this
-            // opening, which names the same predecessor, it would be damage.
+            // A log that could not be begun may be there again: beside that of this opening it is damage.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
         let mut around = Around::default();
@@ -169,9 +168,8 @@ impl Engine {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut around)?,
         };
-        let (record, options_damage) = OptionsRecord::read(&*vfs, dir, &listing);
-        let mut report = report(dir, &listing, &recovered, &plan, around);
-        report.options = options_damage;
+        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut around.options);
+        let report = report(dir, &listing, &recovered, &plan, around);
         let doubt = report.doubt.clone().filter(|_| options.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
@@ -448,7 +446,7 @@ fn report(
         orphans: orphans(dir, listing, recovered),
         damage: around.damage,
         doubt: around.doubt,
-        options: None,
+        options: around.options,
     }
 }
 

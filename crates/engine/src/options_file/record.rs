@@ -27,15 +27,21 @@ pub(crate) struct OptionsRecord {
 }
 
 impl OptionsRecord {
-    /// Reads it as a store is opened; what is wrong with it comes beside it.
-    pub(crate) fn read(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> (Self, Option<Damage>) {
+    /// Reads it as a store is opened; `wrong` gets what is wrong with it.
+    pub(crate) fn read(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        listing: &[DirEntry],
+        wrong: &mut Option<Damage>,
+    ) -> Self {
         match read(vfs, dir, listing) {
-            Ok(Some(lines)) => (Self { lines, is_written: true, ..Self::default() }, None),
-            Ok(None) => (Self::default(), None),
+            Ok(Some(lines)) => Self { lines, is_written: true, ..Self::default() },
+            Ok(None) => Self::default(),
             Err(error) => {
                 let damage = damage(&error, dir);
                 let keeps = damage.remedy != Remedy::Reopen;
-                (Self { keeps, fault: Some(error), ..Self::default() }, Some(damage))
+                *wrong = Some(damage);
+                Self { keeps, fault: Some(error), ..Self::default() }
             }
         }
     }

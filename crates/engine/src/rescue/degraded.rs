@@ -57,6 +57,8 @@ pub(crate) struct Around {
     pub(crate) damage: Vec<Damage>,
     /// Why writes of unknown keys may be lost, if they may.
     pub(crate) doubt: Option<String>,
+    /// What is wrong with the record of the options.
+    pub(crate) options: Option<Damage>,
     chosen: Chosen,
 }
 
@@ -99,7 +101,7 @@ pub(crate) fn recover(
         tail_dropped: chosen.torn.clone(),
         closed: chosen.closed,
     };
-    Ok((recovered, Around { damage, doubt: chosen.doubt.clone(), chosen }))
+    Ok((recovered, Around { damage, doubt: chosen.doubt.clone(), options: None, chosen }))
 }
 
 /// What of the logs is replayed.

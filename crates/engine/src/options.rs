@@ -715,7 +715,8 @@ mod tests {
         let options = Options::default();
         let text = format!("{options:#?}");
         let fields = text.lines().filter_map(|line| {
-            let field = line.strip_prefix("    ").filter(|field| !field.starts_with([' ', '}']))?;
+            let field =
+                line.strip_prefix("    ").filter(|field| !field.starts_with([' ', '}', ')']))?;
             Some(field.split(':').next().unwrap_or_default().to_owned())
         });
         let fields: Vec<String> =

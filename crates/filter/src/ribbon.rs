@@ -236,14 +236,14 @@ impl Band {
         let mask = (1_u64 << (shard.columns + 1)) - 1;
         hashes
             .map(|hash| Equation::new(hash, shard.seed, shard.blocks as usize))
-            .all(|equation| band.add(equation, mask, additions))
+            .all(|equation| band.add(&equation, mask, additions))
             .then_some(band)
     }
 
     /// Adds an equation, of whose result `mask` is stored; false where that cannot be.
     #[inline]
-    fn add(&mut self, equation: Equation, mask: u64, additions: &mut u64) -> bool {
-        let Equation { start: mut slot, mut coefficients, mut result } = equation;
+    fn add(&mut self, equation: &Equation, mask: u64, additions: &mut u64) -> bool {
+        let Equation { start: mut slot, mut coefficients, mut result } = *equation;
         result &= mask;
         loop {
             let there = &mut self.coefficients[slot];

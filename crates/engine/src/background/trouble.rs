@@ -15,6 +15,7 @@ pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// A kind of background work that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum BackgroundJob {
     /// Writing a memtable out to a table.
@@ -38,11 +39,13 @@ impl fmt::Display for BackgroundJob {
 /// The last failure of a background job, and how jobs of its kind have fared since the store was opened: see
 /// [`Stats::background_error`](crate::Stats::background_error).
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackgroundError {
     /// Which work failed.
     pub job: BackgroundJob,
-    /// What it failed with.
+    /// What it failed with; serialized as its text.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub error: Error,
     /// How long ago it failed.
     pub age: Duration,
@@ -55,6 +58,14 @@ pub struct BackgroundError {
     /// How long until the next attempt is due, zero where it is under way. `None` where there is none to come:
     /// one has succeeded since, or the store refuses writes.
     pub next_retry: Option<Duration>,
+}
+
+#[cfg(feature = "serde")]
+fn as_text<S: serde::Serializer>(
+    error: &Error,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(error)
 }
 
 impl BackgroundError {

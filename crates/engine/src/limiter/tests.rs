@@ -1,4 +1,5 @@
 //! What the limit is applied to, by the bytes that it was applied to; no time is measured.
+#![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use trommel_vfs::{MemoryVfs, Policy, SimDisk, Vfs};
 

@@ -1,4 +1,5 @@
 //! Stores that are written a little at a time: what they hold stays in few tables.
+#![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! What only a snapshot saw, once it is gone.
+#![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -241,6 +241,7 @@ fn options_that_cannot_be_read_are_told() {
         assert!(told, "{line}: {}", ran.err);
     }
     assert_eq!(program.run_on("get b").err, "", "it was written anew");
+    #[expect(clippy::disallowed_methods, reason = "as a user removes it")]
     fs::remove_file(&file).unwrap();
     let ran = program.run_on("verify --format=json");
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trommel_base::MAX_SEQNO;
 use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
 
 use super::super::in_progress::InProgress;
@@ -63,7 +62,8 @@ fn merge_of(engine: &Engine, plan: &Plan, bounds: Vec<Box<[u8]>>) -> Arc<SharedM
 /// The next merge of the store, in pieces.
 fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
-    let plan: Plan = plan(&engine.version(), &InProgress::default(), &options, MAX_SEQNO)?;
+    let plan: Plan =
+        plan(&engine.version(), &InProgress::default(), &options, engine.snapshots.oldest())?;
     let bounds = engine.piece_bounds(&plan).unwrap();
     Some(merge_of(engine, &plan, bounds))
 }

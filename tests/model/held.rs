@@ -20,14 +20,16 @@ fn filled(vfs: &Arc<dyn Vfs>) -> Db {
     db
 }
 
-fn is_closed<T: std::fmt::Debug>(outcome: trommel::Result<T>) {
+#[expect(clippy::needless_pass_by_value, reason = "an outcome is asserted and gone")]
+fn says_closed<T: std::fmt::Debug>(outcome: trommel::Result<T>) {
     assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
 }
 
 /// A snapshot that outlived the last handle said that its store was closed, and a range did not.
 #[test]
 fn whatever_is_held_keeps_the_store_open_and_the_last_closes_it() {
-    let holders: [fn(&Db) -> Box<dyn Send>; 8] = [
+    type Hold = fn(&Db) -> Box<dyn Send>;
+    let holders: [Hold; 8] = [
         |db| Box::new(db.clone()),
         |db| Box::new(db.snapshot()),
         |db| Box::new(db.snapshot().clone()),
@@ -92,28 +94,28 @@ fn close_ends_all_reads() {
     let mut cursors: Vec<_> = (0..8).map(|_| cursor()).collect();
     db.close().unwrap();
 
-    is_closed(other.get("00001"));
-    is_closed(other.contains_key("00001"));
-    is_closed(other.multi_get(&["00001", "nothing"]));
-    is_closed(other.approximate_bytes(..));
-    is_closed(other.checkpoint("/copy"));
-    is_closed(other.cursor());
-    is_closed(other.healthy(..));
-    is_closed(snapshot.get("00001"));
-    is_closed(snapshot.contains_key("00001"));
-    is_closed(snapshot.clone().multi_get(&["00001"]));
-    is_closed(snapshot.cursor());
-    is_closed(snapshot.prefix_cursor("0"));
+    says_closed(other.get("00001"));
+    says_closed(other.contains_key("00001"));
+    says_closed(other.multi_get(&["00001", "nothing"]));
+    says_closed(other.approximate_bytes(..));
+    says_closed(other.checkpoint("/copy"));
+    says_closed(other.cursor());
+    says_closed(other.healthy(..));
+    says_closed(snapshot.get("00001"));
+    says_closed(snapshot.contains_key("00001"));
+    says_closed(snapshot.clone().multi_get(&["00001"]));
+    says_closed(snapshot.cursor());
+    says_closed(snapshot.prefix_cursor("0"));
     for mut range in [other.iter(), other.prefix("0"), snapshot.iter(), snapshot.prefix("0")] {
-        is_closed(range.next().unwrap());
+        says_closed(range.next().unwrap());
         assert!(range.next().is_none() && range.next_back().is_none());
     }
-    is_closed(untouched.next_back().unwrap());
+    says_closed(untouched.next_back().unwrap());
     assert!(untouched.next_back().is_none() && untouched.next().is_none());
-    is_closed(begun.next().unwrap());
+    says_closed(begun.next().unwrap());
     assert!(begun.next_back().is_none() && begun.next().is_none());
     assert!(ended.next().is_none(), "a range that has ended has nothing more to say");
-    is_closed(healthy.next().unwrap());
+    says_closed(healthy.next().unwrap());
     assert!(healthy.next().is_none());
     let moved: [fn(&mut trommel::DbCursor) -> trommel::Result<()>; 8] = [
         trommel::DbCursor::next,
@@ -126,16 +128,16 @@ fn close_ends_all_reads() {
         |cursor| cursor.visit_back(|_, _| true),
     ];
     for (cursor, moved) in cursors.iter_mut().zip(moved) {
-        is_closed(moved(cursor));
+        says_closed(moved(cursor));
         assert!(!cursor.valid());
         // Nor does it come back.
-        is_closed(cursor.seek_to_first());
+        says_closed(cursor.seek_to_first());
     }
 }
 
 /// It was closed by the visitor itself, and went on to the last of its entries.
 #[test]
-fn a_visit_ends_when_the_store_is_closed() {
+fn a_visit_ends_when_the_store_says_closed() {
     for in_tables in [false, true] {
         let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
         let db = filled(&vfs);
@@ -152,7 +154,7 @@ fn a_visit_ends_when_the_store_is_closed() {
             }
             true
         };
-        is_closed(cursor.visit(visit));
+        says_closed(cursor.visit(visit));
         assert_eq!(visited, 5);
     }
 }

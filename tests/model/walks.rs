@@ -104,7 +104,7 @@ impl RangeWalk {
     }
 
     /// After the store was closed: an error, and then nothing more.
-    pub(crate) fn is_closed(mut self, rng: &mut Rng) -> Check {
+    pub(crate) fn says_closed(mut self, rng: &mut Rng) -> Check {
         let mut step = |from_back: bool| {
             if from_back { self.real.next_back() } else { self.real.next() }
         };
@@ -189,7 +189,7 @@ impl CursorWalk {
     }
 
     /// After the store was closed: no movement leads anywhere.
-    pub(crate) fn is_closed(mut self, rng: &mut Rng) -> Check {
+    pub(crate) fn says_closed(mut self, rng: &mut Rng) -> Check {
         let moved = match rng.below(4) {
             0 => self.real.next(),
             1 => self.real.prev(),

@@ -614,8 +614,8 @@ impl World {
             }
             for held in self.held.drain(..) {
                 match held {
-                    Held::Range(walk) => walk.is_closed(&mut rng)?,
-                    Held::Cursor(walk) => walk.is_closed(&mut rng)?,
+                    Held::Range(walk) => walk.says_closed(&mut rng)?,
+                    Held::Cursor(walk) => walk.says_closed(&mut rng)?,
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! 2. Workloads that want a fresh store get one, each time they are run, unless the store was there
 //!    before the run: then they are skipped.
 //! 3. A step that is repeated prints a line for each run, and two about all of them.
-//! 4. What a workload found is compared with what it should have found ([`expectation`]).
+//! 4. What a workload found is compared with what it should have found (`expectation`).
 //! 5. When stopped, the line of the workload that was running is still printed, marked as partial.
 
 mod expectation;

@@ -1,7 +1,7 @@
 //! `trommel filter-bench`: filters by themselves, with the flags and modes of RocksDB's filter_bench.
 //!
 //! 1. [`args`] makes of the flags the list of what to measure; [`specs`] reads lists of filters,
-//!    [`foreign`] knows filter_bench's flags that are not here.
+//!    [`foreign`](crate::foreign) knows filter_bench's flags that are not here.
 //! 2. One filter is shown in filter_bench's words ([`words`]), as it is measured; several are rows
 //!    ([`rows`]).
 //! 3. [`files`] keeps records, a page and charts up to date after each measurement.

@@ -24,7 +24,7 @@ const REUSED_BYTES: usize = 64 << 10;
 /// `Options::block_bytes` says otherwise, or as large as the value needs):
 /// holding one value of 300 bytes holds the whole block, outside the block cache and its limit.
 /// That is what makes reads cheap, and right for values that are used and dropped. To keep many
-/// values for long, keep copies: [`Slice::detached`] (to own: a slice of its own), [`Slice::to_vec`]
+/// values for long, keep copies: [`Slice::detached`] (to own: a slice of its own), [`to_vec`](slice::to_vec)
 /// or `Vec::from`.
 ///
 /// # To and from other types

@@ -137,7 +137,7 @@ fn close_ends_all_reads() {
 
 /// It was closed by the visitor itself, and went on to the last of its entries.
 #[test]
-fn a_visit_ends_when_the_store_says_closed() {
+fn a_visit_ends_when_the_store_is_closed() {
     for in_tables in [false, true] {
         let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
         let db = filled(&vfs);

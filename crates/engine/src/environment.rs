@@ -17,7 +17,7 @@ use crate::background::WorkerPool;
 use crate::error::{Error, Result};
 use crate::fork::Opener;
 use crate::memory::{Ceiling, Held};
-use crate::options::default_cache_bytes;
+use crate::options::{Options, default_cache_bytes};
 use crate::sync::{Mutex, lock};
 use crate::version::TableCache;
 
@@ -59,6 +59,15 @@ struct Shared {
     memory_limit: Option<u64>,
     files: Arc<SharedFiles>,
     opener: Opener,
+}
+
+impl Options {
+    /// With no more threads than the environment has.
+    pub(crate) fn within_environment(mut self) -> Self {
+        let most = self.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
+        self.background_threads = self.background_threads.min(most);
+        self
+    }
 }
 
 impl Drop for Shared {

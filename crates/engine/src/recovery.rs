@@ -137,12 +137,9 @@ impl Engine {
     /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
-        let shared = options.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
-        let background_threads = options.background_threads.min(shared);
         let room = Arc::new(Room::default());
-        let vfs = DirSync::new(options.vfs, dir, Arc::clone(&room));
-        let options = Options { vfs: Arc::new(vfs), background_threads, ..options };
-        let vfs = Arc::clone(&options.vfs);
+        let vfs: Arc<dyn Vfs> = Arc::new(DirSync::new(options.vfs, dir, Arc::clone(&room)));
+        let options = Options { vfs: Arc::clone(&vfs), ..options }.within_environment();
         let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
         if !options.read_only {

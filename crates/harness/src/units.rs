@@ -111,7 +111,7 @@ pub fn parse_decimal(text: &str) -> Result<f64, ParseUnitError> {
 ///
 /// ```
 /// use trommel_harness::units::parse_part;
-/// assert_eq!([parse_part("0.25"), parse_part("25%"), parse_part("1/4")], [Ok(0.25); 3]);
+/// assert_eq!([parse_part("0.25"), parse_part("25%"), parse_part("1/4")], [const { Ok(0.25) }; 3]);
 /// assert!(parse_part("25").is_err());
 /// ```
 pub fn parse_part(text: &str) -> Result<f64, ParseUnitError> {

@@ -86,7 +86,7 @@ fn flips_and_cuts_of_contents_are_found_and_named() {
     let scene = scene();
     let mut random = fastrand::Rng::with_seed(7);
     let blobs = scene.blobs();
-    assert_eq!(blobs.len(), 6);
+    assert_eq!(blobs.len(), 7);
     for (path, hit) in blobs {
         let bytes = scene.read(&path);
         let ends = [0, bytes.len() - 1];
@@ -142,7 +142,7 @@ fn an_unreadable_manifest_keeps_all_contents_until_it_is_deleted() {
     assert_eq!((deleted.files, deleted.kept_for.len()), (0, 1));
     assert_eq!(deleted.kept_for[0].file, path);
     let deleted = scene.repository.delete(1, &()).unwrap();
-    assert_eq!((deleted.files, deleted.kept_for.len()), (6, 0));
+    assert_eq!((deleted.files, deleted.kept_for.len()), (7, 0));
 }
 
 #[test]
@@ -251,7 +251,11 @@ fn a_checked_backup_mends_what_it_shares() {
     assert_eq!((created.checked_files, created.mended_files), (0, 0));
     assert!(scene.repository.verify(None, &()).unwrap().whole.is_empty());
     let created = scene.repository.create_checked(&db, &()).unwrap();
-    assert_eq!((created.checked_files, created.mended_files), (3, 1), "two tables, CURRENT");
+    assert_eq!(
+        (created.checked_files, created.mended_files),
+        (4, 1),
+        "two tables, CURRENT, OPTIONS"
+    );
     assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
     let created = scene.repository.create_checked(&db, &()).unwrap();
     assert_eq!(created.mended_files, 0);

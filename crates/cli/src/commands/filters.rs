@@ -67,24 +67,32 @@ impl ProbeArgs {
     }
 }
 
+impl FiltersArgs {
+    /// Refuses a policy that says nothing here.
+    fn check(&self, session: Session<'_>) -> Result<(), Failure> {
+        if let Some(filters) = &self.filters {
+            if session.open.is_some() {
+                return Err(Failure::Usage(
+                    "the shell's store has its policy already: leave --filters out".into(),
+                ));
+            }
+            if filters.budget_bytes(0).is_none() {
+                return Err(Failure::Usage(format!(
+                    "--filters={filters} is no budget: a store's tables can be held against one, as in \
+                     --filters=budget=10/key"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn run(
     args: &FiltersArgs,
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    if let Some(filters) = &args.filters {
-        if session.open.is_some() {
-            return Err(Failure::Usage(
-                "the shell's store has its policy already: leave --filters out".into(),
-            ));
-        }
-        if filters.budget_bytes(0).is_none() {
-            return Err(Failure::Usage(format!(
-                "--filters={filters} is no budget: a store's tables can be held against one, as in \
-                 --filters=budget=10/key"
-            )));
-        }
-    }
+    args.check(session)?;
     let held_against = |options: Options| match &args.filters {
         Some(filters) => options.filters(filters.clone()),
         None => options,

@@ -1070,7 +1070,7 @@ impl Db {
         self.engine().filter_advice(options)
     }
 
-    /// Starts the counters of lookups, writes and filters anew.
+    /// Starts every counter of [`Db::stats`] anew: of lookups, writes, filters, flushes, compactions and stalls.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1082,7 +1082,7 @@ impl Db {
     /// ```
     pub fn reset_stats(&self) {
         if !self.engine().opener.is_forked() {
-            self.engine().counters.reset();
+            self.engine().reset_stats();
         }
     }
 

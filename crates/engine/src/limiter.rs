@@ -110,6 +110,11 @@ impl Limiter {
         self.limited_bytes.load(Relaxed)
     }
 
+    /// Starts that count anew.
+    pub(crate) fn reset_limited_bytes(&self) {
+        self.limited_bytes.store(0, Relaxed);
+    }
+
     /// Returns when `bytes` more may be written for this `reason`.
     fn wait_for(&self, bytes: u64, bytes_per_second: u64, reason: FilterReason) {
         let mut state = lock(&self.state);

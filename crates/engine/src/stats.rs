@@ -89,6 +89,44 @@ impl Stalls {
         self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
+    /// Starts all of them anew.
+    fn reset(&self) {
+        let Self {
+            micros,
+            times,
+            flushes,
+            flush_bytes,
+            flush_nanos,
+            compactions,
+            shared_compactions,
+            trivial_moves,
+            compaction_bytes_read,
+            compaction_bytes_written,
+            compaction_nanos,
+            filter_nanos,
+            filter_fallbacks,
+            rebuilds,
+            rebuild_bytes_read,
+            rebuild_bytes_written,
+            rebuild_nanos,
+        } = self;
+        let flushes = [flushes, flush_bytes, flush_nanos];
+        let compactions = [
+            compactions,
+            shared_compactions,
+            trivial_moves,
+            compaction_bytes_read,
+            compaction_bytes_written,
+            compaction_nanos,
+        ];
+        let filters = [filter_nanos, filter_fallbacks];
+        let rebuilds = [rebuilds, rebuild_bytes_read, rebuild_bytes_written, rebuild_nanos];
+        let jobs = flushes.into_iter().chain(compactions).chain(filters).chain(rebuilds);
+        for counter in micros.iter().chain(times).chain(jobs) {
+            counter.store(0, Relaxed);
+        }
+    }
+
     fn stall(&self, at: usize) -> Stall {
         Stall {
             times: self.times[at].load(Relaxed),
@@ -293,6 +331,13 @@ pub struct Stats {
 }
 
 impl Engine {
+    /// Starts every count of [`Stats`] anew.
+    pub(crate) fn reset_stats(&self) {
+        self.counters.reset();
+        self.stalls.reset();
+        self.limiter.reset_limited_bytes();
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         if self.opener.is_forked() {
             return Stats::default();
@@ -528,14 +573,44 @@ impl fmt::Display for Stats {
     }
 }
 
-#[cfg(all(test, feature = "serde"))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use trommel_vfs::MemoryVfs;
 
+    use super::Stats;
     use crate::{Db, Options};
 
+    /// The counts of lookups and writes began anew, and those of flushes and compactions went on.
+    #[test]
+    fn a_reset_starts_every_count_anew() {
+        let options = Options::default()
+            .vfs(Arc::new(MemoryVfs::new()))
+            .background_bytes_per_second(Some(1 << 30));
+        let db = Db::open("db", options).unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.compact_all().unwrap();
+        db.get("key").unwrap();
+        db.wait_idle().unwrap();
+        let before = db.stats();
+        assert!(before.flushes > 0 && before.compactions > 0, "{before:?}");
+        db.reset_stats();
+        let now = db.stats();
+        let held = Stats {
+            levels: now.levels.clone(),
+            memory: now.memory,
+            spare_file_bytes: now.spare_file_bytes,
+            compaction_debt: now.compaction_debt,
+            open_tables: now.open_tables,
+            last_seqno: now.last_seqno,
+            ..Stats::default()
+        };
+        assert_eq!(format!("{now:?}"), format!("{held:?}"));
+    }
+
+    #[cfg(feature = "serde")]
     #[test]
     fn stats_are_written_field_by_field() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();

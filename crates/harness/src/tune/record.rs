@@ -132,11 +132,16 @@ impl Record {
         if self.keys > 0.0 { self.filter_bytes * 8.0 / self.keys } else { 0.0 }
     }
 
-    /// How far the prediction is off what was measured, as a share of that. None where nothing was
-    /// wasted.
+    /// How far off the prediction is: what was measured less what was predicted, as a share of that. None
+    /// where nothing was wasted, or nothing predicted.
     pub fn off(&self) -> Option<f64> {
         let measured = self.wasted_reads.mean;
-        (measured > 0.0).then(|| self.predicted.wasted_reads / measured - 1.0)
+        (measured > 0.0).then(|| self.off_by(measured)).filter(|share| share.is_finite())
+    }
+
+    /// The same of another measured number of wasted reads.
+    pub(crate) fn off_by(&self, wasted_reads: f64) -> f64 {
+        wasted_reads / self.predicted.wasted_reads - 1.0
     }
 
     /// The result in a line.

@@ -173,12 +173,13 @@ fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Ch
 }
 
 fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
-    let (title, what) = ("How far off", "measured less predicted, as a share, by predicted");
+    let (title, what) =
+        ("How far off", "measured less predicted, as a share of predicted, by predicted");
     let shares: Vec<(Role, f64, Estimate)> = dots
         .iter()
         .map(|(role, record)| {
             let predicted = record.predicted.wasted_reads;
-            let share = |value: f64| value / predicted - 1.0;
+            let share = |value: f64| record.off_by(value);
             let Estimate { mean, standard_error, interval } = record.wasted_reads;
             let interval = (share(interval.0), share(interval.1));
             (*role, predicted, Estimate { mean: share(mean), standard_error, interval })

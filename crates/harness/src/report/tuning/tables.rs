@@ -151,8 +151,8 @@ pub(super) fn verdict(records: &[Record]) -> String {
     let Some(worst) = shares.iter().copied().reduce(f64::max) else { return String::new() };
     let near = shares.iter().filter(|share| **share <= TOLERANCE).count();
     format!(
-        "<p>{near} of {} predictions are within 5% of what was measured; the farthest is {:.1}% \
-         off.</p>\n",
+        "<p>{near} of {} measurements are within 5% of what was predicted; the farthest is {:.1}% \
+         off. Above zero, more was wasted than predicted.</p>\n",
         shares.len(),
         worst * 100.0
     )

@@ -86,7 +86,7 @@ impl Step {
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     operations_per_second: Vec<f64>,
-    millis_per_operation: Vec<f64>,
+    micros_per_operation: Vec<f64>,
     megabytes_per_second: Vec<f64>,
 }
 
@@ -94,13 +94,14 @@ impl Runs {
     pub(crate) fn add(&mut self, measured: &Measured) {
         let seconds = measured.wall_time.as_secs_f64().max(1e-9);
         self.operations_per_second.push(measured.operations_per_second());
-        self.millis_per_operation.push(measured.micros_per_operation() / 1000.0);
+        self.micros_per_operation.push(measured.micros_per_operation());
         if measured.bytes > 0 {
             self.megabytes_per_second.push(measured.bytes as f64 / 1_048_576.0 / seconds);
         }
     }
 
-    /// db_bench's lines about several runs. `±` is half of the interval that holds the true mean
+    /// db_bench's lines about several runs, but in microseconds an operation, as in the line of each run: its
+    /// milliseconds with three decimals say 0.001 of all that is fast. `±` is half of the interval that holds the true mean
     /// with 95% probability by Student's distribution, which suits few runs.
     pub(crate) fn lines(&self, name: &str, interval_only: bool) -> String {
         let runs = self.operations_per_second.len();
@@ -118,14 +119,14 @@ impl Runs {
             }
             return line;
         }
-        let (millis, _) = mean_and_half_interval(&self.millis_per_operation);
+        let (micros, _) = mean_and_half_interval(&self.micros_per_operation);
         let mut average = format!(
-            "{name} [AVG    {runs} runs] : {ops:.0} (± {ops_half:.0}) ops/sec; {millis:.3} ms/op"
+            "{name} [AVG    {runs} runs] : {ops:.0} (± {ops_half:.0}) ops/sec; {micros:.3} micros/op"
         );
         let mut middle = format!(
-            "{name} [MEDIAN {runs} runs] : {:.0} ops/sec; {:.3} ms/op",
+            "{name} [MEDIAN {runs} runs] : {:.0} ops/sec; {:.3} micros/op",
             median(&self.operations_per_second),
-            median(&self.millis_per_operation)
+            median(&self.micros_per_operation)
         );
         if moved {
             average += &format!("; {mb:6.1} (± {mb_half:.1}) MB/sec");
@@ -210,13 +211,13 @@ mod tests {
         // 100,000, 80,000 and 50,000 a second: mean 76,667, deviation 25,166, x 4.303 / sqrt(3).
         assert_eq!(
             runs(0).lines("readmissing", false),
-            "readmissing [AVG    3 runs] : 76667 (± 62521) ops/sec; 0.014 ms/op\n\
-             readmissing [MEDIAN 3 runs] : 80000 ops/sec; 0.013 ms/op"
+            "readmissing [AVG    3 runs] : 76667 (± 62521) ops/sec; 14.167 micros/op\n\
+             readmissing [MEDIAN 3 runs] : 80000 ops/sec; 12.500 micros/op"
         );
         assert_eq!(
             runs(10 << 20).lines("readrandom", false),
-            "readrandom [AVG    3 runs] : 76667 (± 62521) ops/sec; 0.014 ms/op;    7.7 (± 6.3) \
-             MB/sec\nreadrandom [MEDIAN 3 runs] : 80000 ops/sec; 0.013 ms/op;    8.0 MB/sec"
+            "readrandom [AVG    3 runs] : 76667 (± 62521) ops/sec; 14.167 micros/op;    7.7 (± 6.3) \
+             MB/sec\nreadrandom [MEDIAN 3 runs] : 80000 ops/sec; 12.500 micros/op;    8.0 MB/sec"
         );
         assert_eq!(
             runs(10 << 20).lines("readrandom", true),

@@ -38,7 +38,8 @@ pub struct FilterLevel {
     pub prefix_tables: u64,
     /// Bits per key asked for, averaged over keys; none without filters, and for those of a user.
     pub bits_asked: Option<f64>,
-    /// Bits per key stored, averaged over keys.
+    /// Bits per key stored, heads included: eight times [`filter_bytes`](Self::filter_bytes) by
+    /// [`keys`](Self::keys).
     pub bits_stored: f64,
     /// Bytes of the filters in memory, were all tables open.
     pub filter_bytes: u64,
@@ -256,6 +257,7 @@ impl Row {
     fn report(&self, level: usize, kind: FilterLabel) -> FilterLevel {
         let Self { held, totals, evidence } = self;
         let keys: u64 = held.iter().map(|held| held.keys).sum();
+        let filter_bytes: u64 = held.iter().map(|held| held.facts.bytes).sum();
         let per_key = |value: fn(&Held) -> f64| {
             let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
             if keys == 0 { 0.0 } else { sum / keys as f64 }
@@ -270,8 +272,8 @@ impl Row {
             prefix_tables: held.iter().filter(|held| held.facts.is_of_prefixes).count() as u64,
             bits_asked: (is_ours && kind != FilterKind::None)
                 .then(|| per_key(|held| held.facts.bits_asked)),
-            bits_stored: per_key(|held| held.facts.bits_stored),
-            filter_bytes: held.iter().map(|held| held.facts.bytes).sum(),
+            bits_stored: filter_bytes as f64 * 8.0 / keys.max(1) as f64,
+            filter_bytes,
             probes: totals.probes(),
             negatives: totals.negatives,
             false_positives: totals.false_positives,

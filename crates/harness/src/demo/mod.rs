@@ -129,7 +129,8 @@ pub fn demo(plan: &Plan, control: Control<'_>, out: &mut dyn Write) -> Result<()
     let mut trials = Vec::new();
     for policy in &plan.policies {
         let nth = trials.len() + 1;
-        writeln!(out, "\n[{nth}/{}] {policy}", plan.policies.len())?;
+        let left = report::left(start.elapsed(), trials.len(), plan.policies.len());
+        writeln!(out, "\n[{nth}/{}] {policy}{left}", plan.policies.len())?;
         out.flush()?;
         let dir = scratch.path().join(nth.to_string());
         trials.push(trial::run(plan, policy, &dir, control, out)?);

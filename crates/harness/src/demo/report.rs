@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -9,7 +10,7 @@ use super::trial::Trial;
 use super::{Plan, Tree};
 use crate::error::Error;
 use crate::measured::Measured;
-use crate::units::{bytes, grouped};
+use crate::units::{bytes, duration, grouped};
 
 /// Says what will be done, where, and how much disk it takes.
 pub(super) fn introduce(
@@ -35,7 +36,8 @@ pub(super) fn introduce(
         out,
         "What filters save: for each of {}, in a fresh store,\n\
          1. write {} values of {} bytes to keys drawn with replacement from {source}\n\
-         2. wait until compaction is done (the writer does it, so that all trees come out alike)\n\
+         2. wait until compaction is done (the writer does it, so that all trees come out alike; with the threads\n\
+         {:3}of a store's defaults a write takes a fraction of the time: `trommel bench` measures it)\n\
          3. look up {} keys drawn the same way, on {threads}\n\
          4. look up {} keys that are not there, no two alike, from between the others, on {threads}\n\
          Tree:  small, so that there are several levels: write buffer {}, base level {}, tables {},\n\
@@ -46,6 +48,7 @@ pub(super) fn introduce(
         names.join(", "),
         grouped(plan.writes),
         plan.values.value_bytes(),
+        "",
         grouped(plan.reads),
         grouped(plan.missing),
         bytes(write_buffer_bytes),
@@ -59,6 +62,17 @@ pub(super) fn introduce(
         plan.seed
     )?;
     Ok(out.flush()?)
+}
+
+/// How long all trials that are left will take, judged by those that are done, if any are.
+pub(super) fn left(elapsed: Duration, done: usize, all: usize) -> String {
+    match done {
+        0 => String::new(),
+        _ => {
+            let left = elapsed.mul_f64((all - done) as f64 / done as f64);
+            format!(", about {} to go in all", duration(left))
+        }
+    }
 }
 
 /// A row of the table: its title and how to fill a cell.
@@ -91,7 +105,7 @@ const ROWS: [Row; 18] = [
         let kib = trial.filter_bytes() as f64 / 1024.0;
         format!("{kib:.0} KiB ({:.2})", trial.bits_per_key())
     }),
-    ("microseconds per write, while it was filled", |trial| micros(&trial.fill)),
+    ("microseconds per write, flushes and compactions within", |trial| micros(&trial.fill)),
 ];
 
 fn rate(rate: f64) -> String {
@@ -119,4 +133,17 @@ pub(super) fn compare(plan: &Plan, trials: &[Trial], out: &mut dyn Write) -> Res
         writeln!(out, "\nMicroseconds per lookup are those of each of {} threads.", plan.threads)?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_go_follows_from_the_trials_that_are_done() {
+        let elapsed = Duration::from_secs(20);
+        assert_eq!(left(elapsed, 0, 3), "");
+        assert_eq!(left(elapsed, 1, 3), ", about 40.0 s to go in all");
+        assert_eq!(left(elapsed, 2, 3), ", about 10.0 s to go in all");
+    }
 }

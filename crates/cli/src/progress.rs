@@ -5,8 +5,8 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
-use trommel_harness::Progress;
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use trommel_harness::{Progress, Unit, units};
 
 /// A bar if someone can see it.
 pub(crate) fn on_terminal() -> Box<dyn Progress> {
@@ -21,8 +21,8 @@ pub(crate) fn on_terminal() -> Box<dyn Progress> {
 struct Plain;
 
 impl Progress for Plain {
-    fn begin(&self, _what: &str, _operations: u64) {}
-    fn advance(&self, _operations: u64) {}
+    fn begin(&self, _what: &str, _all: u64, _unit: Unit) {}
+    fn advance(&self, _done: u64) {}
     fn end(&self) {}
 
     fn say(&self, what: &str) {
@@ -41,31 +41,58 @@ impl Bar {
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the templates below are well formed").with_key(
-        "rate",
-        |state: &ProgressState, text: &mut dyn fmt::Write| {
-            // A bar that cannot be written to is no reason to stop a run.
-            let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
-        },
-    )
+/// So much of something.
+fn amount(count: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Bytes => units::bytes(count),
+        Unit::Seconds => format!("{count} s"),
+        _ => HumanCount(count).to_string(),
+    }
+}
+
+/// How much of a step is done, how fast it goes, and how long it will take.
+fn so_far(done: u64, all: u64, unit: Unit, a_second: f64, left: Duration) -> String {
+    let of_what = match unit {
+        Unit::Keys => " keys",
+        Unit::Entries => " entries",
+        Unit::Bytes | Unit::Seconds => "",
+        _ => " operations",
+    };
+    let mut text = format!("{} of {}{of_what}", amount(done, unit), amount(all, unit));
+    // Of nothing done, nothing follows.
+    if done > 0 {
+        if unit != Unit::Seconds {
+            text += &format!(", {} a second", amount(a_second as u64, unit));
+        }
+        text += &format!(", {} left", HumanDuration(left));
+    }
+    text
+}
+
+fn style(all: u64, unit: Unit) -> ProgressStyle {
+    let template = match all {
+        0 => "{msg} {spinner} {elapsed}",
+        _ => "{msg:17} {wide_bar} {percent:>3}% {so_far}",
+    };
+    let style = ProgressStyle::with_template(template).expect("the templates are well formed");
+    style.with_key("so_far", move |state: &ProgressState, text: &mut dyn fmt::Write| {
+        // A bar that cannot be written to is no reason to stop a run.
+        let (done, all) = (state.pos(), state.len().unwrap_or(all));
+        let _ = text.write_str(&so_far(done, all, unit, state.per_sec(), state.eta()));
+    })
 }
 
 impl Progress for Bar {
-    fn begin(&self, what: &str, operations: u64) {
-        let bar = match operations {
-            0 => ProgressBar::new_spinner().with_style(style("{msg} {spinner} {elapsed}")),
-            _ => ProgressBar::new(operations).with_style(style(
-                "{msg:17} {wide_bar} {percent:>3}% {human_pos} of {human_len}, {rate} a second, {eta} left",
-            )),
-        };
+    fn begin(&self, what: &str, all: u64, unit: Unit) {
+        let bar = if all == 0 { ProgressBar::new_spinner() } else { ProgressBar::new(all) };
+        let bar = bar.with_style(style(all, unit));
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
         self.with(|shown| *shown = bar);
     }
 
-    fn advance(&self, operations: u64) {
-        self.with(|bar| bar.inc(operations));
+    fn advance(&self, done: u64) {
+        self.with(|bar| bar.inc(done));
     }
 
     fn end(&self) {
@@ -84,10 +111,22 @@ mod tests {
     #[test]
     fn templates_are_well_formed() {
         let bar = Bar { bar: Mutex::new(ProgressBar::hidden()) };
-        for operations in [0, 100] {
-            bar.begin("step", operations);
+        for all in [0, 100] {
+            bar.begin("step", all, Unit::Keys);
             bar.advance(10);
             bar.end();
         }
+    }
+
+    /// A bar said "0 s left" before anything was done, and bytes were numbers like others.
+    #[test]
+    fn a_bar_says_what_is_counted_and_how_long_it_takes_once_that_is_known() {
+        let left = Duration::from_secs(8);
+        let begun = so_far(0, 1_000_000, Unit::Operations, 0.0, Duration::ZERO);
+        assert_eq!(begun, "0 of 1,000,000 operations");
+        let half = so_far(100 << 20, 200 << 20, Unit::Bytes, 1_048_576.0, left);
+        assert_eq!(half, "100 MiB of 200 MiB, 1 MiB a second, 8 seconds left");
+        let timed = so_far(52, 60, Unit::Seconds, 1.0, left);
+        assert_eq!(timed, "52 s of 60 s, 8 seconds left");
     }
 }

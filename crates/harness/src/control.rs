@@ -64,13 +64,29 @@ impl Stop {
     }
 }
 
+/// What the steps of a run are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Reads, writes or scans of a store.
+    Operations,
+    /// Keys.
+    Keys,
+    /// Entries of tables or files.
+    Entries,
+    /// Bytes.
+    Bytes,
+    /// Seconds of a run that ends by time.
+    Seconds,
+}
+
 /// Is told how far a run is. Called from the run's threads, a few times a second.
 pub trait Progress: Sync {
-    /// A step begins: what it is, and how many operations it has (0: not known).
-    fn begin(&self, what: &str, operations: u64);
+    /// A step begins: what it is, and how much there is to do (0: not known).
+    fn begin(&self, what: &str, all: u64, unit: Unit);
 
-    /// So many more operations are done.
-    fn advance(&self, operations: u64);
+    /// So much more of it is done.
+    fn advance(&self, done: u64);
 
     /// About ten times a second in workloads that do operations: so many are done, all threads
     /// together, in this time since the workload's start. The last call is at its end.
@@ -88,8 +104,8 @@ pub trait Progress: Sync {
 pub struct Silent;
 
 impl Progress for Silent {
-    fn begin(&self, _what: &str, _operations: u64) {}
-    fn advance(&self, _operations: u64) {}
+    fn begin(&self, _what: &str, _all: u64, _unit: Unit) {}
+    fn advance(&self, _done: u64) {}
     fn end(&self) {}
 }
 
@@ -112,7 +128,7 @@ impl Control<'_> {
         task: impl FnOnce(&S) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<(Option<T>, Duration), Error> {
         let store = Arc::clone(store);
-        self.progress.begin(what, 0);
+        self.progress.begin(what, 0, Unit::Operations);
         let start = Instant::now();
         let result = self.stop.unless_set(move || task(&store));
         let time = start.elapsed();
@@ -122,7 +138,7 @@ impl Control<'_> {
 
     /// Closes the store; after a stop in the background, as closing may take a while.
     pub(crate) fn close<S: Store + ?Sized + 'static>(self, store: Arc<S>) -> Result<(), Error> {
-        self.progress.begin("closing", 0);
+        self.progress.begin("closing", 0, Unit::Operations);
         let closed = self.stop.unless_set(move || store.close());
         self.progress.end();
         Ok(closed.ok_or(Error::Interrupted)??)

@@ -44,7 +44,7 @@ pub mod units;
 mod values;
 mod workload;
 
-pub use control::{Control, Progress, Silent, Stop};
+pub use control::{Control, Progress, Silent, Stop, Unit};
 pub use engine_store::{EngineOpener, EngineStore};
 pub use error::Error;
 pub use histogram::Latencies;

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use trommel::VerifyReport;
 use trommel::vfs::DiskVfs;
 use trommel_backup::{Damage, Deleted, Error, Repository, refuse_nested, target_at};
-use trommel_harness::Control;
+use trommel_harness::{Control, Unit};
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
@@ -206,7 +206,7 @@ struct Told<'a>(Control<'a>);
 
 impl trommel_backup::Progress for Told<'_> {
     fn begin(&self, what: &str, bytes: u64) {
-        self.0.progress.begin(what, bytes);
+        self.0.progress.begin(what, bytes, Unit::Bytes);
     }
 
     fn advance(&self, bytes: u64) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
 use trommel::{Db, KeySpan};
+use trommel_harness::Unit;
 
 use crate::commands::scan::{RangeArgs, told_of};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
@@ -119,7 +120,7 @@ fn write_entries(
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
     let mut writer = EntryWriter::new(args.form, forms, out)?;
-    session.step("dumping", 0, || {
+    session.step("dumping", (0, Unit::Entries), || {
         let mut walk = args.range.walk(db, args.key_form, args.degraded, passed_over)?;
         let mut nth = 0u64;
         while let Some(entry) = walk.step(false)? {

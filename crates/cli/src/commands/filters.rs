@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::{BudgetReport, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, Options};
+use trommel_harness::Unit;
 use trommel_harness::units::parse_count;
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -63,7 +64,7 @@ pub(crate) struct ProbeArgs {
 impl ProbeArgs {
     /// Asks for them, and shows how far it is.
     pub(crate) fn ask(&self, db: &Db, session: Session<'_>) -> Result<(), Failure> {
-        session.step("probing", self.probe, || probe(db, self, session))
+        session.step("probing", (self.probe, Unit::Keys), || probe(db, self, session))
     }
 }
 

@@ -11,6 +11,7 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::{Db, WriteBatch};
+use trommel_harness::Unit;
 
 use crate::commands::base::number;
 use crate::commands::store_args::{Session, WriteArgs};
@@ -68,12 +69,15 @@ pub(crate) fn run(
     let open = || EntryReader::open(&source, args.form, forms);
     let total = match &source {
         Source::StandardInput(_) => 0,
-        Source::File(_) => session.step("checking", 0, || check(&mut open()?, session))?,
+        Source::File(_) => {
+            session.step("checking", (0, Unit::Entries), || check(&mut open()?, session))?
+        }
     };
     let mut reader = open()?;
     let loaded = args.write.make_and(session, args.create, |db| {
         let before = db.options();
-        let loaded = session.step("loading", total, || load(&mut reader, db, session));
+        let loaded =
+            session.step("loading", (total, Unit::Entries), || load(&mut reader, db, session));
         db.set_options(|_| before)?;
         let loaded = loaded?;
         db.sync()?;

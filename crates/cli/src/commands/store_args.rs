@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
-use trommel_harness::Control;
+use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
 use crate::failure::Failure;
@@ -34,15 +34,14 @@ impl Session<'_> {
         if self.control.stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
     }
 
-    /// Does something that may take long, and shows how far it is of so many operations (0: not
-    /// known).
+    /// Does something that may take long, and shows how far it is of `all` (0: not known).
     pub(crate) fn step<T>(
         &self,
         what: &str,
-        operations: u64,
+        (all, unit): (u64, Unit),
         act: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.control.progress.begin(what, operations);
+        self.control.progress.begin(what, all, unit);
         let result = act();
         self.control.progress.end();
         result
@@ -66,7 +65,7 @@ impl Session<'_> {
         what: &str,
         act: impl FnOnce() -> trommel::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.step(what, 0, || {
+        self.step(what, (0, Unit::Operations), || {
             let result = self.control.stop.unless_set(act);
             Ok(result.ok_or(Failure::Interrupted)??)
         })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::cold;
-use crate::control::Control;
+use crate::control::{Control, Unit};
 use crate::error::Error;
 use crate::keys::KeySpace;
 use crate::map_store::MapStore;
@@ -358,7 +358,11 @@ impl Run<'_, '_> {
         }
         let values = load::own_values(self.plan, workload);
         let load = load::of(self.plan, workload, values.as_ref(), &self.records, self.nth);
-        self.control.progress.begin(workload.name(), load::expected(&load, workload));
+        self.control.progress.begin(
+            workload.name(),
+            load::expected(&load, workload),
+            Unit::Operations,
+        );
         let measured = measure(&*self.store, workload, &load, self.control);
         self.control.progress.end();
         let measured = measured?;

@@ -9,7 +9,7 @@ use trommel::vfs::advise_huge_pages;
 use super::{
     Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, has_kernels, nanoseconds,
 };
-use crate::control::Control;
+use crate::control::{Control, Unit};
 use crate::error::Error;
 use crate::{machine, units};
 
@@ -84,7 +84,8 @@ impl Fleet {
             keys: 0,
         };
         let (Until::Bytes(all) | Until::Keys(all)) = plan.until;
-        control.progress.begin("building", all);
+        let unit = if matches!(plan.until, Until::Keys(_)) { Unit::Keys } else { Unit::Bytes };
+        control.progress.begin("building", all, unit);
         let mut done = 0;
         while done < all.max(1) {
             if control.stop.is_set() {
@@ -138,7 +139,7 @@ impl Fleet {
 
     /// Whether every key that was added is found; false if that was stopped.
     pub(super) fn verify(&self, plan: &Plan, control: Control<'_>) -> Result<bool, Error> {
-        control.progress.begin("verifying", self.keys);
+        control.progress.begin("verifying", self.keys, Unit::Keys);
         let mut maker = Keys::new(plan.shape);
         for (number, member) in self.members.iter().enumerate() {
             for key in 0..member.keys {

@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::fleet::{Fleet, Keys};
 use super::{Access, Pattern, Plan, Rate, Timing, nanoseconds};
-use crate::control::Control;
+use crate::control::{Control, Unit};
 
 /// Queries between two looks at the stop.
 const STRIDE: u64 = 1 << 16;
@@ -19,7 +19,11 @@ pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Option<R
     let mut keys = Keys::new(plan.shape);
     let mut each = Vec::with_capacity(fleet.members.len());
     let (mut expected, mut held) = (0.0, 0);
-    control.progress.begin("absent keys", share.saturating_mul(fleet.members.len() as u64));
+    control.progress.begin(
+        "absent keys",
+        share.saturating_mul(fleet.members.len() as u64),
+        Unit::Keys,
+    );
     for (number, member) in fleet.members.iter().enumerate() {
         let (mut hits, mut asked) = (0, 0);
         while asked < share && !control.stop.is_set() {
@@ -53,7 +57,11 @@ pub(super) fn time(
     pattern: Pattern,
     control: Control<'_>,
 ) -> Option<Timing> {
-    control.progress.begin(&pattern.to_string(), plan.queries.saturating_mul(2 * PASSES));
+    control.progress.begin(
+        &pattern.to_string(),
+        plan.queries.saturating_mul(2 * PASSES),
+        Unit::Keys,
+    );
     let (mut dry_ns, mut gross_ns) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..PASSES {
         dry_ns = dry_ns.min(run(fleet, plan, pattern, Asked::Nothing, control));

@@ -28,7 +28,7 @@ use super::report::{Finding, Report};
 use super::watch::{Limits, disk_bytes, threads_of};
 use super::wire::{Line, Phase, Task, Tick};
 use super::worker::exponential;
-use crate::control::Control;
+use crate::control::{Control, Unit};
 use crate::error::Error;
 
 /// Time between two looks at a worker.
@@ -118,7 +118,7 @@ pub fn stress(
             ..Report::default()
         },
     };
-    control.progress.begin("stress", plan.duration.as_secs());
+    control.progress.begin("stress", plan.duration.as_secs(), Unit::Seconds);
     let ended = run.all(worker);
     control.progress.end();
     ended?;

@@ -36,7 +36,7 @@ mod toml_file;
 
 use std::path::Path;
 
-use crate::control::{Control, Progress};
+use crate::control::{Control, Progress, Unit};
 use crate::error::Error;
 use crate::machine::Environment;
 use crate::scratch::ScratchDir;
@@ -84,7 +84,7 @@ pub fn run(
     let scratch = ScratchDir::new(parent)?;
     let environment = Environment::of(Some(parent));
     let operations = cells.iter().map(|cell| cell.operations()).fold(0, u64::saturating_add);
-    control.progress.begin("experiments", operations);
+    control.progress.begin("experiments", operations, Unit::Operations);
     let within = Control { stop: control.stop, progress: &Within(control.progress) };
     let mut impossible = Vec::new();
     let result = cells.iter().enumerate().try_for_each(|(nth, cell)| {
@@ -119,10 +119,10 @@ pub fn run(
 struct Within<'a>(&'a dyn Progress);
 
 impl Progress for Within<'_> {
-    fn begin(&self, _what: &str, _operations: u64) {}
+    fn begin(&self, _what: &str, _all: u64, _unit: Unit) {}
 
-    fn advance(&self, operations: u64) {
-        self.0.advance(operations);
+    fn advance(&self, done: u64) {
+        self.0.advance(done);
     }
 
     fn end(&self) {}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use trommel_harness::Progress;
+use trommel_harness::{Progress, Unit};
 
 use super::args::ReportArgs;
 use crate::failure::Failure;
@@ -122,18 +122,18 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 }
 
 impl Progress for Reports<'_> {
-    fn begin(&self, what: &str, operations: u64) {
+    fn begin(&self, what: &str, all: u64, unit: Unit) {
         {
             let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.workload = what.into();
             state.earlier += state.now.elapsed;
             (state.now, state.said, state.filed) = Default::default();
         }
-        self.inner.begin(what, operations);
+        self.inner.begin(what, all, unit);
     }
 
-    fn advance(&self, operations: u64) {
-        self.inner.advance(operations);
+    fn advance(&self, done: u64) {
+        self.inner.advance(done);
     }
 
     fn tick(&self, elapsed: Duration, operations: u64) {
@@ -162,8 +162,8 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Progress for Heard {
-        fn begin(&self, _what: &str, _operations: u64) {}
-        fn advance(&self, _operations: u64) {}
+        fn begin(&self, _what: &str, _all: u64, _unit: Unit) {}
+        fn advance(&self, _done: u64) {}
         fn end(&self) {}
         fn say(&self, what: &str) {
             self.0.lock().unwrap().push(what.into());
@@ -182,7 +182,7 @@ mod tests {
 
     fn tell(reports: &Reports<'_>) {
         for workload in ["fillseq", "readseq"] {
-            reports.begin(workload, 100);
+            reports.begin(workload, 100, Unit::Operations);
             for tenth in 1..=25 {
                 reports.tick(Duration::from_millis(tenth * 100), tenth * 4);
             }

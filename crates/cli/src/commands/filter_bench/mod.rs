@@ -16,7 +16,7 @@ use std::io::Write;
 
 use trommel_harness::filter_bench::record::read_lines;
 use trommel_harness::filter_bench::{Cell, Plan, measure};
-use trommel_harness::{Control, Error, Progress};
+use trommel_harness::{Control, Error, Progress, Unit};
 
 use crate::commands::records;
 use crate::failure::Failure;
@@ -180,13 +180,13 @@ struct Place<'a> {
 }
 
 impl Progress for Place<'_> {
-    fn begin(&self, what: &str, operations: u64) {
+    fn begin(&self, what: &str, all: u64, unit: Unit) {
         let Self { nth, of, plan, .. } = self;
-        self.inner.begin(&format!("{nth}/{of} {} {what}", plan.spec), operations);
+        self.inner.begin(&format!("{nth}/{of} {} {what}", plan.spec), all, unit);
     }
 
-    fn advance(&self, operations: u64) {
-        self.inner.advance(operations);
+    fn advance(&self, done: u64) {
+        self.inner.advance(done);
     }
 
     fn end(&self) {

@@ -39,7 +39,7 @@ pub use self::candidate::Candidate;
 use self::load::{Part, Survey};
 use super::build::store_error;
 use super::record::Estimate;
-use crate::control::Control;
+use crate::control::{Control, Unit};
 use crate::error::Error;
 
 /// What came of a replay.
@@ -135,7 +135,7 @@ pub fn replay(
     let filters = candidates.iter().map(|one| one.filters(&tables, &survey, &first));
     let filters: Vec<Vec<FilterSpec>> = filters.collect::<Result<_, _>>()?;
     let entries = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.meta.entries));
-    control.progress.begin("replaying", entries.saturating_mul(parts));
+    control.progress.begin("replaying", entries.saturating_mul(parts), Unit::Entries);
     let mut replayer = Replayer::new(db, &tables, &filters, control);
     let result = replayer
         .replay(first, true)

@@ -375,9 +375,10 @@ impl fmt::Display for FilterReport {
 impl fmt::Display for FilterLevel {
     /// A line of the report's table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.3e}"));
-        let interval =
-            self.interval.map_or("-".to_owned(), |(low, high)| format!("{low:.3e} - {high:.3e}"));
+        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| Reads(rate).to_string());
+        let interval = self
+            .interval
+            .map_or("-".to_owned(), |(low, high)| format!("{} - {}", Reads(low), Reads(high)));
         write!(
             f,
             "{:>5} {:>6} {:>10} {:>8} {:>7} {:>7.2} {:>10.1} {:>11} {:>11} {:>9} {:>10} {:>10} {:>21} {:>10}",

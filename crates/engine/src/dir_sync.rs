@@ -125,6 +125,10 @@ impl Vfs for DirSync {
         self.vfs.lock_shared(&self.at(path))
     }
 
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        self.vfs.free_bytes(&self.at(dir))
+    }
+
     fn working_dir(&self) -> Option<PathBuf> {
         self.anchor.as_ref().and_then(|_| self.vfs.working_dir())
     }

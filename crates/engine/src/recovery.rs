@@ -16,6 +16,7 @@
 
 mod carried;
 mod directory;
+mod room;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -50,7 +51,7 @@ use crate::log::Dropped;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS_TMP};
+use crate::manifest::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
@@ -174,9 +175,13 @@ impl Engine {
         *crate::sync::lock(&engine.options_record) = record;
         room.is_in(&engine.graveyard);
         engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
-        let newest_log = plan.newest();
-        let replayed = engine.replay(plan, recovered.state);
-        let replayed = replayed.inspect_err(|_| engine.remove_new(&listing))?;
+        let (newest_log, log_bytes) = (plan.newest(), plan.bytes());
+        // The files of this opening are removed before it is said how many bytes are free.
+        let give_up = |error| {
+            engine.remove_new(&listing);
+            room::with_room(error, &*vfs, dir, log_bytes)
+        };
+        let replayed = engine.replay(plan, recovered.state).map_err(give_up)?;
         engine.settle_filters(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             engine.note_backlog(&replayed.state.version);
@@ -189,12 +194,7 @@ impl Engine {
             let _ = engine.vfs.remove(&log_path(dir, newest_log));
         }
         if let Err(error) = engine.put_in_force(replayed, newest_log) {
-            // Once `CURRENT` is touched nobody knows which state is in force.
-            if !matches!(&error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
-            {
-                engine.remove_new(&listing);
-            }
-            return Err(error);
+            return Err(if room::may_be_in_force(&error, dir) { error } else { give_up(error) });
         }
         engine.record_first_options(&listing);
         if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {

@@ -106,6 +106,11 @@ impl Vfs for DiskVfs {
         Ok(entries)
     }
 
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        let found = retry_on_intr(|| rustix::fs::statvfs(dir)).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         rustix::fs::rename(from, to).map_err(|error| wrap_to("rename", from, to, error))
     }

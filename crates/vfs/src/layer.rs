@@ -90,6 +90,11 @@ pub trait Layer: Debug + Send + Sync {
         self.below().real_path(path)
     }
 
+    /// See [`Vfs::free_bytes`].
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        self.below().free_bytes(dir)
+    }
+
     /// See [`Vfs::read`]; opens the file through this layer.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         whole(&*self.open(path, Access::Buffered)?, path, limit)
@@ -155,6 +160,10 @@ impl<L: Layer> Vfs for L {
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         Layer::real_path(self, path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Option<u64> {
+        Layer::free_bytes(self, dir)
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {

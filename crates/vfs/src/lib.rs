@@ -141,6 +141,11 @@ pub trait Vfs: Debug + Send + Sync {
         Ok(path.to_path_buf())
     }
 
+    /// Bytes that may still be written to the file system of `dir`, where it says.
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        None
+    }
+
     /// The whole of a file that is at most `limit` bytes long (`InvalidData` if it is longer).
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         whole(&*self.open(path, Access::Buffered)?, path, limit)

@@ -262,6 +262,11 @@ impl fmt::Debug for SimDisk {
 }
 
 impl Vfs for SimDisk {
+    fn free_bytes(&self, _dir: &Path) -> Option<u64> {
+        let state = self.state();
+        state.capacity.map(|_| state.room())
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let created = self.change(OpKind::Create, path, None, |tree| {
             let (place, inode) = tree.create(path)?;

@@ -268,6 +268,11 @@ impl Plan {
         self.newest
     }
 
+    /// Bytes of the logs that are replayed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.replayed.iter().map(|log| log.summary.end).sum()
+    }
+
     /// Records to be replayed.
     pub(crate) fn records(&self) -> u64 {
         self.replayed.iter().map(|log| log.summary.records).sum()

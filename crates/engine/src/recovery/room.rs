@@ -21,8 +21,7 @@ pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, log_bytes: u64)
     }
     let free = vfs.free_bytes(dir).map_or(String::new(), |free| format!(", and {free} are free"));
     let text = format!(
-        "{source}: opening writes the {log_bytes} bytes of the log anew before the log is removed{free}; \
-         a read-only opening needs no room"
+        "{source}: opening writes the {log_bytes} bytes of the log anew before the log is removed{free}"
     );
     let source = Arc::new(io::Error::new(source.kind(), text));
     Error::Io { file, doing, source }

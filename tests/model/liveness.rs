@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trommel::vfs::{Failure, Fault, SimDisk};
+use trommel::vfs::{Failure, Fault, MemoryVfs, SimDisk};
 use trommel::{Compression, Db, DbCursor, Error, ErrorKind, Options};
 
 /// Fails if `work` has not ended after a time that is far longer than it needs.
@@ -158,7 +158,7 @@ fn building_filters_stays_under_the_ceiling() {
     let mut look = || {
         let memory = db.stats().memory;
         assert!(memory.total() <= limit, "{memory:?}");
-        most = memory.filter_construction.max(most);
+        most = memory.construction.max(most);
     };
     for i in 0..200_000 {
         db.put(scattered(i), [i as u8; 20]).unwrap();
@@ -191,7 +191,7 @@ fn building_filters_stays_under_the_ceiling() {
     });
     assert!(most > 0, "what building takes was never seen");
     assert!(most <= limit / 8 + (64 << 10), "{most} bytes to build filters");
-    assert_eq!(db.stats().memory.filter_construction, 0);
+    assert_eq!(db.stats().memory.construction, 0);
     let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
     assert!(tables > 1, "tables end where their filters would not fit");
     for i in 0..200_000 {
@@ -493,4 +493,30 @@ fn writers_wait_for_a_compaction_on_a_full_disk_and_go_on_when_it_has_room() {
         let options = without_a_log().l0_trigger(4).l0_slowdown(5).l0_stop(6);
         fills_up(560 << 10, options);
     });
+}
+
+/// Of keys of 60 KiB that differ in their ends, a table's index holds as much as its keys: one table of 64 MiB had
+/// 64 MiB of it, under a ceiling of 16 MiB.
+#[test]
+fn indexes_of_large_keys_stay_under_the_ceiling() {
+    let limit = 16 << 20;
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .memory_limit(limit)
+        .auto_compaction(false)
+        .compression(Compression::None);
+    let db = Db::open("db", options).unwrap();
+    let key = |i: u32| [vec![b'k'; 60 << 10], scattered(i).to_vec()].concat();
+    for i in 0..1_000 {
+        db.put(key(i), [i as u8; 20]).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_all().unwrap();
+    for i in 0..1_000 {
+        assert_eq!(db.get(key(i)).unwrap().unwrap(), [i as u8; 20][..]);
+        let memory = db.stats().memory;
+        assert!(memory.total() <= limit, "{memory:?}");
+    }
+    let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+    assert!(tables > 30, "{tables} tables: they end where their index would not fit");
 }

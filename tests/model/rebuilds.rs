@@ -128,7 +128,7 @@ fn a_filter_that_the_ceiling_leaves_no_room_to_build_is_skipped() {
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
     assert_eq!((report.rebuilt, report.skipped.len()), (0, 1), "{report:?}");
     assert!(report.skipped[0].1.contains("memory_limit"), "{report:?}");
-    assert_eq!(db.stats().memory.filter_construction, 0);
+    assert_eq!(db.stats().memory.construction, 0);
     assert!(db.contains_key("000007").unwrap());
     assert_eq!(db.verify().unwrap().sidecars, 0);
 }

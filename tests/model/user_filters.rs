@@ -312,7 +312,7 @@ fn sizes_that_a_policy_makes_up_keep_to_the_ceiling() {
         check_all(&db);
         let stats = db.stats();
         assert!(stats.memory.total() <= limit, "{fault:?}: {stats}");
-        assert_eq!(stats.memory.filter_construction, 0, "{fault:?}: {stats}");
+        assert_eq!(stats.memory.construction, 0, "{fault:?}: {stats}");
         db.verify().unwrap();
     }
 }

@@ -173,8 +173,8 @@ pub struct EnvironmentStats {
     pub memtables: u64,
     /// Bytes of indexes and pinned filters of open tables.
     pub tables: u64,
-    /// Bytes of filters that are being built.
-    pub filter_construction: u64,
+    /// Bytes of filters and indexes of tables that are being written.
+    pub construction: u64,
     /// Bytes in the block cache.
     pub block_cache: u64,
     /// Bytes that the block cache may hold now.
@@ -203,7 +203,7 @@ impl Environment {
             open_tables: self.shared.files.open.load(Ordering::Relaxed),
             memtables,
             tables,
-            filter_construction: construction,
+            construction,
             block_cache: cache,
             block_cache_capacity: cache_capacity,
         }

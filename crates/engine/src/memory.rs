@@ -293,12 +293,12 @@ impl MemoryShares {
         self.blocks.forget_own();
     }
 
-    /// What filters that are being built take.
+    /// What filters and indexes of tables that are being written take.
     pub(crate) fn construction(&self) -> u64 {
         self.construction.load(Relaxed)
     }
 
-    /// What the filters of one table may take while they are built, where `jobs` build at once: an
+    /// What the filters and the index of one table may take while it is written, where `jobs` write at once: an
     /// eighth of the ceiling for all of them.
     pub(crate) fn construction_share(&self, jobs: usize) -> u64 {
         self.ceiling.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
@@ -337,7 +337,7 @@ impl Drop for MemoryShares {
     }
 }
 
-/// Memory for the filters of one table that is being written, noted in steps.
+/// Memory for the filters and the index of one table that is being written, noted in steps.
 #[derive(Debug)]
 pub(crate) struct Construction {
     shares: Arc<MemoryShares>,

@@ -28,22 +28,25 @@ struct Open {
     number: u64,
     table_id: u64,
     builder: TableBuilder,
-    filter_memory: Construction,
-    /// Entries added, up to the next look at that memory.
-    unaccounted: u32,
-    /// Whether its filter takes all the memory that it may.
+    /// What its filters and its index take.
+    memory: Construction,
+    /// Entries added, large keys counted as several, up to the next look at that memory.
+    unaccounted: usize,
+    /// Whether these take all the memory that they may.
     is_full: bool,
 }
 
-/// Entries after which the memory of the open table's filters is looked at.
-const ENTRIES_BETWEEN_LOOKS: u32 = 64;
+/// Entries after which the memory of the open table is looked at.
+const ENTRIES_BETWEEN_LOOKS: usize = 64;
+/// Bytes of a key that count as an entry more: its separator in the index may be as long.
+const LARGE_KEY_BYTES: usize = 1 << 10;
 
 impl Open {
-    /// Notes what the filters take, and whether they may take more.
+    /// Notes what filters and index take, and whether they may take more.
     fn account(&mut self, engine: &Engine) {
         self.unaccounted = 0;
-        let bytes = self.builder.filter_memory_bytes();
-        self.filter_memory.grow_to(bytes);
+        let bytes = self.builder.filter_memory_bytes() + self.builder.index_memory_bytes();
+        self.memory.grow_to(bytes);
         let jobs = engine.options.load().background_threads;
         self.is_full = bytes >= engine.memory.construction_share(jobs);
     }
@@ -127,8 +130,8 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().and_then(|open| open.builder.last_key())
     }
 
-    /// Bytes of the open table so far; more than any table may have where its filter takes all the
-    /// memory that it may, so that the table ends.
+    /// Bytes of the open table so far; more than any table may have where its filters and index take all the
+    /// memory that they may, so that the table ends.
     pub(crate) fn open_bytes(&self) -> u64 {
         let bytes = |open: &Open| match open.is_full {
             true => u64::MAX,
@@ -148,8 +151,8 @@ impl<'a> Outputs<'a> {
         }
         let Some(open) = &mut self.open else { return Ok(()) };
         open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?;
-        open.unaccounted += 1;
-        if open.unaccounted == ENTRIES_BETWEEN_LOOKS {
+        open.unaccounted += 1 + entry.key.len() / LARGE_KEY_BYTES;
+        if open.unaccounted >= ENTRIES_BETWEEN_LOOKS {
             open.account(self.engine);
         }
         Ok(())
@@ -176,12 +179,12 @@ impl<'a> Outputs<'a> {
     pub(crate) fn close_table(&mut self) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.account(self.engine);
-        let Open { number, table_id, mut builder, filter_memory, .. } = open;
+        let Open { number, table_id, mut builder, memory, .. } = open;
         let start = env::now();
         builder.finish_filters()?;
         self.engine.stalls.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
-        drop(filter_memory);
+        drop(memory);
         self.engine.stalls.count_fallbacks(built.filter_fallbacks);
         if let Some(why) = &built.filter_failure {
             self.engine.tables.note_unbuilt(number, why);
@@ -338,7 +341,7 @@ fn begin_table(
     if let Some((policy, filter)) = user {
         builder = builder.with_user_filter(Arc::new(policy), filter);
     }
-    let filter_memory = Construction::new(&engine.memory);
-    let open = Open { number, table_id, builder, filter_memory, unaccounted: 0, is_full: false };
+    let memory = Construction::new(&engine.memory);
+    let open = Open { number, table_id, builder, memory, unaccounted: 0, is_full: false };
     Ok((path, open))
 }

@@ -193,8 +193,8 @@ pub struct MemoryStats {
     pub index: u64,
     /// What else open tables hold.
     pub other: u64,
-    /// Filters of tables that are being written, with the hashes they are built from.
-    pub filter_construction: u64,
+    /// Filters of tables that are being written, with the hashes they are built from, and indexes.
+    pub construction: u64,
 }
 
 impl MemoryStats {
@@ -206,7 +206,7 @@ impl MemoryStats {
             + self.filters
             + self.index
             + self.other
-            + self.filter_construction
+            + self.construction
     }
 }
 
@@ -427,7 +427,7 @@ impl Engine {
                 memtables: view.memtable_bytes() as u64,
                 idle_arenas: self.arenas.idle_bytes() as u64,
                 block_cache: cache.used_bytes,
-                filter_construction: self.memory.construction(),
+                construction: self.memory.construction(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =
@@ -465,7 +465,7 @@ impl fmt::Display for MemoryStats {
             ", {:.1} index, {:.1} other, {:.1} building filters",
             mib(self.index),
             mib(self.other),
-            mib(self.filter_construction)
+            mib(self.construction)
         )
     }
 }

@@ -202,7 +202,7 @@ impl Store for EngineStore {
             ("Filters", memory.filters),
             ("Index", memory.index),
             ("Other", memory.other),
-            ("Construction", memory.filter_construction),
+            ("Construction", memory.construction),
             ("Total", memory.total()),
         ];
         parts.map(|(part, bytes)| format!("{part:<13} {:>12}\n", units::bytes(bytes))).concat()

@@ -328,6 +328,11 @@ impl TableBuilder {
         self.filters.memory_bytes() + self.user.as_mut().map_or(0, UserBuild::memory_bytes)
     }
 
+    /// Bytes of memory that its index takes until it is written.
+    pub fn index_memory_bytes(&self) -> u64 {
+        self.index.memory_bytes() as u64
+    }
+
     /// The key added last.
     pub fn last_key(&self) -> Option<&[u8]> {
         (self.properties.entries > 0).then_some(&self.last_key)

@@ -89,7 +89,7 @@ pub(crate) fn run_memory(
                 ("filter_limit", memory.pinned_filter_limit.map_or(Value::Null, Value::Size)),
                 ("index", Value::Size(memory.index)),
                 ("other", Value::Size(memory.other)),
-                ("construction", Value::Size(memory.filter_construction)),
+                ("construction", Value::Size(memory.construction)),
                 ("total", Value::Size(memory.total())),
             ],
         )?;

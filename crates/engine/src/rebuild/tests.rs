@@ -291,7 +291,7 @@ fn a_rebuild_under_a_ceiling_gives_back_what_it_took() {
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
     assert_eq!((report.rebuilt, report.skipped.len()), (tables(&db), 0));
     check(&db);
-    assert_eq!(db.stats().memory.filter_construction, 0);
+    assert_eq!(db.stats().memory.construction, 0);
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn memory(stats: &Stats) -> IndexMap<String, u64> {
         ("filters", memory.filters),
         ("index", memory.index),
         ("other", memory.other),
-        ("filter construction", memory.filter_construction),
+        ("filter construction", memory.construction),
     ]
     .map(|(part, bytes)| (part.to_owned(), bytes))
     .into_iter()

@@ -65,6 +65,13 @@ impl IndexBuilder {
         encoded_bytes(self.len(), 0, self.separators.len() / 2)
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.separators.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.lengths.capacity() * size_of::<u32>()
+    }
+
     fn separator(&self, i: usize) -> &[u8] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.separators[start..self.ends[i]]

@@ -154,7 +154,12 @@ impl Program<'_> {
     /// Whether the error is one that a failing disk may cause.
     fn accept(&mut self, error: &Error) -> Verdict<()> {
         self.errors += 1;
-        let first = if let Error::Poisoned { first } = error { &**first } else { error };
+        let first = match error {
+            Error::Poisoned { first } => &**first,
+            // A stopped write waits in vain for a flush or compaction.
+            Error::Stalled { source, .. } => &**source,
+            error => error,
+        };
         let honest = match first {
             Error::Io { .. } => true,
             Error::Corruption(_) => looks_damaged(&self.disk),

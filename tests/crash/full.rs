@@ -126,7 +126,9 @@ fn a_full_disk_under_a_table_poisons_nothing() {
         for threads in [0, 2] {
             let profile = profile(3, threads);
             let disk = SimDisk::new();
-            let db = Db::open(DIR, profile.options(Arc::new(disk.clone()))).expect("opening");
+            let options = profile.options(Arc::new(disk.clone()));
+            // Nothing is full, so nothing is written out before the flush.
+            let db = Db::open(DIR, options.write_buffer_bytes(1 << 20)).expect("opening");
             db.put("before", "1").expect("writing");
             disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
             let error = db.flush().expect_err("the disk is full");

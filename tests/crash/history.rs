@@ -42,7 +42,9 @@ use crate::inspect::scan;
 use crate::workload::{DIR, options};
 
 fn open(disk: &SimDisk) -> trommel::Result<Db> {
-    Db::open(DIR, options(1, Arc::new(disk.clone())).background_threads(0))
+    // Nothing is full before it is flushed.
+    let options = options(1, Arc::new(disk.clone())).background_threads(0);
+    Db::open(DIR, options.write_buffer_bytes(1 << 20))
 }
 
 fn put(db: &Db, key: &str, sync: bool) -> trommel::Result<()> {

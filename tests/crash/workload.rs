@@ -115,6 +115,8 @@ impl Profile {
 
     pub(crate) fn options(&self, vfs: Arc<dyn Vfs>) -> Options {
         let options = options(self.life_seed(), vfs).background_threads(self.threads).log(self.log);
+        // A memtable has room for some keys.
+        let options = if self.long_keys { options.write_buffer_bytes(256 << 10) } else { options };
         // Nobody may wait for a thread that is being held up.
         if self.stepped { options.max_frozen_memtables(64) } else { options }
     }

@@ -128,7 +128,6 @@ fn no_room_to_open(dir: &Path) {
     let mut known = Known::default();
     let db = Db::open(&store, tiny()).unwrap();
     assert!(known.fill(&db, 2_000).is_none());
-    std::mem::forget(db.snapshot());
     drop(db);
     let ballast = Ballast::all(dir);
     match Db::open(&store, tiny()) {

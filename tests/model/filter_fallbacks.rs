@@ -39,7 +39,8 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         let report = db.filter_report();
         // A filter that is cut says in its directory what was asked for, and the rate that it has.
         let kind = if is_whole { FilterKind::Standard } else { FilterKind::Ribbon };
-        assert_eq!(report.levels[0].kind, kind, "{report}");
+        let row = report.levels.iter().find(|row| row.tables > 0).unwrap();
+        assert_eq!(row.kind, kind, "{report}");
         assert_eq!(report.fallbacks, u64::from(is_whole), "{report}");
         assert_eq!(report.to_string().contains("fallbacks: 1"), is_whole, "{report}");
         assert_eq!(db.verify().unwrap().keys, 40_000);
@@ -115,7 +116,7 @@ fn a_mib_more_saves_no_more_than_is_wasted() {
         let (saved, wasted) = (report.saved_by_a_mib, report.planned_wasted_reads);
         assert!((0.0..=wasted).contains(&saved), "{text}");
         // With a MiB more the one table has the best filter that there is.
-        assert!(wasted < 1e-9 || saved > 0.99 * wasted, "{text}");
+        assert!(wasted - saved < 5e-9, "{text}");
         assert!(!text.contains("e0"), "{text}");
     }
 }

@@ -126,7 +126,9 @@ impl Store {
     pub(crate) fn is_silent(left: Left, name: &OsString, injury: Injury) -> bool {
         let name = name.to_string_lossy();
         let is_cut_log = name.ends_with(".log") && matches!(injury, Injury::Cut(_));
-        left == Left::Killed && (is_cut_log || name.ends_with(".spare"))
+        // A store that an older version wrote has no record of its options.
+        let is_old = name == "OPTIONS" && matches!(injury, Injury::Deleted);
+        is_old || left == Left::Killed && (is_cut_log || name.ends_with(".spare"))
     }
 
     /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros where

@@ -1,8 +1,6 @@
 //! Ends of a store: closed while it is used, poisoned while a group commits, copied, stopped and
 //! started.
 
-use std::sync::{Arc, Mutex};
-
 use shuttle::thread::spawn;
 use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
 use trommel::{Db, Error, WriteOptions};
@@ -21,7 +19,7 @@ fn close_against_all() {
             let mut acknowledged = 1;
             for round in 2..=4u64 {
                 match db.put("k", round.to_le_bytes()) {
-                    Ok(()) => acknowledged = round,
+                    Ok(_) => acknowledged = round,
                     Err(Error::Closed) => break,
                     Err(other) => panic!("{other}"),
                 }
@@ -83,7 +81,7 @@ fn poisoning(first_synced: u64, synced: u64) {
                 let how = if syncs { WriteOptions::sync() } else { WriteOptions::default() };
                 let written = db.put_with(&key, writer.to_le_bytes(), how);
                 match written {
-                    Ok(()) => assert_eq!(before, 0, "acknowledged after a failed sync"),
+                    Ok(_) => assert_eq!(before, 0, "acknowledged after a failed sync"),
                     Err(_) => assert_eq!(disk.faults_fired(), 1, "refused before anything failed"),
                 }
                 assert_eq!(number(db.get("k0").unwrap()), 7, "reads go on");
@@ -117,8 +115,12 @@ fn fail_before_others(fault: Fault) {
     let db = open(options(&disk));
     db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
     disk.inject(fault.named(".log"));
-    let acts: [fn(&Db) -> trommel::Result<()>; 4] =
-        [Db::flush, Db::flush, |db| db.verify().map(drop), |db| db.put("k1", 1u64.to_le_bytes())];
+    let acts: [fn(&Db) -> trommel::Result<()>; 4] = [
+        Db::flush,
+        Db::flush,
+        |db| db.verify().map(drop),
+        |db| db.put("k1", 1u64.to_le_bytes()).map(drop),
+    ];
     let others = acts.map(|act| {
         let db = db.clone();
         spawn(move || act(&db))
@@ -269,7 +271,7 @@ fn stall_and_shortage() {
                 let mut kept = 0;
                 for round in 1..=3u64 {
                     match db.put(format!("k{writer}"), round.to_le_bytes()) {
-                        Ok(()) => kept = round,
+                        Ok(_) => kept = round,
                         Err(error) => assert!(!matches!(error, Error::Poisoned { .. }), "{error}"),
                     }
                 }

@@ -472,7 +472,7 @@ impl Options {
     /// match db.put("key", "value") {
     ///     // Neither logged nor visible: try again later.
     ///     Err(trommel::Error::Stalled { source, .. }) => eprintln!("held up: {source}"),
-    ///     outcome => outcome?,
+    ///     outcome => drop(outcome?),
     /// }
     /// # Ok::<(), trommel::Error>(())
     /// ```

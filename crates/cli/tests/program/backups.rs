@@ -70,7 +70,7 @@ fn what_goes_wrong_has_its_code_and_its_word() {
         (format!("backup delete latest --from={place}"), 2, "deletes backup 2 of"),
         (format!("restore 1 {db} --from={place}"), 2, "new or empty directory"),
         (format!("restore first {new} --from={place}"), 2, "a number from 1, or latest"),
-        (format!("backup purge --keep=0 --from={place}"), 2, "0 is not in 1.."),
+        (format!("backup purge --keep=0 --from={place}"), 2, "it must be 1 or more"),
         (format!("backup list --from={nowhere}"), 6, "no backup repository"),
         (format!("backup list --from={db}"), 6, "no backup repository"),
         (format!("backup create --db={db} --to={db}"), 2, "lies in the directory of the store"),

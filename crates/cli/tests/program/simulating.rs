@@ -101,7 +101,7 @@ fn advice_has_its_reasons() {
     assert!(assumed.contains("90 of 100"), "{assumed}");
     let refused = program.run_on("tune advise --misses=1.5");
     assert_eq!(refused.code, Some(2), "{}", refused.err);
-    assert!(refused.err.contains("give 0 to 1"), "{}", refused.err);
+    assert!(refused.err.contains("is not a part from 0 to 1"), "{}", refused.err);
     // An empty store has nothing to filter.
     let empty = program.path("empty");
     assert_eq!(program.run(&format!("put a b --create --db {}", empty.display())).code, Some(0));

@@ -163,7 +163,7 @@ impl<P: Program> clap::Args for ForeignFlags<P> {
         let foreign: Vec<Arg> = flags(P::NAME)
             .filter(|flag| !is_own(&flag.long))
             .map(|flag| {
-                let arg = Arg::new(&*flag.id).long(&*flag.long).hide(true);
+                let arg = Arg::new(&*flag.id).long(&*flag.long).value_name("VALUE").hide(true);
                 if flag.is_switch {
                     arg.num_args(0..=1)
                         .require_equals(true)

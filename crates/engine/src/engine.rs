@@ -28,6 +28,7 @@ use crate::options_file::OptionsRecord;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
+use crate::sync::quiet::AtomicU64 as QuietU64;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
@@ -94,6 +95,8 @@ pub(crate) struct Engine {
     pub(crate) poison: OnceLock<Arc<Error>>,
     /// What reads are refused with: the store was closed, or nothing in it is certain.
     pub(crate) closed: OnceLock<Error>,
+    /// The process in which reads are not refused.
+    pub(crate) open_in: QuietU64,
     /// Released when the store is closed.
     pub(crate) lock: Arc<HeldLock>,
 }
@@ -107,6 +110,15 @@ impl Engine {
     /// Why a write would be refused, if it would.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
+        point();
+        if self.is_closed() || self.read_only || self.poison.get().is_some() {
+            return self.refuse_write();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse_write(&self) -> Result<()> {
         self.opener.check()?;
         self.check_unpoisoned()?;
         if self.read_only {
@@ -136,17 +148,26 @@ impl Engine {
     /// Whether reads are refused: see `check_open`. Two loads, for hot paths.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.get().is_some() || self.opener.is_forked()
+        self.open_in.load(Ordering::Relaxed) != self.opener.running()
+    }
+
+    /// Refuses reads from now on, with this error, if they are not refused already.
+    pub(crate) fn refuse_reads(&self, error: Error) {
+        let _ = self.closed.set(error);
+        self.open_in.store(Opener::NOWHERE, Ordering::Release);
     }
 
     /// An error if the store was closed, if nothing that it holds is certain, or if another process opened it.
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         point();
+        if self.is_closed() { self.refuse_read() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_read(&self) -> Result<()> {
         self.opener.check()?;
-        match self.closed.get() {
-            None => Ok(()),
-            Some(error) => Err(error.clone()),
-        }
+        self.closed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The failure after which writes are refused, if there was one.

@@ -30,6 +30,20 @@ impl Opener {
         !self.0.is_current()
     }
 
+    /// No process.
+    pub(crate) const NOWHERE: u64 = u64::MAX;
+
+    /// The number of the process that opened the store.
+    pub(crate) fn number(self) -> u64 {
+        self.0.number()
+    }
+
+    /// The number of the process that calls: that one, unless it was forked from it.
+    #[inline]
+    pub(crate) fn running(self) -> u64 {
+        self.0.running()
+    }
+
     /// An error where it does.
     #[inline]
     pub(crate) fn check(self) -> Result<()> {

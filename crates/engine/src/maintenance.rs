@@ -238,7 +238,7 @@ impl Engine {
         let options = self.options.load_full();
         let poison = || self.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
         if options.read_only || poison().is_some() {
-            let _ = self.closed.set(Error::Closed);
+            self.refuse_reads(Error::Closed);
             return self.check_unpoisoned();
         }
         let awaited = self.limiter.awaits(AwaitedWork::All);
@@ -252,11 +252,11 @@ impl Engine {
                 self.rotate(leader)?;
             }
             // Set while nobody else leads: no write finds the store open and its log ended.
-            let _ = self.closed.set(Error::Closed);
+            self.refuse_reads(Error::Closed);
             self.finish_log(leader)
         });
         // Whatever failed: the lock is about to be given back.
-        let _ = self.closed.set(Error::Closed);
+        self.refuse_reads(Error::Closed);
         ended?;
         if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
     }

@@ -18,7 +18,7 @@ fn who_sees_a_moment_sees_its_group() {
     let counted = Arc::clone(&looks);
     check("who_sees_a_moment_sees_its_group", move || {
         let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
-        let group = Group::new(memtable, 2, 2);
+        let group = Group::new(memtable, u64::MAX, 2, 2);
         let snapshots = Arc::new(Snapshots::default());
         let entries = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let member = |own: usize| {

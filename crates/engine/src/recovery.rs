@@ -60,6 +60,7 @@ use crate::options_file::OptionsRecord;
 use crate::output::{Outputs, Purpose};
 use crate::rescue::degraded::{self, Around};
 use crate::rescue::{Damage, Degraded};
+use crate::sync::quiet::AtomicU64 as QuietU64;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
@@ -186,7 +187,7 @@ impl Engine {
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
-                let _ = engine.closed.set(Error::InDoubt { dir: dir.to_path_buf(), what });
+                engine.refuse_reads(Error::InDoubt { dir: dir.to_path_buf(), what });
             }
             return Ok(engine);
         }
@@ -533,7 +534,7 @@ fn assemble(
     let arenas = ArenaPool::new(options.arena_limit());
     let view = first_view(recovered, &arenas);
     let lock = Arc::new(HeldLock::new(held));
-    let read_only = options.read_only;
+    let (read_only, opener) = (options.read_only, Opener::current());
     let options = CurrentOptions::new(options);
     let counters = Counters::new();
     let last_seqno = recovered.state.last_seqno;
@@ -541,7 +542,7 @@ fn assemble(
     Engine {
         dir: dir.to_path_buf(),
         read_only,
-        opener: Opener::current(),
+        opener,
         store_id: recovered.store_id,
         recovery,
         own,
@@ -580,6 +581,7 @@ fn assemble(
         dead_from: AtomicU64::new(u64::MAX),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
+        open_in: QuietU64::new(opener.number()),
         lock,
     }
 }

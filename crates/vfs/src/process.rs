@@ -45,7 +45,18 @@ impl Process {
     /// Whether the caller runs in this process, and not in one that was forked from it.
     #[inline]
     pub fn is_current(self) -> bool {
-        self.mark.load(Ordering::Relaxed) == self.own
+        self.running() == self.own
+    }
+
+    /// Its number among this process and those that it was forked from; never 0 or `u64::MAX`.
+    pub fn number(self) -> u64 {
+        self.own
+    }
+
+    /// The number of the process that calls: another one, or 0, in one that was forked from this.
+    #[inline]
+    pub fn running(self) -> u64 {
+        self.mark.load(Ordering::Relaxed)
     }
 }
 

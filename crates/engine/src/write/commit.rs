@@ -191,9 +191,10 @@ impl Engine {
             return Ok(own.last_seqno(first_seqno));
         }
         let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
+        let limit = leader.marks.memtable_limit;
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &[], first_seqno);
-        self.freeze_if_full(&active.memtable);
+        self.freeze_if_full(&active.memtable, limit);
         Ok(own.last_seqno(first_seqno))
     }
 
@@ -216,10 +217,10 @@ impl Engine {
             return Err(error);
         }
         let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
-        let last_seqno = leader.last_seqno;
+        let (last_seqno, limit) = (leader.last_seqno, leader.marks.memtable_limit);
         if followers.are_worth_waking() {
             let memtable = Arc::clone(&active.memtable);
-            let group = Group::new(memtable, followers.members.len() + 1, last_seqno);
+            let group = Group::new(memtable, limit, followers.members.len() + 1, last_seqno);
             followers.hand_out(&group, own_last_seqno + 1);
             drop((leader, turnstile));
             self.insert(&group, own, first_seqno)?;
@@ -228,7 +229,7 @@ impl Engine {
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &followers.members, first_seqno);
         followers.done(own_last_seqno + 1);
-        self.freeze_if_full(&active.memtable);
+        self.freeze_if_full(&active.memtable, limit);
         Ok(own_last_seqno)
     }
 
@@ -321,7 +322,7 @@ impl Engine {
         }
         std::mem::forget(unless_done);
         if is_last {
-            self.freeze_if_full(&group.memtable);
+            self.freeze_if_full(&group.memtable, group.memtable_limit);
             return Ok(());
         }
         self.wait_published_unless(group.last_seqno, || group.is_broken())
@@ -419,9 +420,9 @@ impl Engine {
         let mut leader = lock(&self.leader);
         self.wait_published(leader.last_seqno)?;
         let outcome = action(&mut leader);
-        let active = Arc::clone(&leader.active);
+        let (active, limit) = (Arc::clone(&leader.active), leader.marks.memtable_limit);
         drop((leader, turnstile));
-        self.freeze_if_full(&active.memtable);
+        self.freeze_if_full(&active.memtable, limit);
         outcome
     }
 
@@ -670,7 +671,7 @@ mod tests {
             let first = leader.last_seqno + 1;
             leader.last_seqno += 2;
             let memtable = Arc::clone(&leader.active.memtable);
-            Ok((Group::new(memtable, 2, leader.last_seqno), first))
+            Ok((Group::new(memtable, u64::MAX, 2, leader.last_seqno), first))
         });
         let (group, first) = logged.unwrap();
         thread::scope(|scope| {

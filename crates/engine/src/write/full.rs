@@ -27,10 +27,10 @@ impl Leader {
 }
 
 impl Engine {
-    /// Freezes `memtable` if it is full, as [`Engine::freeze_full`] does, where it is the active one.
+    /// Freezes `memtable` if it has reached this limit, as [`Engine::freeze_full`] does, where it is the active one.
     #[inline]
-    pub(super) fn freeze_if_full(&self, memtable: &Memtable) {
-        if memtable.memory_bytes() as u64 >= self.options.load().memtable_limit() {
+    pub(super) fn freeze_if_full(&self, memtable: &Memtable, limit: u64) {
+        if memtable.memory_bytes() as u64 >= limit {
             self.freeze_full();
         }
     }

@@ -141,6 +141,8 @@ impl Member {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) memtable: Arc<Memtable>,
+    /// Bytes at which that is full.
+    pub(crate) memtable_limit: u64,
     pub(crate) last_seqno: SeqNo,
     /// Members that have not inserted yet.
     remaining: AtomicUsize,
@@ -149,9 +151,14 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(memtable: Arc<Memtable>, members: usize, last_seqno: SeqNo) -> Arc<Self> {
+    pub(crate) fn new(
+        memtable: Arc<Memtable>,
+        memtable_limit: u64,
+        members: usize,
+        last_seqno: SeqNo,
+    ) -> Arc<Self> {
         let (remaining, is_broken) = (AtomicUsize::new(members), quiet::AtomicBool::new(false));
-        Arc::new(Self { memtable, last_seqno, remaining, is_broken })
+        Arc::new(Self { memtable, memtable_limit, last_seqno, remaining, is_broken })
     }
 
     /// Notes that one member has inserted; true for the last one.

@@ -335,6 +335,6 @@ fn label(policy: Policy) -> &'static str {
         (_, Data::Random) => "P06",
         (_, Data::Zeroed) => "P07",
         (_, Data::Stale) => "P08",
-        (_, Data::Synced | Data::All) => "P09",
+        _ => "P09",
     }
 }

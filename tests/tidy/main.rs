@@ -6,6 +6,7 @@
 //! * [`unsafe_list`]: docs/unsafe.md beside the sources.
 //! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
 //! * [`public_enums`]: enums that could not get another variant.
+//! * [`examples`]: methods of the library that nobody shows in use.
 //! * [`contract`]: promises without a test, and tests that are not there.
 //!
 //! A rule that must give way is listed by name beside it; the list may only get shorter.
@@ -14,6 +15,8 @@
 mod arrows;
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod leavings;
 #[cfg(test)]

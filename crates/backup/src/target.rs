@@ -61,6 +61,7 @@ pub trait Target: Debug + Send + Sync {
 
 /// What a writer is going to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Purpose {
     /// Add objects. A target may let several do so at once.
     Add,

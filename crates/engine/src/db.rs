@@ -194,12 +194,28 @@ impl Db {
     }
 
     /// The directory that the store was opened in, as it was given.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// assert_eq!(db.dir(), dir.path());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn dir(&self) -> &Path {
         &self.engine().dir
     }
 
     /// The random number that the store was given when it was created. A checkpoint of it has
     /// another one, for the two go their own ways.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path().join("store"), Default::default())?;
+    /// let copy = dir.path().join("copy");
+    /// db.checkpoint(&copy)?;
+    /// assert_ne!(trommel::Db::open(&copy, Default::default())?.id(), db.id());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn id(&self) -> u64 {
         self.engine().store_id
     }
@@ -224,6 +240,14 @@ impl Db {
     }
 
     /// The file system that holds the store.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let names = db.vfs().list(db.dir()).unwrap();
+    /// assert!(names.iter().any(|entry| entry.name == "CURRENT"));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn vfs(&self) -> &Arc<dyn Vfs> {
         &self.engine().vfs
     }
@@ -295,6 +319,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.put("key", "value")?;
+    /// db.delete_with("key", WriteOptions::sync())?; // on the device when it returns
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<SeqNo> {
         let batch = Batch::one(EntryKind::Delete, key.as_ref(), &[])?;
         self.engine().write(batch, options)
@@ -432,6 +465,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// assert!(db.insert_if_absent_with("lock", "me", WriteOptions::sync())?);
+    /// assert!(!db.insert_if_absent_with("lock", "somebody else", WriteOptions::sync())?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn insert_if_absent_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -472,6 +514,15 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.put("counter", "1")?;
+    /// assert!(db.compare_and_set_with("counter", Some(b"1"), Some(b"2"), WriteOptions::sync())?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn compare_and_set_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -753,6 +804,16 @@ impl Db {
     }
 
     /// Takes back one [`Db::pause_compaction`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.pause_compaction()?;
+    /// db.pause_compaction()?;
+    /// db.resume_compaction(); // paused once still
+    /// db.resume_compaction();
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn resume_compaction(&self) {
         self.engine().resume_compaction();
     }
@@ -782,6 +843,16 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`]; errors of the file system that say nothing about a file, as where file handles
     /// are short.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// db.flush()?;
+    /// let report = db.verify_all()?;
+    /// assert!(report.is_sound(), "{report}");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn verify_all(&self) -> Result<VerifyReport> {
         self.engine().verify_all()
     }
@@ -976,6 +1047,16 @@ impl Db {
     /// the store's own, `fit-budget`, which makes filters fit their budget. Of the latter also while it is
     /// under way: how often a table could not be read and waits to be tried again, and which were given
     /// up. None where there was no rebuild.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::RebuildOptions;
+    /// assert!(db.last_filter_rebuild().is_none());
+    /// db.rebuild_filters(&RebuildOptions::default())?;
+    /// assert_eq!(db.last_filter_rebuild().unwrap().rebuilt, 0); // there was no table
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn last_filter_rebuild(&self) -> Option<FilterRebuildReport> {
         self.engine().last_rebuild()
     }
@@ -997,6 +1078,13 @@ impl Db {
     /// Why the file that records the store's options does not say those in force, if it does not: it could not be
     /// written or read, or a newer version wrote it. No data depends on that; it is written again when options
     /// change, and when the store is next opened.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// assert!(db.options_fault().is_none());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn options_fault(&self) -> Option<Error> {
         self.engine().options_fault()
     }
@@ -1066,6 +1154,17 @@ impl Db {
     /// # Errors
     /// [`Error::InvalidOption`] where the share of misses is not from 0 to 1, or a read's cost is out of
     /// its bounds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::AdviceOptions;
+    /// # for key in 0..1000 { db.put(format!("{key:04}"), "value")?; }
+    /// # db.flush()?;
+    /// let half = AdviceOptions::new().misses(0.5);
+    /// println!("{}", db.filter_advice_with(&half)?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn filter_advice_with(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
         self.engine().filter_advice(options)
     }
@@ -1094,6 +1193,17 @@ impl Db {
     /// [`Error::InvalidOption`] where another trace is being recorded, `path` lies in the store's
     /// directory, or the sample is out of its bounds; [`Error::Io`] where the file is there or cannot
     /// be created.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path().join("store"), Default::default())?;
+    /// use trommel::trace::TraceOptions;
+    /// let file = dir.path().join("lookups.trace");
+    /// let trace = db.trace_lookups(&file, TraceOptions::default().sample(1))?;
+    /// db.get("key")?;
+    /// assert_eq!(trace.finish()?.lookups, 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn trace_lookups(
         &self,
         path: impl AsRef<Path>,

@@ -60,7 +60,6 @@ use crate::options_file::OptionsRecord;
 use crate::output::{Outputs, Purpose};
 use crate::rescue::degraded::{self, Around};
 use crate::rescue::{Damage, Degraded};
-use crate::sync::quiet::AtomicU64 as QuietU64;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
@@ -581,7 +580,7 @@ fn assemble(
         dead_from: AtomicU64::new(u64::MAX),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
-        open_in: QuietU64::new(opener.number()),
+        open_in: opener.number().into(),
         lock,
     }
 }

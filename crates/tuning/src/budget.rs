@@ -17,6 +17,7 @@ use crate::error::{TuningError, within};
 /// # Ok::<(), trommel_tuning::TuningError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Budget {
     /// Bits for each key of each table: it grows with the tree.
     PerKey(f64),

@@ -49,6 +49,7 @@ pub use sim::{
 
 /// How a finished file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Access {
     /// `pread` through the page cache.
     #[default]

@@ -23,7 +23,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::SeqNo;
 use trommel_sstable::Verdict;
 
-use super::range::Bounds;
+use super::range::{Bounds, SharedBounds};
 use crate::engine::Engine;
 use crate::prefix::Prefix;
 use crate::version::Reader;
@@ -31,7 +31,7 @@ use crate::version::Reader;
 /// What all tables of one walk are asked.
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
-    bounds: Arc<Bounds>,
+    bounds: SharedBounds,
     /// The extractor that is set, and the prefix of the range by it.
     set: Option<(Prefix, Asked)>,
 }
@@ -45,7 +45,7 @@ struct Asked {
 
 impl RangeGate {
     /// The gate of a walk over `bounds`; none where every table must be walked.
-    pub(crate) fn new(engine: &Arc<Engine>, bounds: &Arc<Bounds>) -> Option<Arc<Self>> {
+    pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.load().prefix_extractor.clone() {
             Some(extractor) => {
                 let asked = one_prefix(bounds, &extractor)?;
@@ -54,7 +54,7 @@ impl RangeGate {
             None if bounds.from.is_empty() => return None,
             None => None,
         };
-        Some(Arc::new(Self { engine: Arc::clone(engine), bounds: Arc::clone(bounds), set }))
+        Some(Arc::new(Self { engine: Arc::clone(engine), bounds: bounds.clone(), set }))
     }
 
     /// What `table` says of the range; `None` where it cannot be asked.

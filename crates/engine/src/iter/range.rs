@@ -1,7 +1,7 @@
 //! What users walk with: a [`Range`], an iterator from both ends, and a [`DbCursor`], which can be
 //! sent anywhere.
 
-use std::ops::{self, Bound};
+use std::ops::{self, Bound, Deref};
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
@@ -18,6 +18,28 @@ pub(crate) struct Bounds {
     pub(crate) from: Vec<u8>,
     /// The first key that may not be, if there is one.
     pub(crate) to: Option<Vec<u8>>,
+}
+
+/// Bounds that what is made from one scan shares; those of all keys take no memory.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedBounds(Option<Arc<Bounds>>);
+
+/// The bounds of all keys.
+static ALL: Bounds = Bounds { from: Vec::new(), to: None };
+
+impl SharedBounds {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self((!bounds.are_all()).then(|| Arc::new(bounds)))
+    }
+}
+
+impl Deref for SharedBounds {
+    type Target = Bounds;
+
+    #[inline]
+    fn deref(&self) -> &Bounds {
+        self.0.as_deref().unwrap_or(&ALL)
+    }
 }
 
 /// A range of keys: any of Rust's ranges over anything that is bytes (`AsRef<[u8]>`), `..` included.
@@ -177,7 +199,7 @@ type End = Option<VisibleCursor>;
 /// ```
 #[must_use = "it reads nothing until it is asked"]
 pub struct Range {
-    bounds: Arc<Bounds>,
+    bounds: SharedBounds,
     make_cursor: MakeCursor,
     front: End,
     back: End,
@@ -189,20 +211,20 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) fn new(bounds: Arc<Bounds>, make_cursor: MakeCursor, opener: Opener) -> Self {
+    pub(crate) fn new(bounds: SharedBounds, make_cursor: MakeCursor, opener: Opener) -> Self {
         let done = bounds.ends_before(&bounds.from);
         let (keys, values) = <(SliceBuffer, SliceBuffer)>::default();
         Self { bounds, make_cursor, front: None, back: None, keys, values, done, opener }
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
-        self.opener.check()?;
         let cursor = match &mut self.front {
             Some(cursor) => {
                 cursor.next()?;
                 cursor
             }
             none => {
+                self.opener.check()?;
                 let cursor = none.insert((self.make_cursor)()?);
                 cursor.seek(&self.bounds.from)?;
                 cursor
@@ -217,13 +239,13 @@ impl Range {
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        self.opener.check()?;
         let cursor = match &mut self.back {
             Some(cursor) => {
                 cursor.prev()?;
                 cursor
             }
             none => {
+                self.opener.check()?;
                 let cursor = none.insert((self.make_cursor)()?);
                 match &self.bounds.to {
                     Some(to) => cursor.seek_before(to)?,
@@ -313,13 +335,13 @@ impl std::fmt::Debug for Range {
 #[must_use = "it reads nothing until it is asked"]
 pub struct DbCursor {
     cursor: VisibleCursor,
-    bounds: Arc<Bounds>,
+    bounds: SharedBounds,
     is_bounded: bool,
 }
 
 impl DbCursor {
     /// A cursor within `bounds`, outside which `cursor` may not have all entries.
-    pub(crate) fn new(cursor: VisibleCursor, bounds: Arc<Bounds>) -> Self {
+    pub(crate) fn new(cursor: VisibleCursor, bounds: SharedBounds) -> Self {
         let is_bounded = !bounds.are_all();
         Self { cursor, bounds, is_bounded }
     }

@@ -18,7 +18,7 @@ use trommel_base::{
 use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
-use super::range::Bounds;
+use super::range::SharedBounds;
 use super::source::Source;
 use crate::db::Handle;
 use crate::error::Result;
@@ -70,7 +70,7 @@ pub(crate) struct VisibleCursor {
     /// Where the merge stands before the current key: its value.
     value: Slice,
     /// Where keys are wanted: beyond, nothing is passed over to find the next key.
-    bounds: Arc<Bounds>,
+    bounds: SharedBounds,
     /// Entries passed and not yielded.
     skipped: u64,
     /// Seeks that passed more of them.
@@ -109,7 +109,7 @@ impl VisibleCursor {
     pub(crate) fn new(
         sources: Vec<Source>,
         seqno: SeqNo,
-        bounds: Arc<Bounds>,
+        bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {

@@ -9,7 +9,7 @@ use crate::db::Handle;
 use crate::error::Result;
 use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, Tables};
-use crate::iter::range::{Bounds, DbCursor, Range};
+use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
 use crate::version::TableFile;
@@ -18,14 +18,14 @@ use crate::view::View;
 impl Handle {
     /// A cursor over the entries within `bounds` at the moment `at`, or now.
     pub(crate) fn cursor(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Result<DbCursor> {
-        let bounds = Arc::new(bounds);
+        let bounds = SharedBounds::new(bounds);
         Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
     }
 
     /// The entries within `bounds` at the moment `at`, or now.
     pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Range {
-        let bounds = Arc::new(bounds);
-        let within = Arc::clone(&bounds);
+        let bounds = SharedBounds::new(bounds);
+        let within = bounds.clone();
         match self.pin(at) {
             Ok(pinned) => {
                 Range::new(bounds, Box::new(move || pinned.cursor(&within)), self.engine.opener)
@@ -55,7 +55,7 @@ struct Pinned {
 impl Pinned {
     /// Memtables, each run of level 0, each deeper level: newest first. Without the tables that
     /// hold nothing of `bounds`, so what it yields of keys outside is not to be believed.
-    fn cursor(&self, bounds: &Arc<Bounds>) -> Result<VisibleCursor> {
+    fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.check_open()?;
         let trust_verified = engine.tables.read_mode().trusts_verified();
@@ -90,7 +90,7 @@ impl Pinned {
         Ok(VisibleCursor::new(
             sources,
             self.seqno,
-            Arc::clone(bounds),
+            bounds.clone(),
             Arc::clone(view),
             Arc::clone(&self.store),
         ))

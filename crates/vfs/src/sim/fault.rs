@@ -11,6 +11,7 @@ use crate::error::SHORT_READ;
 
 /// What the system says when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Failure {
     /// `EIO`: the device failed.
     Io,

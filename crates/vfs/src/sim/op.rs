@@ -8,6 +8,7 @@ use crate::tree::{Inode, Place};
 
 /// A kind of call to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum OpKind {
     /// Creating a file.
     Create,

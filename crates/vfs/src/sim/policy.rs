@@ -33,6 +33,7 @@ use crate::tree::Inode;
 
 /// What becomes of directory entries that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Entries {
     /// All changes are lost.
     Synced,
@@ -44,6 +45,7 @@ pub enum Entries {
 
 /// What becomes of bytes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Data {
     /// They are lost, and the file's length with them.
     Synced,

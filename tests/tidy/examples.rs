@@ -1,0 +1,34 @@
+//! Every public method of a handle shows how it is used.
+
+use crate::source::files;
+
+/// Names of public functions of `source` whose documentation has no example.
+fn without_example(source: &str) -> Vec<String> {
+    let (mut found, mut has_example) = (Vec::new(), false);
+    for line in source.lines().map(str::trim) {
+        if let Some(doc) = line.strip_prefix("///") {
+            has_example |= doc.trim_start().starts_with("```");
+        } else if !line.starts_with("#[") {
+            let name = line.strip_prefix("pub fn ").filter(|_| !has_example);
+            found.extend(name.and_then(|rest| rest.split(['(', '<']).next()).map(str::to_owned));
+            has_example = false;
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_of_a_store_has_an_example() {
+    let all = files(&["crates/engine/src"], "rs");
+    let handle = all.iter().find(|file| file.path.ends_with("src/db.rs")).expect("it is there");
+    assert!(handle.text.matches("    pub fn ").count() > 50, "that is not where they are");
+    let without = without_example(&handle.text);
+    assert!(without.is_empty(), "methods of Db without an example: {without:?}");
+}
+
+#[test]
+fn a_method_without_an_example_is_found() {
+    let source = "/// Says no.\npub fn no() {}\n/// Says yes.\n/// ```\n/// yes();\n/// ```\n#[must_use]\n\
+                  pub fn yes() {}\n\npub fn silent<T>() {}\n";
+    assert_eq!(without_example(source), ["no", "silent"]);
+}

@@ -129,6 +129,27 @@ impl Store for EngineStore {
         Ok(())
     }
 
+    fn scan_prefix(
+        &self,
+        start: &[u8],
+        prefix_bytes: usize,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut cursor = self.db.prefix_cursor(&start[..prefix_bytes])?;
+        match direction {
+            Direction::Forward => {
+                cursor.seek(start)?;
+                cursor.visit(visit)?;
+            }
+            Direction::Backward => {
+                cursor.seek_for_prev(start)?;
+                cursor.visit_back(visit)?;
+            }
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> Result<(), StoreError> {
         Ok(self.db.flush()?)
     }

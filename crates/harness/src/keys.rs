@@ -135,6 +135,13 @@ impl KeySpace {
         }
     }
 
+    /// Whether there are prefixes of so many bytes that no key has, for each key one that is next to its own:
+    /// those of integers of more than eight bytes.
+    pub fn has_missing_prefixes(&self, prefix_bytes: usize) -> bool {
+        let Source::Integers { key_bytes } = self.source else { return false };
+        (INTEGER_BYTES + 1..=key_bytes).contains(&prefix_bytes)
+    }
+
     /// Whether there are keys beyond those counted, so that some can be added in a run: integers
     /// of 8 bytes have them.
     pub fn can_grow(&self) -> bool {
@@ -154,7 +161,7 @@ impl KeySpace {
             Source::Integers { key_bytes } => vec![b'0'; key_bytes + TAIL_BYTES_MAX],
             Source::Lines { .. } => Vec::new(),
         };
-        KeyMaker { space: self, buffer }
+        KeyMaker { space: self, buffer, missing: Vec::new() }
     }
 }
 
@@ -164,6 +171,8 @@ pub struct KeyMaker<'a> {
     space: &'a KeySpace,
     /// For integers: room for a key and a tail, `'0'` wherever an integer does not reach.
     buffer: Vec<u8>,
+    /// A key whose prefix no key has.
+    missing: Vec<u8>,
 }
 
 impl KeyMaker<'_> {
@@ -180,6 +189,21 @@ impl KeyMaker<'_> {
             }
             Source::Lines { text, spans } => spans[index as usize].of(text),
         }
+    }
+
+    /// Key number `index` with another last byte of its prefix of so many bytes, so that no key has that prefix:
+    /// an integer's prefix must be longer than the integer ([`KeySpace::has_missing_prefixes`]).
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn missing_prefix(&mut self, index: u64, prefix_bytes: usize) -> &[u8] {
+        assert!(self.space.has_missing_prefixes(prefix_bytes), "every such prefix is there");
+        let len = self.key(index).len();
+        let missing = &mut self.missing;
+        missing.clear();
+        missing.extend_from_slice(&self.buffer[..len]);
+        missing[prefix_bytes - 1] = b'1';
+        missing
     }
 
     /// The missing counterpart of key number `index` with this `tail` (1 to 8 bytes).

@@ -50,7 +50,7 @@ pub use error::Error;
 pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace};
 pub use map_store::{MapOpener, MapStore};
-pub use measure::{Load, Records, measure};
+pub use measure::{Load, PrefixSeeks, Records, measure};
 pub use measured::{Kind, Measured, Tally};
 pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;

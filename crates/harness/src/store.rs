@@ -110,6 +110,20 @@ pub trait Store: Send + Sync {
         visit: Visit<'_>,
     ) -> Result<(), StoreError>;
 
+    /// As `scan` from `start`, within its prefix of so many bytes, which it has.
+    fn scan_prefix(
+        &self,
+        start: &[u8],
+        prefix_bytes: usize,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let prefix = &start[..prefix_bytes];
+        self.scan(Some(start), direction, &mut |key, value| {
+            key.starts_with(prefix) && visit(key, value)
+        })
+    }
+
     /// Makes an iterator over the whole store and drops it, without reading an entry.
     fn make_iterator(&self) -> Result<(), StoreError> {
         self.scan(None, Direction::Forward, &mut |_, _| false)

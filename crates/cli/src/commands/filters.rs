@@ -119,7 +119,10 @@ pub(crate) fn run(
             output.row(row(level).into_iter().chain(keys_are).collect())?;
         }
         if !report.prefixes.is_empty() {
-            output.list("prefixes", &COLUMNS)?;
+            output.list(
+                "prefixes",
+                &COLUMNS.map(|name| if name == "keys" { "prefixes" } else { name }),
+            )?;
             for level in report.prefixes.iter().filter(wanted) {
                 output.row(row(level))?;
             }

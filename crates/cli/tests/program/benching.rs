@@ -116,6 +116,41 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
 }
 
 /// A limit of bytes counted values of --value-size, and fill100K writes others.
+/// Filters of prefixes were built for a benchmark, and none of its workloads asked them.
+#[test]
+fn seeks_within_prefixes_ask_filters_of_prefixes() {
+    let program = Program::new();
+    let fill = "--num=5000 --write_buffer_size=64K --prefix_size=12 --filters=paired:12";
+    let workloads = "--benchmarks=fillrandom,flush,resetstats,seekrandom,filterstats --reads=2000";
+    // Whether tables are passed over, as no key of theirs has the prefix.
+    let passed = |name: &str, flags: &str| -> (u64, u64) {
+        let out = bench(&program, name, &format!("{workloads} {fill} {flags}")).out;
+        let rows = out.lines().skip_while(|line| !line.starts_with("filters of prefixes"));
+        let rows: Vec<Vec<u64>> = rows
+            .skip(1)
+            .take_while(|line| line.trim_start().starts_with('L'))
+            .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+            .collect();
+        assert!(!rows.is_empty(), "{out}");
+        // Behind tables and keys: of probes and those that said no, which are whole numbers.
+        let line = |row: &Vec<u64>| (row[2], row[3]);
+        rows.iter().map(line).fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1))
+    };
+    let (probes, no) = passed("missing", "--seek_missing_prefix");
+    assert!(probes >= 2000 && no * 100 > probes * 95, "{no} of {probes}");
+    let (probes, no) = passed("there", "--prefix_same_as_start --seek_nexts=10");
+    assert!(probes >= 2000 && no < probes, "{no} of {probes}");
+    for (flags, why) in [
+        ("--prefix_same_as_start", "--prefix_same_as_start needs prefixes: give --prefix_size too"),
+        ("--seek_missing_prefix --prefix_size=8", "give a --prefix_size of more than 8"),
+        ("--prefix_same_as_start --prefix_size=17", "up to the --key_size"),
+    ] {
+        let ran = program.run(&format!("bench --benchmarks=seekrandom --num=1000 {flags}"));
+        assert_eq!(ran.code, Some(2), "{flags}: {ran:?}");
+        assert!(ran.err.contains(why), "{flags}: {}", ran.err);
+    }
+}
+
 #[test]
 fn a_limit_of_bytes_is_of_those_that_are_written() {
     let line = "bench --num=3000 --benchmarks=fill100K --benchmark_write_rate_limit=1000000";

@@ -37,8 +37,10 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
             )),
         };
     }
-    let is_for_all =
-        plan.existing && workload.looks_for_what_is_there() && !deletes_before(plan, workload);
+    let seeks = matches!(workload, Workload::SeekRandom | Workload::SeekRandomWhileWriting);
+    let seeks_missing = seeks && plan.prefixes.is_some_and(|prefixes| prefixes.missing);
+    let looks_for_all = workload.looks_for_what_is_there() && !seeks_missing;
+    let is_for_all = plan.existing && looks_for_all && !deletes_before(plan, workload);
     if !is_for_all || found.saturating_mul(2) >= asked {
         return Verdict::Fine;
     }

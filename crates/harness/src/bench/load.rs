@@ -91,6 +91,7 @@ pub(super) fn of<'a>(
         },
         seek_nexts: plan.seek_nexts,
         backward: plan.backward,
+        prefixes: plan.prefixes,
         read_percent: plan.read_percent,
         hit_rate: plan.hit_rate,
         beside_rate: write_rate(entry_bytes),

@@ -21,7 +21,7 @@ use crate::control::{Control, Unit};
 use crate::error::Error;
 use crate::keys::KeySpace;
 use crate::map_store::MapStore;
-use crate::measure::{Records, measure};
+use crate::measure::{PrefixSeeks, Records, measure};
 use crate::measured::{Kind, Measured};
 use crate::record::{self, Record, State};
 use crate::repeat::{Runs, Step};
@@ -70,6 +70,8 @@ pub struct Plan {
     pub seek_nexts: u64,
     /// Whether it reads those before it.
     pub backward: bool,
+    /// How seeks keep to prefixes, if they do.
+    pub prefixes: Option<PrefixSeeks>,
     /// Reads among a hundred operations of `readrandomwriterandom`.
     pub read_percent: u64,
     /// Which part of the gets of `getthenput` asks for keys of the space, 0 to 1.
@@ -109,6 +111,7 @@ impl Plan {
             batch: 1,
             seek_nexts: 0,
             backward: false,
+            prefixes: None,
             read_percent: 90,
             hit_rate: 0.001,
             latencies: false,

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::PrefixSeeks;
 use super::worker::Worker;
 use crate::distribution::Permutation;
 use crate::keys::TAIL_BYTES_MAX;
@@ -257,9 +258,38 @@ impl Worker<'_> {
         while self.next() {
             let index = self.draw();
             // The entry sought is looked at in any case.
-            self.scan_from(index, direction, self.load.seek_nexts + 1)?;
+            let limit = self.load.seek_nexts + 1;
+            match self.load.prefixes {
+                Some(prefixes) => self.scan_prefix(index, prefixes, direction, limit)?,
+                None => self.scan_from(index, direction, limit)?,
+            }
             self.count(Kind::Seek, 1);
         }
+        Ok(())
+    }
+
+    /// As [`Self::scan_from`], within the prefix of the key, or of one beside it that is not there.
+    fn scan_prefix(
+        &mut self,
+        index: u64,
+        prefixes: PrefixSeeks,
+        direction: Direction,
+        limit: u64,
+    ) -> Result<(), StoreError> {
+        let key = match prefixes.missing {
+            true => self.keys.missing_prefix(index, prefixes.bytes),
+            false => self.keys.key(index),
+        };
+        let (mut entries, mut bytes, mut exact) = (0, 0, false);
+        self.store.scan_prefix(key, prefixes.bytes, direction, &mut |found, value| {
+            exact |= found == key;
+            bytes += (found.len() + value.len()) as u64;
+            entries += 1;
+            entries < limit
+        })?;
+        self.found += u64::from(exact);
+        self.bytes += bytes;
+        self.asked += 1;
         Ok(())
     }
 

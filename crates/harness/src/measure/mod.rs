@@ -68,6 +68,8 @@ pub struct Load<'a> {
     pub seek_nexts: u64,
     /// Whether these lie before the position rather than behind it.
     pub backward: bool,
+    /// How seeks keep to prefixes, if they do.
+    pub prefixes: Option<PrefixSeeks>,
     /// Random bytes behind a missing key, 1 to 8. One gives db_bench's key sizes; eight make
     /// missing keys distinct, so that every lookup is a draw of its own.
     pub tail_bytes: usize,
@@ -81,6 +83,15 @@ pub struct Load<'a> {
     pub records: Option<&'a Records>,
     /// Whether to keep the time of each operation.
     pub latencies: bool,
+}
+
+/// Seeks that read no further than the prefix of the key that they begin at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixSeeks {
+    /// Bytes of a prefix.
+    pub bytes: usize,
+    /// Whether the prefixes are not there: of integers, behind the eight bytes of each.
+    pub missing: bool,
 }
 
 impl<'a> Load<'a> {
@@ -99,6 +110,7 @@ impl<'a> Load<'a> {
             batch: 1,
             seek_nexts: 0,
             backward: false,
+            prefixes: None,
             tail_bytes: 1,
             read_percent: 90,
             hit_rate: 0.001,

@@ -45,6 +45,33 @@ fn every_workload_does_what_it_says() {
 }
 
 #[test]
+fn seeks_keep_to_prefixes() {
+    let store = MapStore::default();
+    run(&store, Workload::FillSeq, |_| {});
+    let seek = |bytes, missing, backward| {
+        run(&store, Workload::SeekRandom, |load| {
+            (load.seek_nexts, load.backward) = (300, backward);
+            load.prefixes = Some(PrefixSeeks { bytes, missing });
+        })
+    };
+    // A prefix of a whole key has that key; one of seven bytes has 256 of them at most.
+    for backward in [false, true] {
+        let whole = seek(16, false, backward);
+        assert_eq!((whole.found, whole.bytes), (Some((1000, 1000)), 116_000));
+        let some = seek(7, false, backward);
+        assert_eq!(some.found, Some((1000, 1000)));
+        assert!((100..=160).contains(&(some.bytes / 116_000)), "{} bytes", some.bytes);
+        for bytes in [9, 16] {
+            let missing = seek(bytes, true, backward);
+            assert_eq!((missing.found, missing.bytes), (Some((0, 1000)), 0));
+        }
+    }
+    let keys = KeySpace::integers(1000, 16).unwrap();
+    let has = |bytes| keys.has_missing_prefixes(bytes);
+    assert!(has(9) && has(16) && !has(8) && !has(17));
+}
+
+#[test]
 fn draws_are_with_replacement_and_streams_differ() {
     let store = MapStore::default();
     run(&store, Workload::FillRandom, |_| {});

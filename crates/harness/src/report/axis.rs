@@ -25,6 +25,29 @@ impl Axis {
         Self { range: 0.0..last * step, is_logarithmic: false, ticks }
     }
 
+    /// As `linear`, for bytes: ticks are round in the unit that suits `max`.
+    pub(super) fn bytes(max: f64, count: usize) -> Self {
+        let power = (max.max(1.0).log2() / 10.0).floor().min(5.0);
+        let unit = 1024_f64.powf(power);
+        let mut axis = Self::linear(max / unit, count);
+        axis.ticks.iter_mut().for_each(|tick| *tick *= unit);
+        axis.range.end *= unit;
+        axis
+    }
+
+    /// As `logarithmic`, for bytes: between powers of two, with ticks at some of them.
+    pub(super) fn logarithmic_bytes(least: f64, most: f64) -> Self {
+        let power = |bytes: f64| bytes.max(1.0).log2();
+        let (first, last) = ((power(least) + 1e-6).floor(), (power(most) - 1e-6).ceil());
+        let last = last.max(first + 2.0);
+        let every =
+            [1, 2, 4, 5].into_iter().find(|every| (last - first) / f64::from(*every) <= 7.0);
+        let every = every.unwrap_or(10);
+        let powers = (first as i32..=last as i32).filter(|power| power % every == 0);
+        let ticks = powers.map(|power| 2_f64.powi(power)).collect();
+        Self { range: first.exp2()..last.exp2(), is_logarithmic: true, ticks }
+    }
+
     /// From the first to the last of these ticks, and as far beyond as `margin` says.
     pub(super) fn between(ticks: Vec<f64>, margin: f64) -> Self {
         let (first, last) = (ticks.first().copied(), ticks.last().copied());
@@ -103,6 +126,29 @@ fn round_up(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Axes of bytes had ticks of 200 KB beside tables in KiB.
+    #[test]
+    fn ticks_of_bytes_are_round_in_their_units() {
+        const KIB: f64 = 1024.0;
+        let axis = Axis::bytes(410.0 * KIB, 5);
+        assert_eq!(axis.ticks, [0.0, 100.0, 200.0, 300.0, 400.0, 500.0].map(|n| n * KIB));
+        assert_eq!(Axis::bytes(900.0, 5).ticks.last(), Some(&1000.0));
+        let axis = Axis::logarithmic_bytes(1500.0, 10.0 * KIB * KIB);
+        assert_eq!((axis.range.start, axis.range.end), (KIB, 16.0 * KIB * KIB));
+        assert_eq!(
+            axis.ticks,
+            [KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB]
+                .into_iter()
+                .chain([1.0, 4.0, 16.0].map(|n| n * KIB * KIB))
+                .collect::<Vec<_>>()
+        );
+        for (least, most) in [(0.0, 1.0), (64.0, 64.0), (1.0, 1e15)] {
+            let axis = Axis::logarithmic_bytes(least, most);
+            assert!(axis.range.start <= least.max(1.0) && axis.range.end >= most, "{axis:?}");
+            assert!((2..=8).contains(&axis.ticks.len()), "{axis:?}");
+        }
+    }
 
     #[test]
     fn ticks_are_round_and_hold_all_values() {

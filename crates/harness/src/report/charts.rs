@@ -189,7 +189,8 @@ pub(super) fn rates(id: &str, title: &str, series: &[Vec<FilterRecord>]) -> Opti
     chart(id, title, &description, |area| {
         let x = Axis::between((0..levels.len()).map(|at| at as f64).collect(), 0.5);
         let name_of = |at: &f64| format!("L{}", levels[at.round() as usize]);
-        let mut chart = frame(area, (x, &name_of), (y, &|value| tick_rate(*value)))?;
+        let lowest = y.range.start;
+        let mut chart = frame(area, (x, &name_of), (y, &|value| tick_rate(*value, lowest)))?;
         for (at, column) in columns.values().enumerate() {
             let slot = (0.8 / column.len() as f64).min(0.3);
             let first = at as f64 - slot * (column.len() as f64 - 1.0) / 2.0;

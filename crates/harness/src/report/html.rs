@@ -154,12 +154,13 @@ fn exponent(number: f64) -> String {
     format!("{digits} × 10{}", power.chars().map(raised).collect::<String>())
 }
 
-/// A rate as a tick of an axis has it: round, and no longer than it must be.
-pub(super) fn tick_rate(number: f64) -> String {
-    if number > 9e-6 {
-        return format!("{}%", short_decimals(number * 100.0));
+/// A rate as a tick of an axis has it that goes down to `least`: round, in percent, or all of the axis as powers
+/// of ten where percents would be long.
+pub(super) fn tick_rate(number: f64, least: f64) -> String {
+    if number == 1.0 && least <= 9e-6 {
+        return "1".into();
     }
-    tick_power(number)
+    if least > 9e-6 { format!("{}%", short_decimals(number * 100.0)) } else { tick_power(number) }
 }
 
 /// A number as a tick of an axis has it: round, as a power of ten where it is small.
@@ -243,10 +244,14 @@ mod tests {
         for (number, text) in [(0.0, "0"), (250_000.0, "250K"), (1.5e6, "1.5M"), (2e9, "2G")] {
             assert_eq!(short(number), text);
         }
+        for (number, text) in [(1.0, "100%"), (0.002, "0.2%"), (1e-5, "0.001%")] {
+            assert_eq!(tick_rate(number, 1e-5), text);
+        }
+        // One axis was written from 0.001% to 10⁻⁶.
         for (number, text) in
-            [(1.0, "100%"), (0.002, "0.2%"), (1e-5, "0.001%"), (1e-6, "10⁻⁶"), (5e-12, "5·10⁻¹²")]
+            [(1.0, "1"), (0.002, "2·10⁻³"), (1e-5, "10⁻⁵"), (1e-6, "10⁻⁶"), (5e-12, "5·10⁻¹²")]
         {
-            assert_eq!(tick_rate(number), text);
+            assert_eq!(tick_rate(number, 1e-6), text);
         }
         for (number, text) in
             [(0.0, "0"), (5.0, "5"), (0.02, "0.02"), (0.001, "0.001"), (2e-4, "2·10⁻⁴")]

@@ -56,6 +56,7 @@ pub(super) fn measure(
     let counted = |per_lookup: f64| (per_lookup / (lookups * stores.len() as f64)).sqrt();
     let wasted = mean(|one| one.levels.values().map(|level| level.wasted).sum());
     Ok(Record {
+        title: None,
         schema: SCHEMA,
         key: cell.key(),
         cell: cell.clone(),

@@ -93,6 +93,9 @@ pub struct Record {
     pub schema: u32,
     /// [`Cell::key`].
     pub key: String,
+    /// What its plan is called, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// What was measured.
     pub cell: Cell,
     /// When it began: UTC, as `2026-11-21T09:30:00Z`.

@@ -67,6 +67,7 @@ pub(crate) fn record(cell: Cell) -> Record {
         wasted_reads: estimate(wasted / 3.0),
     };
     Record {
+        title: None,
         schema: SCHEMA,
         key: cell.key(),
         cell,

@@ -146,6 +146,11 @@ switches! {
     WorkSwitches {
         /// Read backward from where seekrandom is
         reverse_iterator,
+        /// Read within the prefix of --prefix-size bytes of the key that seekrandom seeks, so that tables whose
+        /// filter of prefixes says no are not read
+        prefix_same_as_start,
+        /// The same with a prefix that no key has; --prefix-size must be more than 8
+        seek_missing_prefix,
         /// Put the store's files out of the page cache, and open it anew, before each benchmark
         /// that reads
         cold,

@@ -18,7 +18,9 @@ use trommel::trace::TraceOptions;
 use trommel_harness::bench::{Journal, Plan, WriteRate, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
-use trommel_harness::{Control, EngineOpener, Opener, ScratchDir, Values, Workload, units};
+use trommel_harness::{
+    Control, EngineOpener, KeySpace, Opener, PrefixSeeks, ScratchDir, Values, Workload, units,
+};
 
 use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
@@ -191,6 +193,7 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
         batch: work.batch_size,
         seek_nexts: work.seek_nexts,
         backward: args.switches.reverse_iterator,
+        prefixes: prefixes(args, &keys)?,
         read_percent: work.readwritepercent,
         hit_rate: work.get_then_put_hit_rate,
         latencies: args.switches.histogram,
@@ -200,6 +203,28 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
         interval_only: args.report_switches.confidence_interval_only,
         ..Plan::new(keys, values)
     })
+}
+
+/// How seeks keep to prefixes.
+fn prefixes(args: &BenchArgs, keys: &KeySpace) -> Result<Option<PrefixSeeks>, Failure> {
+    let missing = args.switches.seek_missing_prefix;
+    if !missing && !args.switches.prefix_same_as_start {
+        return Ok(None);
+    }
+    let flag = if missing { "seek_missing_prefix" } else { "prefix_same_as_start" };
+    let bytes = args.store.prefix_size.map_or(0, usize::from);
+    if missing && !keys.has_missing_prefixes(bytes) {
+        return Err(Failure::Usage(format!(
+            "--{flag} changes a byte behind the number in a key: give a --prefix_size of more than 8, up to the \
+             --key_size, and no --keys_file"
+        )));
+    }
+    if bytes == 0 || bytes as f64 > keys.key_bytes() {
+        return Err(Failure::Usage(format!(
+            "--{flag} needs prefixes: give --prefix_size too, up to the --key_size, as in --prefix_size=8"
+        )));
+    }
+    Ok(Some(PrefixSeeks { bytes, missing }))
 }
 
 fn positive(rate: u64) -> Option<f64> {
@@ -255,6 +280,8 @@ fn settings(
         ("batch_size", json!(plan.batch)),
         ("seek_nexts", json!(plan.seek_nexts)),
         ("reverse_iterator", json!(plan.backward)),
+        ("prefix_same_as_start", json!(plan.prefixes.is_some())),
+        ("seek_missing_prefix", json!(plan.prefixes.is_some_and(|prefixes| prefixes.missing))),
         ("readwritepercent", json!(plan.read_percent)),
         ("get_then_put_hit_rate", json!(plan.hit_rate)),
         ("histogram", json!(plan.latencies)),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use trommel_harness::Control;
 use trommel_harness::report::tuning::{page, plots, write_csv};
-use trommel_harness::tune::merge;
 use trommel_harness::tune::record::read_lines;
+use trommel_harness::tune::{Record, merge};
 
 use crate::commands::bench::journal::write;
 use crate::commands::records;
@@ -43,9 +43,9 @@ pub(crate) struct ReportArgs {
     /// Write the charts, as SVG files, to DIR
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// What to call the page
-    #[arg(long, value_name = "TEXT", default_value = "Trommel experiments")]
-    title: String,
+    /// What to call the page [default: the title of the plan]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
 }
 
 pub(crate) fn run(
@@ -76,5 +76,17 @@ pub(crate) fn run(
             write(&dir.join(format!("{name}.svg")), svg.as_bytes())?;
         }
     }
-    deliver(&page(&args.title, &records), args.output.as_deref(), out)
+    deliver(&page(&title(args, &records), &records), args.output.as_deref(), out)
+}
+
+/// What the page is called: what the user says, or the titles of the plans.
+fn title(args: &ReportArgs, records: &[Record]) -> String {
+    let mut titles: Vec<&str> = Vec::new();
+    for title in records.iter().filter_map(|record| record.title.as_deref()) {
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    let of_plans = if titles.is_empty() { "Trommel experiments".into() } else { titles.join("; ") };
+    args.title.clone().unwrap_or(of_plans)
 }

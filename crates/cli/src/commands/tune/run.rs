@@ -87,7 +87,8 @@ pub(crate) fn run(
     let words = format!("{} cells to measure, {before} done before", missing.len());
     control.progress.say(&format!("{words}; results go to {}", file.display()));
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let mut keep = |record: Record| append(&file, &record);
+    let title = plan.title.clone();
+    let mut keep = |record: Record| append(&file, &Record { title: title.clone(), ..record });
     trommel_harness::tune::run(&missing, &parent, control, &mut keep)?;
     Ok(())
 }

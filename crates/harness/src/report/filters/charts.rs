@@ -55,7 +55,9 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     let title = "False positives".to_owned();
     let svg = chart("rates", &title, &described.join(" "), |area| {
         let (left, right) = (x.range.start, x.range.end);
-        let mut chart = frame(area, (x, &|bits| short(*bits)), (y, &|value| tick_rate(*value)))?;
+        let lowest = y.range.start;
+        let show_rate = |value: &f64| tick_rate(*value, lowest);
+        let mut chart = frame(area, (x, &|bits| short(*bits)), (y, &show_rate))?;
         let bottom_to_top = chart.y_range();
         for kind in super::KINDS {
             if !rated.iter().any(|(cell, _)| cell.kind == kind) {
@@ -216,15 +218,18 @@ fn differ(numbers: impl Iterator<Item = u64>) -> bool {
     numbers.any(|number| Some(number) != first)
 }
 
-/// Times against the size of the filter, of keys that are not there and of keys that are. None where
-/// all filters are of one size.
+/// Times against the size of the filter, of keys that are not there and of keys that are; against bits where
+/// all filters have as many keys.
 pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
-    let (bits, kinds) = at_one_size(cells);
+    let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
+    let (bits, at_one) = at_one_size(cells);
+    let kinds = if over_keys { at_one } else { by_kind(cells) };
     let timed = |mix| {
         let line = |(kind, cells): &(&'static str, Vec<&Cell>)| {
             let point = |cell: &&Cell| {
                 let net = cell.net_ns(Access::Single, mix)?;
-                Some((cell.single_bytes as f64, net.max(0.0)))
+                let x = if over_keys { cell.single_bytes as f64 } else { cell.stored_bits };
+                Some((x, net.max(0.0)))
             };
             (*kind, sorted(cells.iter().filter_map(point)))
         };
@@ -234,23 +239,26 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
     let both = [timed(Mix::Outside), timed(Mix::Inside)];
     let all = || both.iter().flatten().flat_map(|(_, points)| points);
     let sizes = || all().map(|point| point.0);
-    let is_flat =
-        kinds.iter().all(|(_, cells)| !differ(cells.iter().map(|cell| cell.average_keys)));
     let (Some(least), Some(largest)) = (sizes().reduce(f64::min), sizes().reduce(f64::max)) else {
         return [None, None];
     };
-    if is_flat {
-        return [None, None];
-    }
     let most = all().map(|point| point.1).fold(1.0, f64::max);
-    let what = format!("ns by size, {} bits per key", short(bits));
+    let (x, what, marks) = if over_keys {
+        let what = format!("ns by size, {} bits per key", short(bits));
+        (Axis::logarithmic_bytes(least, largest), what, caches)
+    } else {
+        (bits_axis(least, largest), "ns by bits per key".into(), &[][..])
+    };
     let names =
         [("absent-keys", "Keys that are not there"), ("present-keys", "Keys that are there")];
     let mut charts = names.into_iter().zip(both).map(|((id, title), lines)| {
-        let show_x: Show<'_> = &|bytes| format!("{}B", short(*bytes));
+        let show_x: Show<'_> = match over_keys {
+            true => &|bytes| units::bytes(bytes.round() as u64),
+            false => &|bits| short(*bits),
+        };
         let show: (_, Show<'_>) = (show_x, &|nanos| time(*nanos));
-        let chart = Lines { id, title, what: what.clone(), lines, show, most, marks: caches };
-        chart.draw(Axis::logarithmic(least, largest))
+        let chart = Lines { id, title, what: what.clone(), lines, show, most, marks };
+        chart.draw(x.clone())
     });
     [charts.next().flatten(), charts.next().flatten()]
 }
@@ -260,16 +268,17 @@ fn kind_name(kind: &str) -> &'static str {
     super::KINDS.into_iter().find(|known| *known == kind).unwrap_or("other")
 }
 
+/// All cells of each kind.
+fn by_kind<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
+    let of = |kind| cells.iter().copied().filter(|cell| cell.kind == kind).collect();
+    super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
+}
+
 /// What building costs: time, and memory. Against keys where they differ, or else against bits.
 pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);
-    let groups: Vec<(&str, Vec<&Cell>)> = if over_keys {
-        at_one
-    } else {
-        let of = |kind| cells.iter().copied().filter(|cell| cell.kind == kind).collect();
-        super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
-    };
+    let groups = if over_keys { at_one } else { by_kind(cells) };
     let x_of = |cell: &Cell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
     let draw = |id, title, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
         let line = |(kind, cells): &(&str, Vec<&Cell>)| {

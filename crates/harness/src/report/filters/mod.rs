@@ -205,6 +205,7 @@ mod tests {
         let html = page("One", &[one]);
         check_tags(&html);
         assert!(html.contains("interrupted before its end"));
+        assert!(html.contains("ribbon:8 (interrupted)"), "the row is marked");
         assert!(html.contains("asked for under filters of 4 MiB"));
     }
 }

@@ -9,7 +9,11 @@ use crate::units;
 
 /// The first columns of every row: the filter, and how many keys it has.
 fn name(cell: &Cell) -> Vec<Html> {
-    vec![Html::text(&cell.spec), Html::number(&count(cell.keys_per_filter().round() as u64))]
+    let mark = if cell.interrupted { " (interrupted)" } else { "" };
+    vec![
+        Html::text(&format!("{}{mark}", cell.spec)),
+        Html::number(&count(cell.keys_per_filter().round() as u64)),
+    ]
 }
 
 fn row(cell: &Cell, rest: impl IntoIterator<Item = Html>) -> Vec<Html> {

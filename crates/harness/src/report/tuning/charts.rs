@@ -6,9 +6,10 @@ use plotters::style::Color as _;
 use super::groups::{Group, Groups};
 use crate::report::axis::Axis;
 use crate::report::charts::{Chart as Frame, frame};
-use crate::report::html::{digits, short, tick};
+use crate::report::html::{digits, tick};
 use crate::report::svg::{Failed, Role, SCALE, chart};
 use crate::tune::{Estimate, Record};
+use crate::units;
 
 /// The fewest wasted reads that an axis goes down to: no run counts so few.
 const LEAST_WASTE: f64 = 1e-11;
@@ -65,6 +66,11 @@ fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<Chart> {
     several.filter_map(|(nth, group)| front(groups, group, nth, cost)).collect()
 }
 
+/// A size, as an axis has it.
+fn bytes(bytes: &f64) -> String {
+    units::bytes(bytes.round() as u64)
+}
+
 fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Option<Chart> {
     let of = cost.of;
     let is_shown = |record: &Record| {
@@ -74,21 +80,20 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
     let most_bytes = shown().map(|record| record.filter_bytes).reduce(f64::max)?;
     let least = shown().map(|record| of(record).mean).reduce(f64::min)?;
     let most = shown().map(|record| of(record).interval.1).fold(0.0, f64::max);
-    let x = Axis::linear(most_bytes, 4);
+    let x = Axis::bytes(most_bytes, 4);
     let y = match cost.is_logarithmic {
         true => Axis::logarithmic(least, most),
         false => Axis::linear(most, 4),
     };
     let described: Vec<String> = shown()
         .map(|record| {
-            let (bytes, mean) = (short(record.filter_bytes), digits(of(record).mean));
-            format!("{}: {mean} with {bytes}B.", record.cell.filters)
+            let (size, mean) = (bytes(&record.filter_bytes), digits(of(record).mean));
+            format!("{}: {mean} with {size}.", record.cell.filters)
         })
         .collect();
     let title = group.place.clone();
     let name = format!("{}-{}", cost.name, nth + 1);
     let svg = chart(&name, &title, &described.join(" "), |area| {
-        let bytes = |bytes: &f64| format!("{}B", short(*bytes));
         let mut chart = frame(area, (x, &bytes), (y, &|value| tick(*value)))?;
         let best = group.front(|record| of(record).mean);
         let best = best.into_iter().filter(|record| is_shown(record));

@@ -176,7 +176,11 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
             FilterShape::PerBlock,
         ]))
         .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
-        .filter_residency(*rng.pick(&[FilterResidency::Pinned, FilterResidency::Cached]))
+        .filter_residency(*rng.pick(&[
+            FilterResidency::Pinned,
+            FilterResidency::Cached,
+            FilterResidency::CachedBelowLevel0,
+        ]))
         .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.

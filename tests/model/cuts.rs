@@ -1,7 +1,10 @@
 //! Filters that are cut, by key range or by data block: their rates are those of theory on every
 //! level, they deny no key, and no more of them is pinned than was allowed.
 
-use trommel::{FilterResidency, FilterShape, Options};
+use std::sync::Arc;
+
+use trommel::vfs::MemoryVfs;
+use trommel::{Db, FilterResidency, FilterShape, Options};
 
 use crate::report::{ENOUGH, Shape, key, measure, three_levels};
 
@@ -62,4 +65,36 @@ fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
         db.set_options(|options| options.filter_residency(FilterResidency::Cached)).unwrap();
         assert_eq!(db.stats().memory.pinned_filter_limit, Some(0), "{shape}");
     }
+}
+
+#[test]
+fn filters_of_level_0_are_pinned_beside_cached_ones() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .auto_compaction(false)
+        .filters("paired:16".parse().unwrap())
+        .filter_residency(FilterResidency::CachedBelowLevel0)
+        .cache_bytes(8 << 20);
+    let db = Db::open("/store", options).unwrap();
+    for number in 0..20_000_u32 {
+        db.put(number.to_be_bytes(), "value").unwrap();
+    }
+    db.compact_all().unwrap();
+    for number in 0..2_000_u32 {
+        db.put((number * 10).to_be_bytes(), "newer").unwrap();
+    }
+    db.flush().unwrap();
+    for number in 0..20_000_u32 {
+        assert!(db.get(number.to_be_bytes()).unwrap().is_some());
+    }
+    let (stats, memory) = (db.stats(), db.stats().memory);
+    let [level_0, below] = [0, 1].map(|at| stats.levels[at].filter_bytes);
+    assert_eq!((stats.levels[0].level, stats.levels[1].level), (0, 1), "{stats}");
+    let about = |held: u64, wanted: u64| held > wanted / 2 && held < wanted * 2;
+    assert!(about(memory.filters, level_0), "{level_0} bytes in level 0: {memory:?}");
+    assert!(about(memory.cached_filters, below), "{below} bytes below: {memory:?}");
+    db.set_options(|options| options.filter_residency(FilterResidency::Cached)).unwrap();
+    db.compact_all().unwrap();
+    db.get(1_u32.to_be_bytes()).unwrap();
+    assert_eq!(db.stats().memory.filters, 0);
 }

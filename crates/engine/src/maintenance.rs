@@ -210,7 +210,7 @@ impl Engine {
         options.check()?;
         self.record_options(&options)?;
         self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
-        self.memory.set_pinned_limit(options.pinned_limit());
+        self.memory.set_pinned_limits(options.pinned_limits());
         let version = self.version();
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
         self.arenas.set_limit(options.arena_limit());

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 
 use trommel_sstable::{BlockCache, FilterMemory};
 
+use crate::options::PinnedLimits;
 use crate::sync::{Mutex, lock};
 
 /// The part of the ceiling that filters may take while they are built: one in so many.
@@ -137,6 +138,8 @@ pub(crate) struct MemoryShares {
     pinned_filters: AtomicU64,
     /// Most bytes that filters may pin.
     pinned_limit: AtomicU64,
+    /// The same for filters of level 0.
+    pinned_limit_of_level_0: AtomicU64,
     /// Filters that are being built, with the hashes they are built from.
     construction: AtomicU64,
     /// Filters and pieces of filters that found no place.
@@ -164,6 +167,7 @@ impl MemoryShares {
             active: AtomicU64::new(0),
             pinned_filters: AtomicU64::new(0),
             pinned_limit: AtomicU64::new(u64::MAX),
+            pinned_limit_of_level_0: AtomicU64::new(u64::MAX),
             construction: AtomicU64::new(0),
             filters_not_held: AtomicU64::new(0),
         })
@@ -228,17 +232,19 @@ impl MemoryShares {
     }
 
     /// Sets how much filters may pin; what is pinned already stays.
-    pub(crate) fn set_pinned_limit(&self, bytes: u64) {
-        self.pinned_limit.store(bytes, Relaxed);
+    pub(crate) fn set_pinned_limits(&self, PinnedLimits { level_0, below }: PinnedLimits) {
+        self.pinned_limit.store(below, Relaxed);
+        self.pinned_limit_of_level_0.store(level_0, Relaxed);
     }
 
     /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed, nor what
     /// all filters may hold, nor half of the ceiling by all that open tables hold. If so they are
     /// noted.
-    pub(crate) fn pin_filter(&self, bytes: u64) -> bool {
+    pub(crate) fn pin_filter(&self, bytes: u64, is_of_level_0: bool) -> bool {
+        let limit = if is_of_level_0 { &self.pinned_limit_of_level_0 } else { &self.pinned_limit };
         let fits = || {
             let sum = |held: &AtomicU64| held.load(Relaxed).saturating_add(bytes);
-            sum(&self.pinned_filters) <= self.pinned_limit.load(Relaxed)
+            sum(&self.pinned_filters) <= limit.load(Relaxed)
                 && sum(&self.ceiling.tables) <= self.ceiling.limit.load(Relaxed) / 2
         };
         // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
@@ -283,7 +289,7 @@ impl MemoryShares {
         self.filters_not_held.load(Relaxed)
     }
 
-    /// Most bytes that filters may pin; none where only the ceiling stands against it.
+    /// Most bytes that filters may pin, below level 0; none where only the ceiling stands against it.
     pub(crate) fn pinned_limit(&self) -> Option<u64> {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
@@ -398,15 +404,19 @@ mod tests {
         let blocks = BlockCache::new(1000);
         let shares = MemoryShares::new(Arc::clone(&blocks), Some(10_000), 10_000);
         assert_eq!(shares.pinned_limit(), None);
-        shares.set_pinned_limit(3_000);
-        assert!(shares.pin_filter(2_000));
-        assert!(!shares.pin_filter(1_001), "beyond the filters' own limit");
-        assert!(shares.pin_filter(1_000));
+        let limits = |level_0, below| shares.set_pinned_limits(PinnedLimits { level_0, below });
+        limits(3_000, 0);
+        assert!(!shares.pin_filter(1, false) && shares.pin_filter(1, true), "of level 0 alone");
+        shares.unpin_filter(1);
+        limits(3_000, 3_000);
+        assert!(shares.pin_filter(2_000, false));
+        assert!(!shares.pin_filter(1_001, true), "beyond the filters' own limit");
+        assert!(shares.pin_filter(1_000, true));
         assert_eq!(blocks.stats().capacity_bytes, 7_000);
-        shares.set_pinned_limit(u64::MAX);
+        limits(u64::MAX, u64::MAX);
         shares.add_table(1_500);
-        assert!(!shares.pin_filter(501), "beyond half of the ceiling");
-        assert!(shares.pin_filter(500));
+        assert!(!shares.pin_filter(501, false), "beyond half of the ceiling");
+        assert!(shares.pin_filter(500, false));
         shares.unpin_filter(3_500);
         shares.remove_table(1_500);
         assert_eq!(blocks.stats().capacity_bytes, 10_000);
@@ -475,7 +485,7 @@ mod tests {
         other.set_memtables(8 << 10, 0);
         assert!(one.memtables_are_heavy() && !one.active_memtables_are_heavy());
         other.add_table(9 << 10);
-        assert!(one.tables_are_heavy() && !one.pin_filter(1), "of all stores");
+        assert!(one.tables_are_heavy() && !one.pin_filter(1, false), "of all stores");
         assert_eq!(ceiling.held().cache_capacity, 0);
         other.remove_table(9 << 10);
         let mut construction = Construction::new(&one);

@@ -125,6 +125,18 @@ pub enum FilterResidency {
     /// ([`Stats::filters_not_held`](crate::Stats::filters_not_held)): a shard is a 64th of a cache
     /// of 64 MiB and more, about 1 MiB of a smaller one.
     Cached,
+    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups ask them first, and most
+    /// often.
+    CachedBelowLevel0,
+}
+
+/// Most bytes of filters that may be pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PinnedLimits {
+    /// While the filter is of a table that was written for level 0.
+    pub(crate) level_0: u64,
+    /// While it is of another.
+    pub(crate) below: u64,
 }
 
 /// Options of one write.
@@ -556,11 +568,14 @@ impl Options {
     }
 
     /// Most bytes of filters that may be pinned.
-    pub(crate) fn pinned_limit(&self) -> u64 {
-        match self.filter_residency {
-            FilterResidency::Pinned => self.pinned_filter_bytes.unwrap_or(u64::MAX),
-            FilterResidency::Cached => 0,
-        }
+    pub(crate) fn pinned_limits(&self) -> PinnedLimits {
+        let most = self.pinned_filter_bytes.unwrap_or(u64::MAX);
+        let (level_0, below) = match self.filter_residency {
+            FilterResidency::Pinned => (most, most),
+            FilterResidency::CachedBelowLevel0 => (most, 0),
+            FilterResidency::Cached => (0, 0),
+        };
+        PinnedLimits { level_0, below }
     }
 
     /// Bytes at which a memtable is full. Under the memory limit of an environment a sixteenth of it: of several

@@ -483,14 +483,14 @@ fn first_shares(options: &Options) -> (Arc<BlockCache>, Arc<MemoryShares>) {
         let blocks = environment.blocks().share();
         let ceiling = Arc::clone(environment.ceiling());
         let memory = MemoryShares::shared(ceiling, Arc::clone(&blocks));
-        memory.set_pinned_limit(options.pinned_limit());
+        memory.set_pinned_limits(options.pinned_limits());
         return (blocks, memory);
     }
     let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
     // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
     let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
     let memory = MemoryShares::new(Arc::clone(&blocks), limit, wanted);
-    memory.set_pinned_limit(options.pinned_limit());
+    memory.set_pinned_limits(options.pinned_limits());
     (blocks, memory)
 }
 

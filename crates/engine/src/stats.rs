@@ -187,7 +187,7 @@ pub struct MemoryStats {
     pub filter_budget: Option<u64>,
     /// Filters in the block cache, and counted there.
     pub cached_filters: u64,
-    /// Most bytes of filters that may be pinned; none where there is no such limit.
+    /// Most bytes of filters that may be pinned, below level 0; none where there is no such limit.
     pub pinned_filter_limit: Option<u64>,
     /// Indexes of open tables.
     pub index: u64,

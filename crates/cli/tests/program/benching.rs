@@ -207,7 +207,7 @@ fn what_db_bench_pins_is_pinned_where_that_can_be_said_here() {
     let program = Program::new();
     let cached = "--cache_index_and_filter_blocks";
     let level_0 = "--pin_l0_filter_and_index_blocks_in_cache";
-    let not_by_level = "does nothing here: where filters are held is said for all levels at once";
+    let not_by_level = "does nothing here: --filter-residency has filters of level 0 in the cache";
     let pinned_anyway = "does nothing here: all filters are pinned with their tables";
     for (line, place, told) in [
         (format!("{cached} --unpartitioned_pinning=1"), "", "has filters pinned with their tables"),
@@ -227,7 +227,13 @@ fn what_db_bench_pins_is_pinned_where_that_can_be_said_here() {
             "one per block, pieces of 32 KiB; in the block cache",
             "--unpartitioned_pinning does nothing here: filters are cut",
         ),
-        (format!("{cached} {level_0}"), "in the block cache", not_by_level),
+        (format!("{cached} {level_0}"), "in the block cache, of level 0 pinned", ""),
+        (format!("--filter-residency=cached {level_0}"), "in the block cache", not_by_level),
+        (
+            "--filter-residency=cached-below-level-0".into(),
+            "in the block cache, of level 0 pinned",
+            "",
+        ),
         (level_0.to_owned(), "", pinned_anyway),
         (format!("{cached} --unpartitioned_pinning {level_0}"), "", pinned_anyway),
         (

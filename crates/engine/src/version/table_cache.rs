@@ -209,11 +209,12 @@ struct TableHost {
     unusable: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
     keeping: Keeping,
+    is_of_level_0: bool,
 }
 
 impl FilterHost for TableHost {
     fn pin(&self, bytes: u64) -> bool {
-        self.memory.pin_filter(bytes)
+        self.memory.pin_filter(bytes, self.is_of_level_0)
     }
 
     fn unpin(&self, bytes: u64) {
@@ -422,6 +423,7 @@ impl TableCache {
             unusable: Arc::clone(&self.unusable_filters),
             user_filters: self.user_filters.clone(),
             keeping: file.keeping(),
+            is_of_level_0: file.built_for == 0,
         };
         let config = TableConfig {
             cache: Arc::clone(&self.blocks),

@@ -136,7 +136,14 @@ impl Draw {
             .filter_shape(*pick(rng, &shapes))
             .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
             .filters_on_last_level(rng.u8(..4) > 0)
-            .filter_residency(*pick(rng, &[FilterResidency::Pinned, FilterResidency::Cached]))
+            .filter_residency(*pick(
+                rng,
+                &[
+                    FilterResidency::Pinned,
+                    FilterResidency::Cached,
+                    FilterResidency::CachedBelowLevel0,
+                ],
+            ))
             .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
             .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
             .prefix_extractor(prefix)

@@ -27,8 +27,8 @@ pub(crate) struct CutArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     #[arg(alias = "metadata-block-size")]
     filter_piece_bytes: Option<usize>,
-    /// Where filters are held: pinned (with their table) or cached (in the block cache, if they
-    /// fit there) [default: pinned]
+    /// Where filters are held: pinned (with their table), cached (in the block cache, if they
+    /// fit there) or cached-below-level-0 (those of level 0 pinned) [default: pinned]
     #[arg(long, value_name = "PLACE", value_enum, hide_possible_values = true)]
     filter_residency: Option<Residency>,
     /// Bytes of filters that are pinned at most; others are cached [default: no limit]
@@ -77,6 +77,8 @@ switches! {
 enum Residency {
     Pinned,
     Cached,
+    #[value(name = "cached-below-level-0")]
+    CachedBelowLevel0,
 }
 
 /// What the flags come to.
@@ -107,7 +109,13 @@ impl CutArgs {
         let mut wanted = self.filter_residency;
         if self.switches.cache_index_and_filter_blocks {
             let pin = self.pins.of_all_levels(cut);
-            let meant = if pin.is_some() { Residency::Pinned } else { Residency::Cached };
+            let meant = match pin {
+                Some(_) => Residency::Pinned,
+                None if self.pins.pin_l0_filter_and_index_blocks_in_cache => {
+                    Residency::CachedBelowLevel0
+                }
+                None => Residency::Cached,
+            };
             if *wanted.get_or_insert(meant) != meant {
                 let switch = pin.unwrap_or("--cache_index_and_filter_blocks");
                 return Err(contradiction(switch, "--filter-residency"));
@@ -134,6 +142,7 @@ impl CutArgs {
 
 const UNPARTITIONED: &str = "--unpartitioned_pinning";
 const PARTITION: &str = "--partition_pinning";
+const LEVEL_0: &str = "--pin_l0_filter_and_index_blocks_in_cache";
 
 impl PinSwitches {
     /// The flag that pins filters of this shape, whatever their level, if it is given.
@@ -149,23 +158,21 @@ impl PinSwitches {
         let is_whole = shape == FilterShape::Whole;
         let of_others = if is_whole { "filters are not cut" } else { "filters are cut" };
         let tops = "the index of a cut filter's pieces is held where the pieces are";
-        let level_0 = "where filters are held is said for all levels at once, and it is the cache";
+        let level_0 = "--filter-residency has filters of level 0 in the cache";
         let given = [
             (UNPARTITIONED, self.unpartitioned_pinning && !is_whole, of_others),
             (PARTITION, self.partition_pinning && is_whole, of_others),
-            (
-                "--pin_l0_filter_and_index_blocks_in_cache",
-                self.pin_l0_filter_and_index_blocks_in_cache,
-                level_0,
-            ),
+            (LEVEL_0, self.pin_l0_filter_and_index_blocks_in_cache, level_0),
             ("--top_level_index_pinning", self.top_level_index_pinning, tops),
             ("--pin_top_level_index_and_filter", self.pin_top_level_index_and_filter, tops),
         ];
         let given = given.into_iter().filter(|(_, is_given, _)| *is_given);
         let why = |otherwise| match residency {
             Residency::Pinned => "all filters are pinned with their tables",
-            Residency::Cached => otherwise,
+            _ => otherwise,
         };
+        let is_done = residency == Residency::CachedBelowLevel0;
+        let given = given.filter(|(flag, ..)| !is_done || *flag != LEVEL_0);
         given.map(|(flag, _, other)| format!("{flag} does nothing here: {}", why(other))).collect()
     }
 }
@@ -187,6 +194,7 @@ impl Cuts {
             .filter_residency(match self.residency {
                 Residency::Pinned => FilterResidency::Pinned,
                 Residency::Cached => FilterResidency::Cached,
+                Residency::CachedBelowLevel0 => FilterResidency::CachedBelowLevel0,
             })
             .pinned_filter_bytes(self.pinned_bytes)
     }
@@ -202,6 +210,9 @@ impl Cuts {
         }
         match (self.residency, self.pinned_bytes) {
             (Residency::Cached, _) => line += "; in the block cache",
+            (Residency::CachedBelowLevel0, _) => {
+                line += "; in the block cache, of level 0 pinned";
+            }
             (Residency::Pinned, Some(most)) => {
                 line += &format!("; pinned up to {}", units::bytes(most));
             }
@@ -215,6 +226,7 @@ impl Cuts {
         let residency = match self.residency {
             Residency::Pinned => "pinned",
             Residency::Cached => "cached",
+            Residency::CachedBelowLevel0 => "cached-below-level-0",
         };
         [
             ("filter_shape", json!(setting(options, "filter_shape"))),

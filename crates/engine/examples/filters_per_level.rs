@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! level tables       keys   filter   asked  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      1        875   paired   20.00   21.07        2.3      299180      299159        21          0   7.019e-5   4.591e-5 - 1.073e-4   4.976e-5
-//!    L1      1      12625   paired   14.00   14.03       21.7      299985      299571       414          0   1.380e-3   1.253e-3 - 1.519e-3   1.334e-3
-//!    L2      1      60000  blocked   10.00   10.00       73.3      299995      297126      2869          0   9.563e-3   9.221e-3 - 9.918e-3   9.660e-3
+//!    L0      1        875   paired   20.00   21.87        2.3      299180      299159        21          0   7.019e-5  4.591e-5 - 0.0001073   4.976e-5
+//!    L1      1      12625   paired   14.00   14.09       21.7      299985      299571       414          0   0.001380   0.001253 - 0.001519   0.001334
+//!    L2      1      60000  blocked   10.00   10.01       73.3      299995      297126      2869          0   0.009563   0.009221 - 0.009918   0.009660
 //! filters take 97.4 KiB; a missing key is expected to waste 0.01104 reads
 //!
 //! L0: of 299180 lookups of missing keys 21 read a block in vain: 0.007%, and 0.005% by theory

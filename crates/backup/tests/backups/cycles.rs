@@ -151,7 +151,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     let repository = Repository::open(counting.clone()).unwrap();
     assert_eq!(ids(&repository), [1, 2, 3]);
     let verified = repository.verify(None, &()).unwrap();
-    assert_eq!((verified.backups, verified.files, verified.damages), (3, 9, vec![]));
+    assert_eq!((verified.backups, verified.files, verified.damages), (3, 10, vec![]));
     assert_eq!(verified.whole, [1, 2, 3]);
     for (id, state) in (1..).zip(&states) {
         let dir = format!("restored-{id}");

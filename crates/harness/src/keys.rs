@@ -171,7 +171,7 @@ pub struct KeyMaker<'a> {
     space: &'a KeySpace,
     /// For integers: room for a key and a tail, `'0'` wherever an integer does not reach.
     buffer: Vec<u8>,
-    /// A key whose prefix no key has.
+    /// A prefix that no key has.
     missing: Vec<u8>,
 }
 
@@ -191,17 +191,17 @@ impl KeyMaker<'_> {
         }
     }
 
-    /// Key number `index` with another last byte of its prefix of so many bytes, so that no key has that prefix:
-    /// an integer's prefix must be longer than the integer ([`KeySpace::has_missing_prefixes`]).
+    /// The prefix of so many bytes of key number `index` with another last byte, so that no key has that prefix: an
+    /// integer's prefix must be longer than the integer ([`KeySpace::has_missing_prefixes`]).
     ///
     /// # Panics
     /// If it is not.
     pub(crate) fn missing_prefix(&mut self, index: u64, prefix_bytes: usize) -> &[u8] {
         assert!(self.space.has_missing_prefixes(prefix_bytes), "every such prefix is there");
-        let len = self.key(index).len();
+        self.key(index);
         let missing = &mut self.missing;
         missing.clear();
-        missing.extend_from_slice(&self.buffer[..len]);
+        missing.extend_from_slice(&self.buffer[..prefix_bytes]);
         missing[prefix_bytes - 1] = b'1';
         missing
     }

@@ -139,7 +139,8 @@ fn seeks_within_prefixes_ask_filters_of_prefixes() {
     let (probes, no) = passed("missing", "--seek_missing_prefix");
     assert!(probes >= 2000 && no * 100 > probes * 95, "{no} of {probes}");
     let (probes, no) = passed("there", "--prefix_same_as_start --seek_nexts=10");
-    assert!(probes >= 2000 && no < probes, "{no} of {probes}");
+    // Where a scan begins within its prefix, only tables in which it found something count.
+    assert!(probes > 500 && no < probes, "{no} of {probes}");
     for (flags, why) in [
         ("--prefix_same_as_start", "--prefix_same_as_start needs prefixes: give --prefix_size too"),
         ("--seek_missing_prefix --prefix_size=8", "give a --prefix_size of more than 8"),

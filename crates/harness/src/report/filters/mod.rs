@@ -25,8 +25,8 @@ const ABOUT_RATES: &str = "How often a filter says “maybe” to a key that is 
                            exact theory of each kind for many keys; dots are measured, with the 95% \
                            interval from the variance between filters.";
 const ABOUT_TIMES: &str = "Net nanoseconds for a key asked of one filter, without making and hashing \
-                           the key; queries do not depend on each other. Upright lines are the \
-                           caches of this machine’s first core.";
+                           the key; queries do not depend on each other. Where times are drawn by size, \
+                           upright lines are the caches of this machine’s first core.";
 const ABOUT_BUILD: &str = "Nanoseconds for a key, hashing included, tables of theory that a process \
                            makes once not; and what building takes for a key at its worst moment, \
                            beyond the finished filter.";

@@ -37,7 +37,7 @@ const ABOUT_PREDICTION: &str = "What the model said of the tree before it was as
                                 asked for in vain are all distinct. The black (or white) lines \
                                 are equality, and 5% to both sides.";
 const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in memory.";
-const ABOUT_CELLS: &str = "Off: by how much the prediction misses what was measured. Blocks are data \
+const ABOUT_CELLS: &str = "Off: what was measured less what was predicted, as a share of that. Blocks are data \
                            blocks looked into; read are those that came from files.";
 
 /// The charts as SVG files, each with its name. They suit light and dark.

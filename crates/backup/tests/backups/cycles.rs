@@ -180,8 +180,8 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     repository.delete(3, &()).unwrap();
     assert_eq!(ids(&repository), [4]);
     let verified = repository.verify(Some(4), &()).unwrap();
-    assert_eq!((verified.files, verified.damages.len()), (4, 0));
-    assert_eq!(repository.target_objects(&*counting), 4);
+    assert_eq!((verified.files, verified.damages.len()), (5, 0));
+    assert_eq!(repository.target_objects(&*counting), 5);
     repository.restore_on(vfs.clone(), 4, "restored-4", &()).unwrap();
     assert!(entries_in(&vfs, "restored-4") == entries(&old));
 }

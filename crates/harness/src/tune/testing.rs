@@ -67,7 +67,7 @@ pub(crate) fn record(cell: Cell) -> Record {
         wasted_reads: estimate(wasted / 3.0),
     };
     Record {
-        title: None,
+        title: Some("Filters and trees".into()),
         schema: SCHEMA,
         key: cell.key(),
         cell,

@@ -241,8 +241,8 @@ fn files_do_not_pile_up() {
         }
         let db = Db::open(&dir, small()).expect("opening");
         let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-        // Beside the tables: LOCK, CURRENT, a manifest and a log.
-        assert_eq!(names(&dir).len() as u64, tables + 4, "{:?}", names(&dir));
+        // Beside the tables: LOCK, CURRENT, OPTIONS, a manifest and a log.
+        assert_eq!(names(&dir).len() as u64, tables + 5, "{:?}", names(&dir));
     }
 }
 

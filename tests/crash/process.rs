@@ -17,7 +17,8 @@ use std::thread::{self, ThreadId};
 
 use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-/// Holds up all threads but the one that made it when they create a table, while it is closed.
+/// Holds up all threads but the one that made it when they create a table or write to a manifest,
+/// while it is closed.
 ///
 /// Before that a flush syncs logs under a lock that writers need, and is not held up; the writer
 /// waits for it instead ([`Gate::meet`]), so that even so everything happens in one order.
@@ -35,13 +36,15 @@ struct GateState {
     waiting: usize,
     /// Whether the foreground has made work for another thread, which will come here with it.
     expects_one: bool,
+    /// Whether the store is being opened, which gives no work to another thread.
+    opening: bool,
 }
 
 impl Gate {
     /// An open one.
     pub(crate) fn new() -> Arc<Self> {
         let foreground = thread::current().id();
-        let state = GateState { open: true, waiting: 0, expects_one: false };
+        let state = GateState { open: true, waiting: 0, expects_one: false, opening: false };
         Arc::new(Self { foreground, state: Mutex::new(state), changed: Condvar::new() })
     }
 
@@ -61,10 +64,17 @@ impl Gate {
         state.expects_one = false;
     }
 
-    /// Whoever creates a log has frozen a memtable, which another thread will write out.
+    /// Says whether the store is being opened.
+    pub(crate) fn set_opening(&self, opening: bool) {
+        self.state().opening = opening;
+    }
+
+    /// Whoever creates a log has frozen a memtable, which another thread will write out; but for
+    /// the log of an opening, into which what older logs held is written at once.
     fn notice_creation(&self, path: &Path) {
         if is(path, "log") && self.is_foreground() {
-            self.state().expects_one = true;
+            let mut state = self.state();
+            state.expects_one = !state.opening;
         }
     }
 
@@ -149,7 +159,9 @@ impl Process {
 
     fn created(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         self.gate.iter().for_each(|gate| gate.notice_creation(path));
-        Box::new(ProcessFile { process: self.clone(), file, is_log: is(path, "log") })
+        let is_manifest =
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"MANIFEST-"));
+        Box::new(ProcessFile { process: self.clone(), file, is_log: is(path, "log"), is_manifest })
     }
 
     fn call<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
@@ -177,6 +189,7 @@ struct ProcessFile {
     process: Process,
     file: Box<dyn WriteFile>,
     is_log: bool,
+    is_manifest: bool,
 }
 
 fn is(path: &Path, kind: &str) -> bool {
@@ -193,6 +206,10 @@ impl WriteFile for ProcessFile {
             && !self.process.is_dead()
         {
             gate.meet();
+        }
+        // Some compactions only move a table.
+        if let Some(gate) = self.process.gate.as_ref().filter(|_| self.is_manifest) {
+            gate.pass();
         }
         self.process.call(|| self.file.append(bytes))
     }

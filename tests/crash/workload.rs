@@ -283,7 +283,10 @@ impl Run {
     fn open(&mut self, profile: &Profile) -> trommel::Result<Db> {
         self.paused = false;
         self.process = Process::new(self.disk.clone()).with_gate(self.gate.clone());
-        Db::open(DIR, profile.options(Arc::new(self.process.clone())))
+        self.gate.iter().for_each(|gate| gate.set_opening(true));
+        let db = Db::open(DIR, profile.options(Arc::new(self.process.clone())));
+        self.gate.iter().for_each(|gate| gate.set_opening(false));
+        db
     }
 
     /// Carries out all of `actions` on a store of this profile, and drops it.
@@ -301,10 +304,11 @@ impl Run {
             match action {
                 Action::Die { calls } => self.process.die_after(*calls),
                 Action::Reopen { close } => {
-                    let mut closed = Ok(());
                     self.held.clear();
+                    // What they alone held is compacted.
+                    let mut closed = self.settle(profile, &db);
                     if *close {
-                        closed = db.close();
+                        closed = closed.and(db.close());
                     } else {
                         drop(db);
                     }
@@ -318,7 +322,8 @@ impl Run {
                     db = self.open(profile).map_err(failed("opening again"))?;
                 }
                 _ => {
-                    let outcome = self.one(profile, &db, action).map_err(failed("an action"));
+                    let outcome =
+                        self.one_by_one(profile, &db, action).map_err(failed("an action"));
                     let outcome = outcome.and_then(|()| self.look_back(action));
                     // Perhaps only while it looked back, for which it opened a table.
                     if self.process.is_dead() {
@@ -449,7 +454,7 @@ impl Run {
             }
             Action::RebuildFilters(filters) => return rebuild(db, filters),
             Action::Sync => db.sync()?,
-            Action::Flush => return self.flush(profile, db),
+            Action::Flush => db.flush()?,
             Action::CompactAll => {
                 self.set_paused(db, false)?;
                 self.settle(profile, db)?;
@@ -469,19 +474,23 @@ impl Run {
         Ok(())
     }
 
-    /// Flushes; what is compacted for it begins after the mark, or would race it.
-    fn flush(&mut self, profile: &Profile, db: &Db) -> trommel::Result<()> {
-        if profile.stepped {
-            db.pause_compaction()?;
+    /// Carries out an action; what is compacted for it begins after its mark, or would race it.
+    fn one_by_one(&mut self, profile: &Profile, db: &Db, action: &Action) -> trommel::Result<()> {
+        let beside_compactions = matches!(
+            action,
+            Action::SetFilters(_)
+                | Action::RebuildFilters(_)
+                | Action::Sync
+                | Action::Flush
+                | Action::Checkpoint
+        );
+        if !profile.stepped || !beside_compactions {
+            return self.one(profile, db, action);
         }
-        let flushed = db.flush();
-        if flushed.is_ok() {
-            self.durable();
-        }
-        if profile.stepped {
-            db.resume_compaction();
-        }
-        flushed
+        db.pause_compaction()?;
+        let done = self.one(profile, db, action);
+        db.resume_compaction();
+        done
     }
 
     /// Waits for what a background thread does by itself, where it would race what comes next.

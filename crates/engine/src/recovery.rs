@@ -32,13 +32,12 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use self::carried::Carried;
 pub(crate) use self::directory::parent;
-use self::directory::{check_current_tmp, list, may_become_store, prepare_dir, sync_ancestors};
+use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
-use crate::env;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::files::graveyard::Graveyard;
@@ -157,7 +156,7 @@ impl Engine {
             }
             Some(recovered) => recovered,
             None => {
-                let recovered = new_store(dir, &listing, &options)?;
+                let recovered = new_store(&*vfs, dir, &listing, &options)?;
                 sync_ancestors(&*vfs, dir)?;
                 recovered
             }
@@ -388,20 +387,6 @@ impl Engine {
         // Nothing is kept yet, so there is nothing to rest from later.
         self.rest();
     }
-}
-
-/// The state of a store that does not exist yet.
-fn new_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<Recovered> {
-    may_become_store(dir, listing, options)?;
-    let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
-    let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
-    Ok(Recovered {
-        state: ManifestState { next_file_number, ..ManifestState::default() },
-        store_id: env::random_u64(),
-        number: 0,
-        tail_dropped: None,
-        closed: true,
-    })
 }
 
 fn plan_logs(

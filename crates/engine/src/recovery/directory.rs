@@ -6,10 +6,14 @@ use std::path::Path;
 use trommel_base::planted::{Bug, planted};
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
+use crate::env;
 use crate::error::{Error, Result};
 use crate::files::{LOCK, UNFINISHED, unfinished};
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered};
+use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
+use crate::manifest::reader::Recovered;
+use crate::manifest::state::ManifestState;
 use crate::options::Options;
+use crate::options_file;
 use crate::verify::NO_FILE;
 
 /// An error where no `CURRENT.tmp` could be written, which would be met only once all else is.
@@ -47,7 +51,9 @@ pub(super) fn prepare_dir(
             }
         }
         // Not even a lock is left in a directory that is none of ours.
-        Ok(listing) if !listing.iter().any(is_ours) => may_become_store(dir, &listing, options)?,
+        Ok(listing) if !listing.iter().any(is_ours) => {
+            may_become_store(vfs, dir, &listing, options)?
+        }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(not_a_store(dir, "it, or something above it, is a file, not a directory"));
@@ -135,18 +141,27 @@ fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 /// Whether a store leaves such an entry.
 fn is_ours(entry: &DirEntry) -> bool {
-    let is_named = [LOCK, CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
+    let names = [LOCK, CURRENT, CURRENT_TMP, OPTIONS_TMP, UNFINISHED];
+    let is_named = names.iter().any(|name| entry.name == *name);
     is_named || Numbered::parse(&entry.name).is_some()
 }
 
 /// Whether a new store may be created in `dir`, where there is none.
-pub(super) fn may_become_store(dir: &Path, listing: &[DirEntry], options: &Options) -> Result<()> {
+fn may_become_store(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    options: &Options,
+) -> Result<()> {
     if options.read_only || !options.create_if_missing {
         return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
+    // A disk that lost its CURRENT may have kept this.
+    let is_options =
+        |entry: &DirEntry| entry.name == OPTIONS && options_file::read(vfs, dir, listing).is_ok();
     let foreign = listing.iter().find(|entry| {
         let name = entry.name.to_string_lossy();
-        !is_ours(entry) && !name.starts_with('.') && name != "lost+found"
+        !is_ours(entry) && !is_options(entry) && !name.starts_with('.') && name != "lost+found"
     });
     let Some(entry) = foreign else { return Ok(()) };
     let name = entry.name.to_string_lossy();
@@ -154,4 +169,23 @@ pub(super) fn may_become_store(dir: &Path, listing: &[DirEntry], options: &Optio
         "it holds other things (\"{name}\", for one); give an empty directory or a new one"
     );
     Err(not_a_store(dir, &what))
+}
+
+/// The state of a store that does not exist yet.
+pub(super) fn new_store(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+    options: &Options,
+) -> Result<Recovered> {
+    may_become_store(vfs, dir, listing, options)?;
+    let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
+    let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
+    Ok(Recovered {
+        state: ManifestState { next_file_number, ..ManifestState::default() },
+        store_id: env::random_u64(),
+        number: 0,
+        tail_dropped: None,
+        closed: true,
+    })
 }

@@ -26,7 +26,7 @@ use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::oracle::{History, Operation, State};
-use crate::workload::{options, write};
+use crate::workload::{FILTERS, options_of, write};
 use trommel_tests::watchdog;
 
 /// What tells the child that it is one: directory, seed, and the batches each thread has written.
@@ -38,7 +38,14 @@ const BATCHES: usize = 20_000;
 
 pub(crate) fn store_options(seed: u64) -> Options {
     let vfs = std::sync::Arc::new(trommel::vfs::DiskVfs);
-    options(seed, vfs).background_threads(2).base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30)
+    // Each child would compute the laws of pairs anew, for a tenth of a second.
+    let filters = FILTERS.map(|filters| match filters {
+        "budget=6/key" => "budget=6/key,kinds=blocked|standard",
+        "budget=400" => "budget=400,kinds=blocked|standard",
+        other => other,
+    });
+    let options = options_of(seed, vfs, &filters).background_threads(2);
+    options.base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30)
 }
 
 /// Batch `number` of `thread`: several keys of that thread's own, some of them deleted.

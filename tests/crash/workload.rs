@@ -137,6 +137,11 @@ impl Profile {
 /// Options for the store of a seed: everything tiny, so that flushes, compactions and rotations
 /// come by the dozen; no waiting.
 pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
+    options_of(seed, vfs, &FILTERS)
+}
+
+/// [`options`], with one of these filter policies.
+pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Options {
     let mut rng = Rng::with_seed(seed ^ 0x0b7_1045);
     // Short keys have no such prefix.
     let prefix = (rng.u8(..3) == 0).then(|| Prefix::fixed(4));
@@ -152,7 +157,7 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
         .l0_stop(1001)
         .block_align(rng.bool())
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
-        .filters(FILTERS[rng.usize(..FILTERS.len())].parse().expect("a filter policy"))
+        .filters(filters[rng.usize(..filters.len())].parse().expect("a filter policy"))
         .filter_shape(
             [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock][rng.usize(..3)],
         )
@@ -166,7 +171,7 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
 
 /// Under a budget tables get new filters, and lose theirs, without being asked: after flushes,
 /// compactions, other policies and opens.
-const FILTERS: [&str; 9] = [
+pub(crate) const FILTERS: [&str; 9] = [
     "paired:16",
     "standard:10",
     "L0=none,L1-=blocked:12",

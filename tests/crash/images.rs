@@ -21,7 +21,7 @@ use fastrand::Rng;
 use trommel::Db;
 use trommel::vfs::{Image, Op, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{cases, first_seed};
 
 use crate::inspect::{failed, scan};
 use crate::minimise::minimise;
@@ -68,7 +68,7 @@ impl Lane {
         }
         for seed in first_seed().. {
             self.workload(seed, &seen, &mut counters);
-            if counters.get("distinct") >= self.wanted * scale() {
+            if counters.get("distinct") >= cases(self.wanted) {
                 break;
             }
         }

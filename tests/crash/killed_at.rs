@@ -19,7 +19,7 @@ use fastrand::Rng;
 use trommel::Db;
 use trommel::vfs::DiskVfs;
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{cases, first_seed};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::killed::{ACKNOWLEDGED, Threads, batch, home_on_disk, spawn, store_options};
@@ -166,7 +166,7 @@ fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
         });
         let kills = counters.get("kills") - before;
         assert!(kills >= FEWEST, "seed {seed}: killed at {kills} calls only");
-        if chosen.is_some() || counters.get("kills") >= floor * scale() {
+        if chosen.is_some() || counters.get("kills") >= cases(floor) {
             break;
         }
     }

@@ -17,8 +17,8 @@ use std::thread::{self, ThreadId};
 
 use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-/// Holds up all threads but the one that made it when they create a table or write to a manifest,
-/// while it is closed.
+/// Holds up all threads but the one that made it when they create a table or a sidecar or write to
+/// a manifest, while it is closed.
 ///
 /// Before that a flush syncs logs under a lock that writers need, and is not held up; the writer
 /// waits for it instead ([`Gate::meet`]), so that even so everything happens in one order.
@@ -240,7 +240,7 @@ impl WriteFile for ProcessFile {
 
 impl Vfs for Process {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst")) {
+        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst") || is(path, "flt")) {
             gate.pass();
         }
         let file = self.call(|| self.disk.create(path))?;
@@ -252,7 +252,7 @@ impl Vfs for Process {
     }
 
     fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst")) {
+        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst") || is(path, "flt")) {
             gate.pass();
         }
         let file = self.call(|| self.disk.create_over(old, path))?;

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use trommel::vfs::{Data, Entries, Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel::{Db, Options, WriteOptions};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{cases, first_seed, scale};
 
 use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::{Bounds, History, digest};
@@ -57,7 +57,7 @@ fn recovery_crashed_anywhere_ends_in_the_same_state() {
         if crash != u64::MAX {
             return;
         }
-        if counters.get("distinct") >= WANTED * scale() {
+        if counters.get("distinct") >= cases(WANTED) {
             break;
         }
     }

@@ -117,8 +117,12 @@ impl Profile {
         let options = options(self.life_seed(), vfs).background_threads(self.threads).log(self.log);
         // A memtable has room for some keys.
         let options = if self.long_keys { options.write_buffer_bytes(256 << 10) } else { options };
-        // Nobody may wait for a thread that is being held up.
-        if self.stepped { options.max_frozen_memtables(64) } else { options }
+        if !self.stepped {
+            return options;
+        }
+        // Nobody may wait for a thread that is being held up. Of more runs some would be merged only
+        // while somebody waits, so that the moment would decide between a merge and a new filter.
+        options.max_frozen_memtables(64).l0_trigger(1 + self.seed as usize % 2)
     }
 
     pub(crate) fn actions(&self) -> Vec<Action> {
@@ -366,10 +370,9 @@ impl Run {
     /// for, before the next action that waits for nothing.
     fn step(&mut self, profile: &Profile, db: &Db, action: &Action) -> Verdict<()> {
         let Some(gate) = &self.gate else { return Ok(()) };
-        let waits = !matches!(
-            action,
-            Action::Write { .. } | Action::WriteIf { .. } | Action::Hold | Action::Release
-        ) || !profile.log;
+        // What a released snapshot alone held is compacted, so a release is waited for, too.
+        let waits = !matches!(action, Action::Write { .. } | Action::WriteIf { .. } | Action::Hold)
+            || !profile.log;
         if !self.process.is_dead() {
             gate.meet();
         }
@@ -459,7 +462,10 @@ impl Run {
             }
             Action::RebuildFilters(filters) => return rebuild(db, filters),
             Action::Sync => db.sync()?,
-            Action::Flush => db.flush()?,
+            Action::Flush => {
+                db.flush()?;
+                self.settle(profile, db)?;
+            }
             Action::CompactAll => {
                 self.set_paused(db, false)?;
                 self.settle(profile, db)?;

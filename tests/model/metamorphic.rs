@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trommel::vfs::Vfs;
 use trommel::{Compression, Durability, FilterShape, Options, ReadMode};
-use trommel_tests::settings::scale;
+use trommel_tests::settings::cases;
 
 use crate::config::{Home, options};
 use crate::lean::{self, Kind, Lean};
@@ -174,7 +174,7 @@ const _: () = assert!(
 #[test]
 fn no_option_changes_an_answer() {
     let home = Home::simulated(Cached, 0);
-    let all = runner::run_all::<Many>("no_option_changes_an_answer", 0, home, SEQUENCES * scale());
+    let all = runner::run_all::<Many>("no_option_changes_an_answer", 0, home, cases(SEQUENCES));
     assert!(all.kills > 0, "{all:?}");
 }
 

@@ -3,7 +3,7 @@
 //! every kind of filter, with and without background threads. Module [`crate::lean`] plays more.
 
 use trommel::ReadMode;
-use trommel_tests::settings::scale;
+use trommel_tests::settings::cases;
 
 use crate::config::Home;
 use crate::rng::Rng;
@@ -95,7 +95,7 @@ const _: () = {
 /// Plays one of the shares.
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
-    let all = runner::run_all::<World>(&home.name(), share as u64, home, sequences * scale());
+    let all = runner::run_all::<World>(&home.name(), share as u64, home, cases(sequences));
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }

@@ -25,6 +25,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use crate::builder::{self, FilterBuilder};
 use crate::theory;
@@ -152,35 +153,8 @@ impl FilterSpec {
                  `{kind}:fpr=1e-5`"
             )));
         }
-        let rate_at = |millibits: u32| theory::best_fpr(kind, f64::from(millibits) / 1000.0);
-        if rate_at(MAX_MILLIBITS) > rate {
-            return Err(ParseSpecError::new(format!(
-                "no {kind} filter of up to 64 bits per key errs as rarely as {rate:e}: its best \
-                 rate is {:.0e}",
-                rate_at(MAX_MILLIBITS)
-            )));
-        }
-        // No Bloom filter beats the standard one, whose optimum is 1.44 log2(1/rate), and no filter
-        // at all log2(1/rate).
-        let spared = if kind == FilterKind::Ribbon { 1 } else { 2 };
-        let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(spared);
-        let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
-        let mut high = low;
-        let mut step = 250;
-        while rate_at(high) > rate {
-            low = high;
-            high = (high + step).min(MAX_MILLIBITS);
-            step *= 2;
-        }
-        while low < high {
-            let middle = low.midpoint(high);
-            if rate_at(middle) > rate {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(Self { kind, millibits: high, target: Some(rate.to_bits()) })
+        let millibits = fewest_millibits(kind, rate)?;
+        Ok(Self { kind, millibits, target: Some(rate.to_bits()) })
     }
 
     /// The ribbon filter that errs as rarely as a blocked filter of `bits_per_key` bits per key, which
@@ -253,6 +227,53 @@ impl FilterSpec {
 }
 
 /// Refuses the kinds that have no size.
+/// The fewest thousandths of a bit per key at which a filter of this kind errs as rarely as `rate`.
+///
+/// Each is computed once: every table that was built for a rate names it, and is opened again and again.
+fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> {
+    static KNOWN: Mutex<Vec<(FilterKind, u64, u32)>> = Mutex::new(Vec::new());
+    /// A store is built for a few rates.
+    const MOST_KNOWN: usize = 64;
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_same = |entry: &&(FilterKind, u64, u32)| (entry.0, entry.1) == (kind, rate.to_bits());
+    if let Some(&(.., millibits)) = known().iter().find(is_same) {
+        return Ok(millibits);
+    }
+    let rate_at = |millibits: u32| theory::best_fpr(kind, f64::from(millibits) / 1000.0);
+    if rate_at(MAX_MILLIBITS) > rate {
+        return Err(ParseSpecError::new(format!(
+            "no {kind} filter of up to 64 bits per key errs as rarely as {rate:e}: its best \
+             rate is {:.0e}",
+            rate_at(MAX_MILLIBITS)
+        )));
+    }
+    // No Bloom filter beats the standard one, whose optimum is 1.44 log2(1/rate), and no filter
+    // at all log2(1/rate).
+    let spared = if kind == FilterKind::Ribbon { 1 } else { 2 };
+    let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(spared);
+    let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
+    let mut high = low;
+    let mut step = 250;
+    while rate_at(high) > rate {
+        low = high;
+        high = (high + step).min(MAX_MILLIBITS);
+        step *= 2;
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if rate_at(middle) > rate {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let mut known = known();
+    if known.len() < MOST_KNOWN {
+        known.push((kind, rate.to_bits(), high));
+    }
+    Ok(high)
+}
+
 fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
     match kind {
         FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired | FilterKind::Ribbon => {

@@ -101,8 +101,8 @@ impl Sink {
         built: BuiltPart,
         parts: &mut Vec<FilterPart>,
     ) -> Result<(), Error> {
-        self.fallbacks += built.fallbacks();
-        let BuiltPart { mut part, pieces, top } = built;
+        let BuiltPart { mut part, pieces, top, fallbacks } = built;
+        self.fallbacks += fallbacks;
         let first = self.offset();
         for piece in pieces {
             self.write_piece(&piece)?;

@@ -21,7 +21,7 @@ mod lives;
 mod store;
 
 use trommel::ReadMode;
-use trommel_tests::settings::scale;
+use trommel_tests::settings::cases;
 
 use crate::config::{Files, Home};
 use crate::rng::Rng;
@@ -111,7 +111,7 @@ const _: () = {
 
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
-    let all = runner::run_all::<Lean>(&home.name(), share as u64, home, sequences * scale());
+    let all = runner::run_all::<Lean>(&home.name(), share as u64, home, cases(sequences));
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
     let crashes = home.files == Files::Simulated;
     assert!((all.kills > 0) == crashes && (all.power_cuts > 0) == crashes, "{all:?}");

@@ -26,20 +26,8 @@ pub(crate) struct BuiltPart {
     pub(crate) pieces: Vec<Vec<u8>>,
     /// Where each piece ends; none for a whole filter.
     pub(crate) top: Option<IndexBuilder>,
-}
-
-impl BuiltPart {
-    /// Pieces that are filters of another kind than was asked for, as their keys could not be built into
-    /// that.
-    pub(crate) fn fallbacks(&self) -> u64 {
-        let is_of_filters = self.part.shape != FilterShape::PerBlock && self.part.policy.is_empty();
-        let Some(asked) = self.part.spec.parse::<FilterSpec>().ok().filter(|_| is_of_filters)
-        else {
-            return 0;
-        };
-        let is_other = |piece: &&Vec<u8>| Filter::peek_kind(piece) != asked.kind();
-        self.pieces.iter().filter(is_other).count() as u64
-    }
+    /// Pieces that are filters of another kind than was asked for, as their keys could not be built into that.
+    pub(crate) fallbacks: u64,
 }
 
 #[derive(Debug)]
@@ -217,6 +205,11 @@ impl PartBuilder {
             extractor,
         };
         let top = (shape != FilterShape::Whole).then_some(self.top);
-        Some(BuiltPart { part, pieces: self.pieces, top })
+        let is_other = |piece: &&Vec<u8>| Filter::peek_kind(piece) != self.spec.kind();
+        let fallbacks = match shape {
+            FilterShape::PerBlock => 0,
+            _ => self.pieces.iter().filter(is_other).count() as u64,
+        };
+        Some(BuiltPart { part, pieces: self.pieces, top, fallbacks })
     }
 }

@@ -202,7 +202,7 @@ impl UserBuild {
             policy: reader.name().to_owned(),
             extractor: String::new(),
         };
-        Ok(BuiltPart { part, pieces: vec![payload], top: None })
+        Ok(BuiltPart { part, pieces: vec![payload], top: None, fallbacks: 0 })
     }
 }
 

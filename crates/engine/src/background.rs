@@ -468,6 +468,11 @@ impl Engine {
         let outcome = self.do_job(job);
         // Removing files is part of the job: a panic in it must be told too.
         self.sweep();
+        // Writers may have been stopped, so that a memtable became full that could not be frozen. Without
+        // threads whoever runs the job looks. Who waits for the job's end waits for this, too.
+        if self.options.load().background_threads > 0 {
+            self.freeze_full();
+        }
         std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
         state.end(kind);
@@ -481,11 +486,6 @@ impl Engine {
         };
         self.background.notify();
         drop(state);
-        // Writers may have been stopped, so that a memtable became full that could not be frozen. Without
-        // threads whoever runs the job looks.
-        if self.options.load().background_threads > 0 {
-            self.freeze_full();
-        }
         // Who listens may call the store.
         match (&outcome, judged, kind.reported()) {
             (Err(error), Judged::Retried { pause, failures }, Some(job)) => {

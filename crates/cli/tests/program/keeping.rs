@@ -223,6 +223,26 @@ fn every_option_that_the_store_has_otherwise_is_told() {
     assert_eq!(ran.err, "note: table_bytes: 1048576 given, store has 67108864\n");
 }
 
+/// Once remembered, neither could be taken back.
+#[test]
+fn switches_that_a_store_remembers_can_be_taken_back() {
+    let program = Program::new();
+    let ran = program
+        .run_on("bench --benchmarks=fillseq --num=100 --optimize-filters-for-hits --block-align");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = program.run_on(
+        "bench --use-existing-db --benchmarks=compact --optimize-filters-for-hits=false \
+         --block-align=false",
+    );
+    let mut told: Vec<&str> = ran.err.lines().collect();
+    told.sort_unstable();
+    let wanted = [
+        "note: block_align: false given, store has true",
+        "note: filters_on_last_level: true given, store has false",
+    ];
+    assert_eq!(told, wanted, "{ran:?}");
+}
+
 #[test]
 fn options_that_cannot_be_read_are_told() {
     let program = Program::new();

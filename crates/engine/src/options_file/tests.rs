@@ -337,3 +337,24 @@ fn a_crash_at_any_moment_leaves_one_whole_file() {
     }
     assert_eq!(met.into_iter().collect::<Vec<_>>(), [3, 4, 5]);
 }
+
+/// A disk that lied may keep the options of a store and lose all else: that is no reason to refuse a directory. A
+/// file of that name that is no options file is somebody else's.
+#[test]
+fn options_alone_are_no_foreign_file() {
+    for (name, bytes) in [("db/OPTIONS", GOLDEN), ("db/OPTIONS.tmp", b"half of")] {
+        let vfs = MemoryVfs::new();
+        vfs.create_dir(Path::new("db")).unwrap();
+        write(&vfs, name, bytes);
+        let options = Options::default().vfs(Arc::new(vfs)).background_threads(0);
+        let db = Db::open("db", options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(db.recovery_report().created, "{name}");
+    }
+    let vfs = Arc::new(MemoryVfs::new());
+    vfs.create_dir(Path::new("db")).unwrap();
+    write(&*vfs, "db/OPTIONS", b"of a bond");
+    let options = Options::default().vfs(Arc::<MemoryVfs>::clone(&vfs)).background_threads(0);
+    let refused = Db::open("db", options).err();
+    assert!(matches!(refused, Some(crate::Error::NotAStore { .. })), "{refused:?}");
+    assert_eq!(bytes_of(&*vfs).as_deref(), Some(&b"of a bond"[..]));
+}

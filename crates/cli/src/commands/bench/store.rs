@@ -79,6 +79,16 @@ pub(crate) struct StoreArgs {
     #[arg(value_name = "BOOL")]
     #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub(crate) whole_key_filtering: Option<bool>,
+    /// Build no filters for the deepest level [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL")]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) optimize_filters_for_hits: Option<bool>,
+    /// Pad blocks that are not compressed to the end of a page of 4 KiB [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL")]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) block_align: Option<bool>,
     /// Open table files at most; -1: as many as the system allows
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true)]
     #[arg(value_parser = signed)]
@@ -104,10 +114,6 @@ switches! {
         /// Work on the store that is in --db, as it is where no flag says otherwise; fills are skipped. Where only
         /// reads are measured it is opened read-only, and no compaction starts
         use_existing_db,
-        /// Build no filters for the deepest level
-        optimize_filters_for_hits,
-        /// Pad blocks that are not compressed to the end of a page of 4 KiB
-        block_align,
         /// Read through maps of the files, as --read-mode=mapped
         mmap_read,
         /// Read past the page cache, as --read-mode=direct
@@ -204,7 +210,7 @@ pub(crate) fn set_up(
     let existing = args.db.as_ref().filter(|_| switches.use_existing_db);
     let base = existing.map(|dir| Base::of(dir, &of_a_new_store()));
     let options = base.as_ref().map_or_else(of_a_new_store, |base| base.options.clone());
-    let options = cuts.apply(given(args, switches, filters, options));
+    let options = cuts.apply(given(args, filters, options));
     check_prefixes(args, &options)?;
     let notes = base.map_or_else(Vec::new, |base| match purpose {
         Use::Reads => base.notes_of_a_reader(&options),
@@ -269,12 +275,7 @@ fn of_a_new_store() -> Options {
 }
 
 /// These options, with what was given of those that shape a store.
-fn given(
-    args: &StoreArgs,
-    switches: &StoreSwitches,
-    filters: Option<&FilterPolicy>,
-    mut options: Options,
-) -> Options {
+fn given(args: &StoreArgs, filters: Option<&FilterPolicy>, mut options: Options) -> Options {
     macro_rules! set {
         ($($value:expr => $setter:ident;)*) => {
             $(if let Some(value) = $value {
@@ -284,13 +285,13 @@ fn given(
     }
     set! {
         filters.cloned() => filters;
-        switches.optimize_filters_for_hits.then_some(false) => filters_on_last_level;
+        args.optimize_filters_for_hits.map(|only_hits| !only_hits) => filters_on_last_level;
         args.write_buffer_size => write_buffer_bytes;
         args.base_level_size => base_level_bytes;
         args.max_bytes_for_level_multiplier => level_ratio;
         args.table_size => table_bytes;
         args.block_size => block_bytes;
-        switches.block_align.then_some(true) => block_align;
+        args.block_align => block_align;
         args.compression.map(trommel::Compression::from) => compression;
         args.level0_file_num_compaction_trigger => l0_trigger;
         args.level0_slowdown_writes_trigger => l0_slowdown;

@@ -52,7 +52,7 @@ pub(super) fn prepare_dir(
         }
         // Not even a lock is left in a directory that is none of ours.
         Ok(listing) if !listing.iter().any(is_ours) => {
-            may_become_store(vfs, dir, &listing, options)?
+            may_become_store(vfs, dir, &listing, options)?;
         }
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {

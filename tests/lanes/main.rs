@@ -1,7 +1,7 @@
 //! Runs the lanes, and writes down what they did.
 //!
 //! A *lane* is a test that searches: crash images, failing disks, damaged files, random histories,
-//! schedules. `cargo test` runs them at the size that fits a change. This program runs them and
+//! schedules. `cargo test` runs them, the largest with a quarter of the cases that are promised. This program runs them and
 //! keeps what they counted, again and again with other seeds, or with a bug planted in the store.
 //!
 //! * [`binaries`]: the test binaries of this package, built and listed.
@@ -41,7 +41,7 @@ struct Args {
 enum Command {
     /// Prints the lanes and the bugs that can be planted.
     List,
-    /// Runs every lane once, at the size that fits a change.
+    /// Runs every lane once, with all the cases that are promised.
     ///
     /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md. Fails where a
     /// lane fails, and where all together did less than a change must be tried with.

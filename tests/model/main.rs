@@ -21,7 +21,8 @@
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again, and a shorter one that still fails.
-//! `TROMMEL_SCALE=n` makes the runs n times as long, `TROMMEL_FIRST_SEED=n` starts elsewhere.
+//! The longest runs take a quarter of the sequences that are promised; `TROMMEL_SCALE=n` takes n times
+//! as many as promised, `TROMMEL_FIRST_SEED=n` starts elsewhere.
 
 #![allow(
     clippy::print_stdout,

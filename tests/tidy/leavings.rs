@@ -21,6 +21,7 @@ const FENCED: [&str; 21] = [
     "crates/memtable/src/memory_tests.rs",
     "crates/memtable/src/list.rs",
     "crates/memtable/src/order.rs",
+    "crates/memtable/src/prefetch.rs",
     "crates/memtable/src/record.rs",
     "crates/vfs/src/disk/map.rs",
     "crates/vfs/src/disk/resident.rs",

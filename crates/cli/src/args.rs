@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::bench::spelling::Flag;
+use crate::commands::bench::spelling;
 use crate::commands::*;
 use crate::families::in_families;
 
@@ -114,44 +114,14 @@ fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     match cli.find_subcommand(&all[1]) {
         Some(command) if matches!(command.get_name(), "bench" | "filter-bench" | "stress") => {
             let flags = all.split_off(2);
-            all.extend(bench::spelling::plain(command, flags));
+            all.extend(spelling::plain(command, flags));
         }
         _ => {
             let words = all.split_off(1);
-            all.extend(with_dashed_flags(&cli, words));
+            all.extend(spelling::with_dashed_flags(&cli, words));
         }
     }
     all
-}
-
-/// The arguments (without the program) with dashes for underscores in the names of those flags that
-/// `command` has, or the one below it that they call. All else stays as it is: a key or a value may
-/// look like a flag.
-pub(crate) fn with_dashed_flags(
-    command: &clap::Command,
-    arguments: Vec<OsString>,
-) -> Vec<OsString> {
-    let mut command = command;
-    let mut dashed = Vec::with_capacity(arguments.len());
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        if argument == "--" {
-            dashed.push(argument);
-            break;
-        }
-        let body = argument.to_str().and_then(|text| text.strip_prefix("--"));
-        if let Some(flag) = body.and_then(|body| Flag::named(command, body)) {
-            dashed.push(flag.text.into());
-            if flag.wants_value {
-                dashed.extend(arguments.next());
-            }
-            continue;
-        }
-        command = command.find_subcommand(&argument).unwrap_or(command);
-        dashed.push(argument);
-    }
-    dashed.extend(arguments);
-    dashed
 }
 
 #[cfg(test)]

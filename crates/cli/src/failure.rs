@@ -8,7 +8,7 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-use crate::text::visible;
+use crate::escape::visible;
 
 pub(crate) const OK: u8 = 0;
 const FAILED: u8 = 1;

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod entries;
+mod escape;
 mod failure;
 mod families;
 mod foreign;
@@ -57,8 +58,8 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
         Command::Shell(args) => shell::run(&args, session, out),
         Command::Repair(args) => repair::run(&args, session, out),
         Command::Destroy(args) => admin::run_destroy(&args, out),
-        Command::Completions(args) => generated::run_completions(&args, out),
-        Command::Man(args) => generated::run_man(&args, out),
+        Command::Completions(args) => generated::run_completions(&args, Cli::definition(), out),
+        Command::Man(args) => generated::run_man(&args, Cli::definition(), out),
         Command::Rates(args) => rates::run(&args, out),
     }
 }

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, ValueEnum};
 
+use crate::escape::{escape, is_unseen, push_hex};
 use crate::failure::Failure;
 
 /// How bytes are written as text.
@@ -166,29 +167,6 @@ fn print_utf8(bytes: &[u8]) -> String {
     text
 }
 
-/// A text of somebody else's making, such as a file's name, with what cannot be seen as \\xNN: what it
-/// holds does nothing to a terminal.
-pub(crate) fn visible(text: &str) -> String {
-    let mut seen = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_unseen(letter) {
-            let mut buffer = [0; 4];
-            letter.encode_utf8(&mut buffer).bytes().for_each(|byte| escape(byte, &mut seen));
-        } else {
-            seen.push(letter);
-        }
-    }
-    seen
-}
-
-/// Whether a letter has no shape of its own, or changes that of others.
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}')
-}
-
 fn print_ascii(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -199,25 +177,6 @@ fn print_ascii(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-fn escape(byte: u8, text: &mut String) {
-    match byte {
-        b'\\' => text.push_str("\\\\"),
-        b'\n' => text.push_str("\\n"),
-        b'\r' => text.push_str("\\r"),
-        b'\t' => text.push_str("\\t"),
-        _ => {
-            text.push_str("\\x");
-            push_hex(byte, text);
-        }
-    }
-}
-
-fn push_hex(byte: u8, text: &mut String) {
-    for half in [byte >> 4, byte & 15] {
-        text.extend(char::from_digit(u32::from(half), 16));
-    }
 }
 
 fn print_hex(bytes: &[u8]) -> String {

@@ -32,9 +32,9 @@
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
 use crate::block::{BLOCK_BITS, Bits, Block};
-use crate::builder::{Part, Plan, blocks_for};
 use crate::kernel::{Probe, Question, Task, prefetch};
 use crate::mix::{fold, scale};
+use crate::plan::{Part, Plan, blocks_for};
 use crate::theory;
 
 /// Questions whose cache misses overlap in [`ContainsMany`]: as many lines as a core can wait for.

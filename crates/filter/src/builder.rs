@@ -30,25 +30,16 @@ use std::marker::PhantomData;
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
 use crate::kernel::Chosen;
+use crate::kind::FilterKind;
 use crate::mix::{Golden, scale};
+use crate::plan::{PART, Part, Plan, blocks_for};
 use crate::ribbon::{self, Needs, Ribbon};
-use crate::spec::{FilterKind, FilterSpec};
+use crate::spec::FilterSpec;
 use crate::{blocked, filled, paired, partition, standard, theory};
 
 /// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large one
 /// is much beside a small table's filter.
 const CHUNK: usize = 4 * 1024;
-/// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, all of whose pairs lie in
-/// one part so.
-pub(crate) const PART: usize = paired::BATCH;
-
-/// The size of a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) blocks: u64,
-    pub(crate) probes: u32,
-}
-
 impl Plan {
     /// The plan for a filter of `keys` keys, of a kind that has blocks. Without keys it has none.
     pub(crate) fn new(spec: FilterSpec, keys: u64) -> Self {
@@ -65,16 +56,6 @@ impl Plan {
             FilterKind::None => Self { blocks: 0, probes: 0 },
         }
     }
-}
-
-/// Blocks for `keys` keys of `millibits` thousandths of a bit each, rounded up; at least one.
-pub(crate) fn blocks_for(keys: u64, millibits: u32) -> u64 {
-    if let Some(millibits) = keys.checked_mul(u64::from(millibits)) {
-        return millibits.div_ceil(1000 * BLOCK_BITS).max(1);
-    }
-    let millibits = u128::from(keys) * u128::from(millibits);
-    let blocks = millibits.div_ceil(1000 * u128::from(BLOCK_BITS));
-    u64::try_from(blocks).unwrap_or(u64::MAX)
 }
 
 /// Keys from which on a filter errs as often as any larger one, to the last digit that matters.
@@ -343,37 +324,5 @@ impl FilterBuilder {
         });
         self.chunks = kept;
         if is_solved { Ok(()) } else { Err(self) }
-    }
-}
-
-/// Adjacent blocks of a filter that is being built.
-pub(crate) struct Part<'a> {
-    /// Blocks of the whole filter.
-    pub(crate) count: u64,
-    /// Number of the first block here.
-    pub(crate) first: usize,
-    /// The blocks.
-    pub(crate) blocks: &'a mut [Block],
-}
-
-impl<'a> Part<'a> {
-    /// The whole filter as one part.
-    #[cfg(test)]
-    pub(crate) fn whole(blocks: &'a mut [Block]) -> Self {
-        Self { count: blocks.len() as u64, first: 0, blocks }
-    }
-
-    /// The keys of each block.
-    #[cfg(test)]
-    pub(crate) fn counts(&self, chunks: &[Vec<u64>]) -> Vec<u16> {
-        let mut keys = vec![0; self.blocks.len()];
-        chunks.iter().flatten().for_each(|&hash| keys[self.place(hash)] += 1);
-        keys
-    }
-
-    /// Where in this part the block of `hash` lies.
-    #[inline]
-    pub(crate) fn place(&self, hash: u64) -> usize {
-        scale(hash, self.count) as usize - self.first
     }
 }

@@ -11,9 +11,10 @@
 //!    [`theory::spread`]. Else it is the theory's.
 
 use crate::block::{BLOCK_BITS, Block};
+use crate::kind::FilterKind;
 use crate::mix::Golden;
-use crate::paired::{self, RESERVED};
-use crate::spec::FilterKind;
+use crate::mix::RESERVED;
+use crate::paired;
 use crate::theory;
 
 /// The part of the theory's rate by which the bits may always be off.
@@ -88,8 +89,8 @@ impl PassBySet {
 #[cfg(test)]
 mod tests {
     use super::own_rate;
-    use crate::builder::Plan;
     use crate::mix::remix;
+    use crate::plan::Plan;
     use crate::{Block, Filter, FilterSpec};
 
     /// The blocks of a finished filter.

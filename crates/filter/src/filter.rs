@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
 use crate::kernel::{Ask, Chosen, Kernel};
-use crate::spec::FilterKind;
+use crate::kind::FilterKind;
 use crate::{blocked, paired, ribbon, standard};
 
 /// A set of keys that never denies a key it holds, and admits few that it does not.

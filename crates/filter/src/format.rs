@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::block::{BLOCK_BYTES, Block};
-use crate::spec::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
+use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 
 /// The first four bytes of every filter.
 pub(crate) const MAGIC: [u8; 4] = *b"TrFl";

@@ -116,10 +116,12 @@ mod filled;
 mod filter;
 mod format;
 mod kernel;
+mod kind;
 mod lines;
 mod mix;
 mod paired;
 mod partition;
+mod plan;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
@@ -134,10 +136,11 @@ pub use builder::FilterBuilder;
 pub use filter::Filter;
 pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
+pub use kind::FilterKind;
 pub use lines::FilterLines;
 pub use size::FilterSize;
 pub use small::{SmallFilters, SmallFiltersBuilder};
-pub use spec::{FilterKind, FilterSpec, ParseSpecError};
+pub use spec::{FilterSpec, ParseSpecError};
 
 /// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the format:
 /// a filter stored today is asked with the same hash tomorrow.

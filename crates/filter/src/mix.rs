@@ -92,6 +92,11 @@ pub(crate) struct Golden;
 
 impl Scheme for Golden {}
 
+/// Blocks of a full batch of the paired filter.
+pub(crate) const BATCH: usize = Golden::BATCH;
+/// Bits of a block that name its partner in the paired filter.
+pub(crate) const RESERVED: u32 = 7;
+
 /// The bit position, in `RESERVED..512`, that a chain's state chooses.
 ///
 /// Multiplying the top 23 bits by the number of usable bits and keeping the top nine of the 32-bit

@@ -58,16 +58,11 @@ use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};
-use crate::builder::{PART, Part, Plan, blocks_for};
 use crate::kernel::{Probe, Question, Task, prefetch};
-use crate::mix::{Golden, Scheme, fold, scale};
+use crate::mix::{BATCH, Golden, RESERVED, Scheme, fold, scale};
 use crate::partition::TOGETHER;
+use crate::plan::{PART, Part, Plan, blocks_for};
 use crate::theory;
-
-/// Blocks of a full batch.
-pub(crate) const BATCH: usize = Golden::BATCH;
-/// Bits of a block that name its partner.
-pub(crate) const RESERVED: u32 = 7;
 
 /// Of a primary that is asked for so many bits at most, an absent key passes often enough that a
 /// processor guesses wrong: [`ContainsMany`] does without the branch then.

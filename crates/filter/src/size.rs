@@ -6,10 +6,11 @@
 //! block of 128 slots at least. Its rate is that of the bits that it has.
 
 use crate::block::BLOCK_BITS;
-use crate::builder::Plan;
 use crate::format::HEADER_BYTES;
+use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
+use crate::plan::Plan;
 use crate::ribbon;
-use crate::spec::{FilterKind, FilterSpec, MAX_MILLIBITS, MIN_MILLIBITS, ParseSpecError};
+use crate::spec::{FilterSpec, ParseSpecError};
 
 /// What a filter of so many keys is.
 ///

@@ -28,7 +28,8 @@ use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::format::{DecodeError, MAX_PROBES, array, checksum};
-use crate::spec::{FilterKind, FilterSpec, MAX_MILLIBITS, MIN_MILLIBITS};
+use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
+use crate::spec::FilterSpec;
 use crate::standard::Walk;
 use crate::theory;
 

@@ -51,10 +51,10 @@ const STRIDE_FACTOR: u64 = 0xd134_2543_de82_ef95;
 const BEHIND: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
-pub(crate) fn plan(keys: u64, millibits: u32) -> crate::builder::Plan {
-    let blocks = crate::builder::blocks_for(keys, millibits);
+pub(crate) fn plan(keys: u64, millibits: u32) -> crate::plan::Plan {
+    let blocks = crate::plan::blocks_for(keys, millibits);
     let bits_per_key = blocks as f64 * BLOCK_BITS as f64 / keys as f64;
-    crate::builder::Plan { blocks, probes: theory::best_standard_probes(bits_per_key) }
+    crate::plan::Plan { blocks, probes: theory::best_standard_probes(bits_per_key) }
 }
 
 /// The positions of a key's probes.

@@ -7,8 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::store::{Store, StoreError};
+use crate::error::{Error, StoreError};
+use crate::store::Store;
 
 /// A request to stop, shared by whoever makes it and all loops that heed it.
 #[derive(Debug, Clone, Default)]

@@ -10,9 +10,9 @@ use trommel::inspect::{ListedTable, Manifest};
 use trommel::trace::{LookupTrace, TraceOptions, TraceTotals};
 use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
 
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::record::{Product, State};
-use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, StoreError, Visit};
+use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, Visit};
 use crate::units;
 
 /// A Trommel store that can be driven.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::store::StoreError;
+/// The error of a store, of whatever type.
+pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a run ended early.
 #[derive(Debug)]

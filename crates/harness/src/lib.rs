@@ -46,7 +46,7 @@ mod workload;
 
 pub use control::{Control, Progress, Silent, Stop, Unit};
 pub use engine_store::{EngineOpener, EngineStore};
-pub use error::Error;
+pub use error::{Error, StoreError};
 pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace};
 pub use map_store::{MapOpener, MapStore};
@@ -54,6 +54,6 @@ pub use measure::{Load, PrefixSeeks, Records, measure};
 pub use measured::{Kind, Measured, Tally};
 pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;
-pub use store::{Direction, Level, Lookups, Mark, Opener, Operation, Store, StoreError, Visit};
+pub use store::{Direction, Level, Lookups, Mark, Opener, Operation, Store, Visit};
 pub use values::Values;
 pub use workload::{UnknownWorkload, Workload};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::record::Product;
-use crate::store::{Direction, Opener, Operation, Store, StoreError, Visit};
+use crate::store::{Direction, Opener, Operation, Store, Visit};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -3,11 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::record::{Product, State};
-
-/// Whatever a store reports as its error.
-pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One part of an atomic write.
 #[derive(Debug, Clone, Copy)]

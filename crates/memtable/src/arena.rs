@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 
 use memmap2::MmapMut;
 
-use crate::record::ask_for;
+use crate::prefetch::prefetch;
 use trommel_base::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, lock};
 
 /// Size of an arena's first chunk, in bytes.
@@ -44,8 +44,8 @@ const LARGEST_SHARED: usize = LARGEST_CHUNK / 8;
 /// What every claim begins at a multiple of, in bytes.
 pub(crate) const CLAIM_ALIGN: usize = 16;
 
-/// Bytes that are asked for before they are claimed, at most.
-const MOST_ASKED: usize = 512;
+/// Bytes to prefetch, at most, before they are claimed.
+const MAX_PREFETCH_BYTES: usize = 512;
 
 /// Memory for claims, or for one owner that claims none.
 pub(crate) struct Chunk {
@@ -152,7 +152,7 @@ impl Chunk {
         // SAFETY: `start` lies within the allocation of `capacity` bytes.
         let claimed = unsafe { self.bytes.add(start) };
         // The next claim's memory, which is of about the same length, is in no cache near.
-        ask_for(claimed.addr().get() + len, len.min(MOST_ASKED));
+        prefetch(claimed.addr().get() + len, len.min(MAX_PREFETCH_BYTES));
         Some(claimed)
     }
 }

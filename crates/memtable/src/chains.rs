@@ -30,7 +30,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::arena::CLAIM_ALIGN;
 use crate::list::List;
-use crate::record::{Link, Record, Stored, ask_for};
+use crate::prefetch::prefetch;
+use crate::record::{Link, Record, Stored};
 
 /// Buckets of the first table of a memtable of which nothing is known.
 const FIRST_BUCKETS: usize = if cfg!(trommel_loom) { 1 } else { 64 };
@@ -156,10 +157,10 @@ impl Chains {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    /// Asks for the cache line of a key's bucket, without waiting for it.
+    /// Prefetches the cache line of a key's bucket.
     #[inline]
-    pub(crate) fn ask_for(&self, hash: u64) {
-        ask_for(ptr::from_ref(self.bucket(hash)).addr(), 1);
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(ptr::from_ref(self.bucket(hash)).addr(), 1);
     }
 
     /// The newest version of `key` that is not newer than `seqno`.

@@ -51,6 +51,8 @@ mod memory_tests;
 mod models;
 #[expect(unsafe_code, reason = "slots that lead to records in the arena; argued block by block")]
 mod order;
+#[expect(unsafe_code, reason = "the prefetch instruction")]
+mod prefetch;
 #[expect(unsafe_code, reason = "records in the arena; argued block by block")]
 mod record;
 #[cfg(test)]
@@ -227,7 +229,7 @@ impl Memtable {
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         if let Some(chains) = self.chains.get() {
-            chains.ask_for(hash_of(key));
+            chains.prefetch(hash_of(key));
         }
     }
 

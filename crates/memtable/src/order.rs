@@ -40,7 +40,7 @@ const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { SMALLEST_MAP / si
 const EXPECTED_MAX: usize = 1 << 24;
 /// How many times as long as the next a run is, at least.
 const RATIO: usize = 4;
-/// How many entries ahead a walk asks for the head of a record, and for the rest of it.
+/// How many entries ahead a scan prefetches the head of a record, and the rest of it.
 const HEAD_AHEAD: usize = 8;
 const PAYLOAD_AHEAD: usize = 4;
 
@@ -399,7 +399,7 @@ impl Walk {
         }
         self.current = least.map(|(i, _)| i);
         if let Some((run, at)) = self.current.and_then(|current| self.runs.get(current)) {
-            ask_ahead(run.get(at + HEAD_AHEAD), run.get(at + PAYLOAD_AHEAD));
+            prefetch_slots(run.get(at + HEAD_AHEAD), run.get(at + PAYLOAD_AHEAD));
         }
     }
 
@@ -417,18 +417,18 @@ impl Walk {
         if let Some((run, at)) = self.current.and_then(|current| self.runs.get_mut(current)) {
             *at -= 1;
             let ahead = |steps| at.checked_sub(steps).and_then(|at| run.get(at));
-            ask_ahead(ahead(HEAD_AHEAD), ahead(PAYLOAD_AHEAD));
+            prefetch_slots(ahead(HEAD_AHEAD), ahead(PAYLOAD_AHEAD));
         }
     }
 }
 
-/// Asks for the first cache line of one record, and for the others of one whose first is there by now.
+/// Prefetches the first cache line of one record, and the rest of another whose first line has arrived by now.
 #[inline]
-fn ask_ahead(head: Option<&Slot>, payload: Option<&Slot>) {
+fn prefetch_slots(head: Option<&Slot>, payload: Option<&Slot>) {
     if let Some(slot) = head {
-        Stored::ask_for_head(slot.at());
+        Stored::prefetch_head(slot.at());
     }
     if let Some(slot) = payload {
-        slot.record().ask_for_payload();
+        slot.record().prefetch_payload();
     }
 }

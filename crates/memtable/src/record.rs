@@ -11,14 +11,13 @@ use trommel_base::sync::linked::{AtomicPtr, Witness};
 use trommel_base::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
 
 use crate::arena::{Arena, CLAIM_ALIGN};
+use crate::prefetch::{CACHE_LINE, prefetch};
 
 /// To a record, or null.
 pub(crate) type Link = AtomicPtr<Record>;
 
-/// A cache line, in bytes.
-const LINE: usize = 64;
-/// Bytes of an entry that are asked for before it is needed: what is longer the processor sees coming.
-const ASKED_BYTES: usize = 512;
+/// Bytes of an entry to prefetch. The hardware prefetcher follows what is longer.
+const PREFETCH_BYTES: usize = 512;
 
 /// The head of a record. Invariant: `key_len` bytes of key and `value_len` bytes of value lie behind
 /// it in the same claim of an arena, and only `next` is ever written again.
@@ -141,36 +140,20 @@ impl<'a> Stored<'a> {
         EntryRef { key: self.key(), seqno, kind, value }
     }
 
-    /// Asks for the cache lines of key and value, without waiting for them; waits for the head.
+    /// Prefetches the cache lines of key and value. Reads the head, which should be in the cache by then.
     #[inline]
-    pub(crate) fn ask_for_payload(self) {
+    pub(crate) fn prefetch_payload(self) {
         let Record { key_len, value_len, .. } = self.head();
         let bytes = size_of::<Record>() + *key_len as usize + *value_len as usize;
-        ask_for(self.at.addr().get() + LINE, bytes.min(ASKED_BYTES).saturating_sub(LINE));
+        prefetch(
+            self.at.addr().get() + CACHE_LINE,
+            bytes.min(PREFETCH_BYTES).saturating_sub(CACHE_LINE),
+        );
     }
 
-    /// Asks for the first cache line of the record at `at`, without waiting for it.
+    /// Prefetches the first cache line of the record at `at`.
     #[inline]
-    pub(crate) fn ask_for_head(at: NonNull<Record>) {
-        ask_for(at.addr().get(), 1);
+    pub(crate) fn prefetch_head(at: NonNull<Record>) {
+        prefetch(at.addr().get(), 1);
     }
-}
-
-/// Asks for the cache lines of so many bytes from an address on, whatever is there, without waiting for
-/// them. Elsewhere than on x86-64 it does nothing.
-#[inline(always)]
-pub(crate) fn ask_for(address: usize, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let mut line = address & !(LINE - 1);
-        while line < address + bytes {
-            // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the
-            // address. Every x86-64 processor has the instruction.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::without_provenance(line)) };
-            line += LINE;
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (address, bytes);
 }

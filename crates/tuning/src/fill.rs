@@ -8,7 +8,6 @@ use trommel_filter::FilterSpec;
 
 use crate::curve;
 use crate::rules::Rule;
-use crate::solver::last_that;
 use crate::tree::Table;
 
 /// A table with its filter.
@@ -67,4 +66,19 @@ pub(crate) fn fill(slots: &mut [Slot<'_>], budget: u64) {
         left = (left + slots[nth].bytes()).saturating_sub(grown.bytes());
         slots[nth] = grown;
     }
+}
+
+/// The last number from `least` to `most` for which `holds`, which it does for `least` and for all
+/// before the last.
+pub(crate) fn last_that(least: u32, most: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (least, most);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
 }

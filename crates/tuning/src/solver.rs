@@ -34,7 +34,7 @@ use crate::core::{self, CORE, Part};
 use crate::cost::Cost;
 use crate::curve;
 use crate::error::TuningError;
-use crate::fill::{Slot, fill};
+use crate::fill::{Slot, fill, last_that};
 use crate::menu::Menu;
 use crate::price::{Bought, Item, Offer, Price, buy};
 use crate::rules::{Rule, Rules};
@@ -213,21 +213,6 @@ fn total_bytes<'a>(filters: impl Iterator<Item = (&'a Table, FilterSpec)>) -> u6
     let bytes =
         |(table, spec): (&Table, _)| curve::bytes(spec, table.keys).saturating_mul(table.alike);
     filters.map(bytes).fold(0, u64::saturating_add)
-}
-
-/// The last number from `least` to `most` for which `holds`, which it does for `least` and for all
-/// before the last.
-pub(crate) fn last_that(least: u32, most: u32, holds: impl Fn(u32) -> bool) -> u32 {
-    let (mut low, mut high) = (least, most);
-    while low < high {
-        let middle = high - (high - low) / 2;
-        if holds(middle) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    low
 }
 
 /// For how many keys the menu is made that a table of `keys` keys chooses from, and how many times

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use trommel::{Db, IgnoredOption, Options};
 
+use crate::escape::visible;
 use crate::failure::Failure;
-use crate::text::visible;
 
 /// Where the options of a command come from.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::Cli;
 use crate::failure::Failure;
 
 pub(crate) const COMPLETIONS_HELP: &str = "\
@@ -22,10 +21,15 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run_completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result<(), Failure> {
+/// Prints the completions of `program`, the definition of the command line.
+pub(crate) fn run_completions(
+    args: &CompletionsArgs,
+    mut program: Command,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     // Into memory first: the generator does not take it well if nobody reads to the end.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::definition(), "trommel", &mut script);
+    clap_complete::generate(args.shell, &mut program, "trommel", &mut script);
     out.write_all(&script)?;
     Ok(out.flush()?)
 }
@@ -40,8 +44,13 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn run_man(args: &ManArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let program = Cli::definition().name("trommel");
+/// Prints or writes the pages of `program`, the definition of the command line.
+pub(crate) fn run_man(
+    args: &ManArgs,
+    program: Command,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let program = program.name("trommel");
     if let Some(dir) = &args.dir {
         let write = || {
             std::fs::create_dir_all(dir)?;

@@ -13,8 +13,8 @@ use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
 use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
+use crate::escape::visible;
 use crate::failure::Failure;
-use crate::text::visible;
 
 /// What a command runs in.
 #[derive(Clone, Copy)]

@@ -41,7 +41,7 @@ impl Value {
             Self::Count(number) => units::grouped(*number),
             Self::Size(bytes) => units::bytes(*bytes),
             Self::Float(number) => four_digits(*number),
-            Self::Text(text) => crate::text::visible(text),
+            Self::Text(text) => crate::escape::visible(text),
             Self::List(values) => values.iter().map(Self::shown).collect::<Vec<_>>().join(", "),
             Self::Record(fields) => {
                 let field = |(name, value): &(&str, Self)| format!("{name} {}", value.shown());

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 
 use super::*;
 use crate::block::Bits;
-use crate::builder::Part;
 use crate::mix::{Golden, MAX_CHAIN, Scheme, position};
+use crate::plan::Part;
 use crate::{Filter, FilterKind, FilterSpec, blocked, paired};
 
 /// Tests one chain with a kernel.

@@ -22,9 +22,10 @@ use super::{Measured, Random};
 use crate::block::{BLOCK_BITS, Block};
 use crate::format;
 use crate::kernel::{Chosen, Probe, Task};
+use crate::kind::FilterKind;
+use crate::mix::RESERVED;
 use crate::mix::{Golden, scale};
-use crate::paired::{self, RESERVED};
-use crate::spec::FilterKind;
+use crate::paired;
 use crate::{Filter, FilterSpec, ribbon, standard};
 
 /// Hits of a *part* that are expected in a cell.

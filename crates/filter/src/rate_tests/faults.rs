@@ -12,12 +12,13 @@
 use super::cells::hits;
 use super::{Measured, Random};
 use crate::block::Block;
-use crate::builder::{Part, Plan};
 use crate::format::{self, Header};
 use crate::kernel;
+use crate::kind::FilterKind;
+use crate::mix::RESERVED;
 use crate::mix::{Golden, Scheme, fold, scale};
-use crate::paired::{self, RESERVED};
-use crate::spec::FilterKind;
+use crate::paired;
+use crate::plan::{Part, Plan};
 use crate::{Filter, FilterSpec, blocked, ribbon, standard, theory};
 
 /// The rate of a paired filter by crossing, over `sampled` of its blocks.

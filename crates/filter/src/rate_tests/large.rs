@@ -6,11 +6,12 @@
 use super::Random;
 use super::cells::{Cell, hits};
 use crate::block::Block;
-use crate::builder::{Part, Plan};
 use crate::kernel;
+use crate::kind::FilterKind;
+use crate::mix::RESERVED;
 use crate::mix::{Golden, Scheme, fold};
-use crate::paired::{self, RESERVED};
-use crate::spec::FilterKind;
+use crate::paired;
+use crate::plan::{Part, Plan};
 use crate::{Filter, FilterSpec, blocked, theory};
 
 /// The sizes and rates of 10^9 to 10^15 keys are those of the limit.

@@ -17,8 +17,8 @@ mod table;
 use cells::{Cell, Effort, Method};
 
 use crate::FilterSpec;
+use crate::kind::FilterKind;
 use crate::mix::remix;
-use crate::spec::FilterKind;
 
 /// Random words from a 128-bit product, nothing that the crate itself uses.
 struct Random(u64);

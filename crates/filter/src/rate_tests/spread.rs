@@ -3,7 +3,7 @@
 use super::cells::ideal_rate;
 use super::{Measured, Random};
 use crate::format;
-use crate::spec::FilterKind;
+use crate::kind::FilterKind;
 use crate::{Filter, FilterSpec, theory};
 
 /// The relative standard deviation of the rates of `filters` filters, by the bits set in each.

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Measured;
 use super::cells::{Cell, Effort, Method, Outcome, filters};
 use crate::block::BLOCK_BITS;
-use crate::builder::Plan;
 use crate::format::HEADER_BYTES;
-use crate::spec::FilterKind;
+use crate::kind::FilterKind;
+use crate::plan::Plan;
 use crate::{FilterSpec, Kernel};
 
 /// In this order they are measured.

@@ -37,7 +37,7 @@ use counts::Counts;
 use occupancy::{Balls, PassTable};
 
 use crate::block::BLOCK_BITS;
-use crate::spec::FilterKind;
+use crate::kind::FilterKind;
 
 /// Bits up to which [`standard_fpr`] follows every ball.
 const SMALL_STANDARD: u64 = 4096;

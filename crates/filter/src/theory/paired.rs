@@ -33,7 +33,7 @@ use super::counts::Counts;
 use super::few::mean_over_partitions;
 use super::occupancy::PassTable;
 use super::pairs::pair_law;
-use crate::paired::{BATCH, RESERVED};
+use crate::mix::{BATCH, RESERVED};
 
 /// Distance between the centres of two stretches of `ln x`.
 const SPACING: f64 = 0.25;

@@ -18,14 +18,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::cold;
 use crate::control::{Control, Unit};
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::keys::KeySpace;
 use crate::map_store::MapStore;
 use crate::measure::{PrefixSeeks, Records, measure};
 use crate::measured::{Kind, Measured};
 use crate::record::{self, Record, State};
 use crate::repeat::{Runs, Step};
-use crate::store::{Opener, Store, StoreError};
+use crate::store::{Opener, Store};
 use crate::values::Values;
 use crate::workload::Workload;
 

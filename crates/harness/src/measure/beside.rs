@@ -1,8 +1,9 @@
 //! The thread that does something else while the others are measured.
 
 use super::worker::Worker;
+use crate::error::StoreError;
 use crate::measured::Kind;
-use crate::store::{Direction, StoreError};
+use crate::store::Direction;
 use crate::workload::Workload;
 
 /// Whether the workload has such a thread.

@@ -5,9 +5,10 @@ use std::ops::Range;
 use super::PrefixSeeks;
 use super::worker::Worker;
 use crate::distribution::Permutation;
+use crate::error::StoreError;
 use crate::keys::TAIL_BYTES_MAX;
 use crate::measured::Kind;
-use crate::store::{Direction, Operation, StoreError};
+use crate::store::{Direction, Operation};
 use crate::workload::Workload;
 
 /// In what order keys are taken.
@@ -259,56 +260,37 @@ impl Worker<'_> {
             let index = self.draw();
             // The entry sought is looked at in any case.
             let limit = self.load.seek_nexts + 1;
-            match self.load.prefixes {
-                Some(prefixes) => self.scan_prefix(index, prefixes, direction, limit)?,
-                None => self.scan_from(index, direction, limit)?,
-            }
+            self.scan_from(index, self.load.prefixes, direction, limit)?;
             self.count(Kind::Seek, 1);
         }
         Ok(())
     }
 
-    /// As [`Self::scan_from`], within the prefix of the key, or of one beside it that is not there.
-    fn scan_prefix(
-        &mut self,
-        index: u64,
-        prefixes: PrefixSeeks,
-        direction: Direction,
-        limit: u64,
-    ) -> Result<(), StoreError> {
-        let key = match prefixes.missing {
-            true => self.keys.missing_prefix(index, prefixes.bytes),
-            false => self.keys.key(index),
-        };
-        let (mut entries, mut bytes, mut exact) = (0, 0, false);
-        self.store.scan_prefix(key, prefixes.bytes, direction, &mut |found, value| {
-            exact |= found == key;
-            bytes += (found.len() + value.len()) as u64;
-            entries += 1;
-            entries < limit
-        })?;
-        self.found += u64::from(exact);
-        self.bytes += bytes;
-        self.asked += 1;
-        Ok(())
-    }
-
-    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there.
+    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there. With `prefixes`,
+    /// within the prefix of the key, or of one beside it that is not there.
     #[inline]
     pub(super) fn scan_from(
         &mut self,
         index: u64,
+        prefixes: Option<PrefixSeeks>,
         direction: Direction,
         limit: u64,
     ) -> Result<(), StoreError> {
-        let key = self.keys.key(index);
+        let key = match prefixes {
+            Some(PrefixSeeks { missing: true, bytes }) => self.keys.missing_prefix(index, bytes),
+            _ => self.keys.key(index),
+        };
         let (mut entries, mut bytes, mut exact) = (0, 0, false);
-        self.store.scan(Some(key), direction, &mut |found, value| {
+        let mut visit = |found: &[u8], value: &[u8]| {
             exact |= found == key;
             bytes += (found.len() + value.len()) as u64;
             entries += 1;
             entries < limit
-        })?;
+        };
+        match prefixes {
+            Some(prefixes) => self.store.scan_prefix(key, prefixes.bytes, direction, &mut visit)?,
+            None => self.store.scan(Some(key), direction, &mut visit)?,
+        }
         self.found += u64::from(exact);
         self.bytes += bytes;
         self.asked += 1;

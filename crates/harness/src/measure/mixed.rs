@@ -1,8 +1,8 @@
 //! The loops that read and write in turn, and what is said about them.
 
 use super::worker::Worker;
+use crate::error::StoreError;
 use crate::measured::{Kind, Measured};
-use crate::store::StoreError;
 use crate::workload::Workload;
 
 impl Worker<'_> {

@@ -27,11 +27,11 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::keys::{KeySpace, mix};
 use crate::machine::CpuSeconds;
 use crate::measured::Measured;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::values::Values;
 use crate::workload::Workload;
 

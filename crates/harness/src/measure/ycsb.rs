@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 
 use super::worker::Worker;
 use crate::distribution::{Latest, ScrambledZipfian};
+use crate::error::StoreError;
 use crate::measured::Kind;
-use crate::store::{Direction, StoreError};
+use crate::store::Direction;
 use crate::workload::Workload;
 
 /// Entries of the longest scan.
@@ -146,7 +147,7 @@ impl Worker<'_> {
             }
             Action::Scan => {
                 let entries = self.rng.u64(1..=SCAN_MAX);
-                self.scan_from(index, Direction::Forward, entries)?;
+                self.scan_from(index, None, Direction::Forward, entries)?;
                 Kind::Scan
             }
             Action::ReadModifyWrite => {

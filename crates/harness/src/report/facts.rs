@@ -219,8 +219,12 @@ fn facts(data: &Data<'_>, of: impl Fn(&Record) -> IndexMap<String, String>) -> S
 
 pub(super) fn settings(data: &Data<'_>) -> String {
     facts(data, |record| {
+        let shown = |value: &Value| match plain(value) {
+            text if text.is_empty() || value.is_null() => "–".to_owned(),
+            text => text,
+        };
         let settings = record.settings.iter();
-        settings.map(|(name, value)| (name.replace('_', " "), plain(value))).collect()
+        settings.map(|(name, value)| (name.replace('_', " "), shown(value))).collect()
     })
 }
 

@@ -118,7 +118,7 @@ fn cells(records: &[&Record]) -> Vec<Cell> {
         Cell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
             format!("{:.1}%", 100.0 * found as f64 / asked as f64)
         }),
-        Cell::maybe(cpu, digits),
+        Cell::maybe(cpu, |cpu| format!("{cpu:.2}")),
     ]
 }
 

@@ -164,9 +164,6 @@ fn measure(
 fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
     let keys = args.data.keys(args.num, DEFAULT_NUM)?;
     let (work, pace, counts) = (&args.work, &args.pace, &args.counts);
-    if !(0.0..=1.0).contains(&work.compression_ratio) {
-        return Err(Failure::Usage("--compression-ratio must be from 0 to 1".into()));
-    }
     let duration = Duration::try_from_secs_f64(pace.duration)
         .map_err(|_| Failure::Usage("--duration must be a number of seconds, 0 or more".into()))?;
     let seed = args.data.seed();

@@ -86,6 +86,33 @@ fn is_switch(arg: &Arg) -> bool {
     arg.is_require_equals_set()
 }
 
+/// The arguments (without the program) with dashes for underscores in the names of those flags that
+/// `command` has, or the one below it that they call. All else stays as it is: a key or a value may
+/// look like a flag.
+pub(crate) fn with_dashed_flags(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut command = command;
+    let mut dashed = Vec::with_capacity(arguments.len());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            dashed.push(argument);
+            break;
+        }
+        let body = argument.to_str().and_then(|text| text.strip_prefix("--"));
+        if let Some(flag) = body.and_then(|body| Flag::named(command, body)) {
+            dashed.push(flag.text.into());
+            if flag.wants_value {
+                dashed.extend(arguments.next());
+            }
+            continue;
+        }
+        command = command.find_subcommand(&argument).unwrap_or(command);
+        dashed.push(argument);
+    }
+    dashed.extend(arguments);
+    dashed
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;

@@ -2,6 +2,7 @@
 //!
 //! * [`source`]: the files, and Rust source without its comments and texts.
 //! * [`arrows`]: which crate may know which.
+//! * [`knots`]: modules of a crate that reach each other.
 //! * [`sizes`]: long functions and long files.
 //! * [`unsafe_list`]: docs/unsafe.md beside the sources.
 //! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
@@ -17,6 +18,8 @@ mod arrows;
 mod contract;
 #[cfg(test)]
 mod examples;
+#[cfg(test)]
+mod knots;
 #[cfg(test)]
 mod leavings;
 #[cfg(test)]

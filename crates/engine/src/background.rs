@@ -36,13 +36,13 @@ use trommel_base::SeqNo;
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
 use crate::compaction::key_range::total_bytes;
-use crate::compaction::options::CompactionOptions;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::{RangeCompaction, Step};
 use crate::compaction::share::SharedMerge;
+use crate::compaction_options::CompactionOptions;
 use crate::engine::Engine;
 use crate::env;
-use crate::error::{Error, Result};
+use crate::error::{BackgroundJob, Error, Result};
 use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
@@ -50,8 +50,8 @@ use crate::view::{LoggedMemtable, View};
 use beside::{Beside, Cores, Filling};
 pub(crate) use pool::{Served, WorkerPool};
 use serve::Work;
+pub use trouble::BackgroundError;
 use trouble::Trouble;
-pub use trouble::{BackgroundError, BackgroundJob};
 
 /// What is running, and what is asked for.
 #[derive(Debug, Default)]

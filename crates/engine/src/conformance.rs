@@ -38,7 +38,7 @@ use trommel_filter::theory::spread;
 use trommel_sstable::{FilterFacts, FilterLabel};
 
 use crate::counters::{KINDS, Totals, kind_index};
-use crate::version::LEVELS;
+use crate::levels::LEVELS;
 
 /// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once in a
 /// thousand million windows.

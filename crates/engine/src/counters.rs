@@ -14,9 +14,9 @@ use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
+use crate::levels::LEVELS;
 use crate::passed::{Passed, PassedKey, Watched};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
-use crate::version::LEVELS;
 
 /// Filter kinds that are counted apart.
 pub(crate) const KINDS: [FilterLabel; 6] = [

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::compaction::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 use crate::options::{Durability, Options};
 use crate::sync::{AtomicBool, AtomicU64, Guard, Swap};
 

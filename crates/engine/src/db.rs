@@ -1,7 +1,7 @@
 //! The handle to a store.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::Vfs;
@@ -12,19 +12,18 @@ use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
-use crate::fork::leak;
+use crate::handle::Handle;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
-use crate::limiter::AwaitedWork;
-use crate::manifest::names;
+use crate::names;
+use crate::options::Degraded;
 use crate::options::{Options, WriteOptions};
 use crate::rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
 use crate::recovery::RecoveryReport;
 use crate::report::FilterReport;
+use crate::rescue::Healthy;
 use crate::rescue::repair::{RepairOptions, RepairReport, repair};
-use crate::rescue::{Degraded, Healthy};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::sync::{Mutex, lock};
 use crate::trace::{LookupTrace, TraceOptions};
 use crate::verify::{VerifyReport, verify_store};
 
@@ -57,14 +56,21 @@ pub struct Db {
     handle: Arc<Handle>,
 }
 
-/// What all clones of a [`Db`] share, with all that reads at one moment; dropped, it closes the store.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) engine: Arc<Engine>,
-    /// Held by whoever closes.
-    closing: Mutex<()>,
-    /// How closing ended, for all who close.
-    closed: OnceLock<Result<()>>,
+impl Options {
+    /// Opens a store with these options; the same as [`Db::open`].
+    ///
+    /// # Errors
+    /// Those of [`Db::open`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = trommel::Options::default().cache_bytes(64 << 20).open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        Db::open(dir, self)
+    }
 }
 
 impl Db {
@@ -97,8 +103,7 @@ impl Db {
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
         let engine = Engine::open(dir, options, unfinished)?;
         engine.start_workers();
-        let handle = Handle { engine, closing: Mutex::default(), closed: OnceLock::new() };
-        Ok(Self { handle: Arc::new(handle) })
+        Ok(Self { handle: Arc::new(Handle::new(engine)) })
     }
 
     /// Opens the store in `dir` without writing anything. Several processes may do so at once,
@@ -1243,34 +1248,5 @@ impl Db {
     /// ```
     pub fn close(self) -> Result<()> {
         self.handle.close()
-    }
-}
-
-impl Handle {
-    fn close(&self) -> Result<()> {
-        self.engine.opener.check()?;
-        // Held throughout: a second closer must not end the work that the first one waits for.
-        let _one_at_a_time = lock(&self.closing);
-        if let Some(outcome) = self.closed.get() {
-            return outcome.clone();
-        }
-        // Jobs that run end before the store is closed.
-        let _awaited = self.engine.limiter.awaits(AwaitedWork::All);
-        let closed = self.engine.close();
-        self.engine.end_workers();
-        let outcome = closed.clone().and(self.engine.finish_manifest(closed.is_ok()));
-        let _ = self.closed.set(outcome.clone());
-        outcome
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.engine.opener.is_forked() {
-            // Its threads are not there, and may have held its locks.
-            leak(&self.engine);
-            return;
-        }
-        let _ = self.close();
     }
 }

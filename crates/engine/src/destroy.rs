@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use trommel_vfs::{DirEntry, Vfs};
 
+use crate::dir_sync::parent;
 use crate::error::{Error, Result};
 use crate::files::{LOCK, UNFINISHED};
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
+use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
-use crate::recovery::parent;
 
 /// What [`Db::destroy`](crate::Db::destroy) removed, and what it left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

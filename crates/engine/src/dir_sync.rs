@@ -142,6 +142,14 @@ impl Vfs for DirSync {
     }
 }
 
+/// The directory that `dir` lies in; none for a root.
+pub(crate) fn parent(dir: &Path) -> Option<&Path> {
+    match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
+        parent => parent,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use trommel_vfs::{Failure, Fault, OpKind, SimDisk};

@@ -56,7 +56,7 @@ pub(crate) struct Engine {
     pub(crate) trace: TraceSlot,
     pub(crate) tuner: Tuner,
     pub(crate) stalls: Stalls,
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: Arc<Limiter>,
 
     // Replaced as a whole.
     pub(crate) options: CurrentOptions,

@@ -8,8 +8,8 @@
 //!    most open.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trommel_sstable::BlockCache;
 
@@ -18,8 +18,7 @@ use crate::error::{Error, Result};
 use crate::fork::Opener;
 use crate::memory::{Ceiling, Held};
 use crate::options::{Options, default_cache_bytes};
-use crate::sync::{Mutex, lock};
-use crate::version::TableCache;
+use crate::version::SharedFiles;
 
 /// What several stores of a process share: background threads, the block cache, a ceiling over memory, and how many
 /// table files are open. Clones are the same environment; it lasts for as long as a clone of it or a store in
@@ -29,7 +28,7 @@ use crate::version::TableCache;
 /// store has all of this to itself, and its threads only while it has work.
 ///
 /// ```
-/// use trommel::{Environment, Options};
+/// use trommel::{Db, Environment, Options};
 /// # let dir = tempfile::tempdir().unwrap();
 /// let environment = Environment::builder()
 ///     .threads(4)
@@ -40,7 +39,7 @@ use crate::version::TableCache;
 /// let stores: Vec<_> = (0..10)
 ///     .map(|tenant| {
 ///         let options = Options::default().environment(&environment);
-///         options.open(dir.path().join(format!("tenant-{tenant}")))
+///         Db::open(dir.path().join(format!("tenant-{tenant}")), options)
 ///     })
 ///     .collect::<trommel::Result<_>>()?;
 /// stores[3].put("key", "value")?;
@@ -200,7 +199,7 @@ impl Environment {
         EnvironmentStats {
             stores,
             threads,
-            open_tables: self.shared.files.open.load(Ordering::Relaxed),
+            open_tables: self.shared.files.open().load(Ordering::Relaxed),
             memtables,
             tables,
             construction,
@@ -233,49 +232,5 @@ impl Environment {
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Environment").field(&self.stats()).finish()
-    }
-}
-
-/// How many table files the stores of an environment have open, and may have.
-#[derive(Debug)]
-pub(crate) struct SharedFiles {
-    most: usize,
-    open: Arc<AtomicUsize>,
-    stores: Mutex<Vec<Weak<TableCache>>>,
-}
-
-impl SharedFiles {
-    fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, open: Arc::default(), stores: Mutex::default() })
-    }
-
-    pub(crate) fn most(&self) -> usize {
-        self.most
-    }
-
-    /// Counts the open files.
-    pub(crate) fn open(&self) -> &Arc<AtomicUsize> {
-        &self.open
-    }
-
-    /// Adds a store.
-    pub(crate) fn add(&self, tables: &Arc<TableCache>) {
-        let mut stores = lock(&self.stores);
-        stores.retain(|store| store.strong_count() > 0);
-        stores.push(Arc::downgrade(tables));
-    }
-
-    /// Closes tables until one more may be opened, of the stores that have the most of them; or until none can be
-    /// closed. For whoever holds no lock of a table cache.
-    pub(crate) fn make_room(&self) {
-        while self.open.load(Ordering::Relaxed) >= self.most {
-            let stores = lock(&self.stores);
-            let open: Vec<_> = stores.iter().filter_map(Weak::upgrade).collect();
-            drop(stores);
-            let fullest = open.iter().max_by_key(|store| store.open_tables());
-            if !fullest.is_some_and(|store| store.close_any()) {
-                return;
-            }
-        }
     }
 }

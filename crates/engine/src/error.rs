@@ -8,8 +8,7 @@ use std::sync::Arc;
 use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
-use crate::background::BackgroundJob;
-use crate::manifest::names;
+use crate::names;
 
 /// The result of almost every call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -402,5 +401,28 @@ impl From<trommel_sstable::Error> for Error {
 impl From<std::convert::Infallible> for Error {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
+    }
+}
+
+/// A kind of background work that can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum BackgroundJob {
+    /// Writing a memtable out to a table.
+    Flush,
+    /// Merging tables, or moving one down.
+    Compaction,
+    /// Rebuilding filters to fit their budget.
+    FilterRebuild,
+}
+
+impl fmt::Display for BackgroundJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::FilterRebuild => "filter rebuild",
+        })
     }
 }

@@ -1,12 +1,10 @@
 //! What happens in the background, told to `tracing` where that feature is on, and to nobody
 //! otherwise.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::background::BackgroundJob;
-use crate::compaction::plan::Reason;
-use crate::compaction::pressure::Cause;
-use crate::error::Error;
+use crate::error::{BackgroundJob, Error};
 
 macro_rules! tell {
     ($level:ident, $($field:tt)*) => {
@@ -22,7 +20,12 @@ pub(crate) fn flushed(bytes: u64, took: Duration) {
 }
 
 /// All of a compaction is in force.
-pub(crate) fn compacted(reason: Reason, levels: (usize, usize), bytes: (u64, u64), took: Duration) {
+pub(crate) fn compacted(
+    reason: impl Debug,
+    levels: (usize, usize),
+    bytes: (u64, u64),
+    took: Duration,
+) {
     let ((from, to), (read, written)) = (levels, bytes);
     tell!(info, ?reason, from, to, read, written, ?took, "compacted");
     let _ = (reason, from, to, read, written, took);
@@ -65,19 +68,19 @@ pub(crate) fn recovered(job: BackgroundJob, failures: u64) {
 }
 
 /// Writers wait until flushes or compactions have caught up.
-pub(crate) fn stopped(cause: Cause) {
+pub(crate) fn stopped(cause: impl Debug) {
     tell!(warn, ?cause, "writers wait");
     let _ = cause;
 }
 
 /// They have, as far as one job goes.
-pub(crate) fn resumed(cause: Cause, took: Duration) {
+pub(crate) fn resumed(cause: impl Debug, took: Duration) {
     tell!(info, ?cause, ?took, "writers waited");
     let _ = (cause, took);
 }
 
 /// A writer that waited is refused.
-pub(crate) fn refused(cause: Cause, error: &Error) {
+pub(crate) fn refused(cause: impl Debug, error: &Error) {
     tell!(warn, ?cause, %error, "a writer that waited is refused");
     let _ = (cause, error);
 }

@@ -7,7 +7,7 @@ pub(crate) mod unfinished;
 
 use std::path::{Path, PathBuf};
 
-use crate::manifest::names;
+use crate::names;
 
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";

@@ -4,14 +4,17 @@
 //! hold data: L0, then L1 is the base level whatever dynamic sizing calls it. `last` is the
 //! deepest level that holds data, and never L0.
 
+mod budget;
+
 use std::fmt;
 use std::str::FromStr;
 
 use trommel_filter::FilterSpec;
 use trommel_tuning::Budget;
 
-use crate::budget::FilterBudget;
 use crate::error::Error;
+
+pub(crate) use budget::FilterBudget;
 
 /// A rule for some levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,10 +189,10 @@ fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
     let above = match level {
         -1 => return Ok(Some(vec![Rule { levels: Levels::All, spec: ribbon }])),
         0 | 1 => 0,
-        2.. => u8::try_from(level - 1).unwrap_or(u8::MAX).min(crate::version::LEVELS as u8 - 1),
+        2.. => u8::try_from(level - 1).unwrap_or(u8::MAX).min(crate::levels::LEVELS as u8 - 1),
         _ => return Err(wrong()),
     };
-    let is_all = usize::from(above) + 1 >= crate::version::LEVELS;
+    let is_all = usize::from(above) + 1 >= crate::levels::LEVELS;
     Ok(Some(match is_all {
         true => vec![Rule { levels: Levels::All, spec: bloom }],
         false => vec![
@@ -219,7 +222,7 @@ pub(crate) fn parse_levels(text: &str) -> Result<Levels, String> {
     let wrong = || format!("\"{text}\" names no level: write L0, L1-3, L4- or last");
     let number = |digits: &str| {
         let level: u8 = digits.trim().parse().map_err(|_| wrong())?;
-        let deepest = crate::version::LEVELS as u8 - 1;
+        let deepest = crate::levels::LEVELS as u8 - 1;
         if level > deepest {
             return Err(format!("level {level} does not exist: the deepest is L{deepest}"));
         }

@@ -12,7 +12,7 @@ use crate::files::log_path;
 use crate::log::{FileHeader, FileKind, LogWriter};
 use crate::manifest::current;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::names::{self, CURRENT, MAX_FILE_NUMBER};
+use crate::names::{self, CURRENT, MAX_FILE_NUMBER};
 use crate::{Db, Degraded, Error, Options, RepairOptions};
 
 const DIR: &str = "db";

@@ -69,6 +69,7 @@ mod background;
 mod batch;
 mod budget;
 mod compaction;
+mod compaction_options;
 mod conformance;
 mod counters;
 mod current;
@@ -86,11 +87,13 @@ mod filter_policy;
 mod flush;
 mod fork;
 mod framed;
+mod handle;
 #[cfg(test)]
 mod hostile_tests;
 pub mod inspect;
 mod install;
 mod iter;
+mod levels;
 mod limiter;
 mod log;
 mod maintenance;
@@ -98,6 +101,7 @@ mod manifest;
 mod memory;
 #[cfg(all(test, trommel_loom))]
 mod models;
+mod names;
 mod options;
 mod options_file;
 mod output;
@@ -105,6 +109,7 @@ mod passed;
 mod prefix;
 mod reach;
 mod read;
+mod read_mode;
 mod rebuild;
 mod recovery;
 mod report;
@@ -123,27 +128,26 @@ mod write;
 pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
-pub use background::{BackgroundError, BackgroundJob};
+pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
 pub use budget::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 pub use conformance::Conformance;
 pub use db::Db;
 pub use destroy::DestroyReport;
 pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use iter::range::{DbCursor, KeyRange, Range};
 pub use options::{
-    Compression, Durability, FilterResidency, FilterShape, Options, ReadMode, WriteOptions,
+    Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,
 };
 pub use options_file::{IgnoredOption, LatestOptions};
 pub use prefix::Prefix;
+pub use read_mode::ReadMode;
 pub use rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions, TableRebuild};
 pub use recovery::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
-pub use rescue::{
-    Damage, Degraded, Healthy, KeySpan, RecordBeyond, Remedy, RepairOptions, RepairReport,
-};
+pub use rescue::{Damage, Healthy, KeySpan, RecordBeyond, Remedy, RepairOptions, RepairReport};
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, MemoryStats, Stall, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};

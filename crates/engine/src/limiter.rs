@@ -8,15 +8,14 @@
 //!    begun to write, as the worker that it needs may be at another job.
 //!
 //! Callers that wait hold a [`WaitingCaller`], without which no wait for background work can be written
-//! ([`Engine::wait_for_state`]). A job that the limit holds up goes on as soon as a caller waits for it.
+//! (`Engine::wait_for_state`). A job that the limit holds up goes on as soon as a caller waits for it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use trommel_vfs::WriteFile;
 
-use crate::engine::Engine;
 use crate::env;
 use crate::sync::{AtomicU64, Condvar, Mutex, lock, wait_until};
 use crate::user_filters::FilterReason;
@@ -36,6 +35,8 @@ pub(crate) enum AwaitedWork {
 /// Callers that wait, files that are being written, and the bytes granted.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
+    /// The limit, in bytes a second; 0: none.
+    limit: AtomicU64,
     state: Mutex<State>,
     /// Signalled when a caller begins to wait, and when no flush writes any more.
     changed: Condvar,
@@ -97,6 +98,16 @@ impl Drop for WaitingCaller<'_> {
 }
 
 impl Limiter {
+    /// Limits background writes to so many bytes a second from now on.
+    pub(crate) fn set_limit(&self, bytes_per_second: Option<u64>) {
+        self.limit.store(bytes_per_second.unwrap_or(0), Relaxed);
+    }
+
+    /// The limit, in bytes a second.
+    fn limit(&self) -> Option<u64> {
+        Some(self.limit.load(Relaxed)).filter(|limit| *limit > 0)
+    }
+
     /// Notes that the caller waits for this work. To be called before the work is made necessary, as it
     /// may begin at once.
     pub(crate) fn awaits(&self, work: AwaitedWork) -> WaitingCaller<'_> {
@@ -141,36 +152,29 @@ impl Limiter {
 const SMALLEST_PIECE: u64 = 512;
 const LARGEST_PIECE: u64 = 64 << 10;
 
-/// A file whose appends keep to the engine's limit, whatever that is at the time.
+/// A file whose appends keep to the limit, whatever that is at the time.
 #[derive(Debug)]
 pub(crate) struct LimitedFile {
     file: Box<dyn WriteFile>,
-    engine: Weak<Engine>,
+    limiter: Arc<Limiter>,
     /// What is written to it.
     reason: FilterReason,
 }
 
 impl LimitedFile {
-    pub(crate) fn new(file: Box<dyn WriteFile>, engine: &Engine, reason: FilterReason) -> Self {
-        engine.limiter.note_file(reason, |files| *files += 1);
-        Self { file, engine: Weak::clone(&engine.own), reason }
-    }
-
-    /// The limit in force, with the engine that has it.
-    fn limit(&self) -> Option<(Arc<Engine>, u64)> {
-        let engine = self.engine.upgrade()?;
-        let options = engine.options.load();
-        let limit = options.background_bytes_per_second.filter(|_| options.background_threads > 0);
-        drop(options);
-        limit.map(|limit| (engine, limit))
+    pub(crate) fn new(
+        file: Box<dyn WriteFile>,
+        limiter: &Arc<Limiter>,
+        reason: FilterReason,
+    ) -> Self {
+        limiter.note_file(reason, |files| *files += 1);
+        Self { file, limiter: Arc::clone(limiter), reason }
     }
 }
 
 impl Drop for LimitedFile {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.upgrade() {
-            engine.limiter.note_file(self.reason, |files| *files -= 1);
-        }
+        self.limiter.note_file(self.reason, |files| *files -= 1);
     }
 }
 
@@ -178,10 +182,10 @@ impl WriteFile for LimitedFile {
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let Some((engine, limit)) = self.limit() else { return self.file.append(rest) };
+            let Some(limit) = self.limiter.limit() else { return self.file.append(rest) };
             let largest = (limit / 8).clamp(SMALLEST_PIECE, LARGEST_PIECE);
             let (piece, behind) = rest.split_at(largest.min(rest.len() as u64) as usize);
-            engine.limiter.wait_for(piece.len() as u64, limit, self.reason);
+            self.limiter.wait_for(piece.len() as u64, limit, self.reason);
             self.file.append(piece)?;
             rest = behind;
         }

@@ -215,6 +215,7 @@ impl Engine {
         self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
         self.arenas.set_limit(options.arena_limit());
         self.graveyard.set_spare_limit(options.spare_file_bytes);
+        self.limiter.set_limit(options.background_limit());
         self.options.store(options);
         drop(one_at_a_time);
         {

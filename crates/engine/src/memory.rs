@@ -17,8 +17,16 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 
 use trommel_sstable::{BlockCache, FilterMemory};
 
-use crate::options::PinnedLimits;
 use crate::sync::{Mutex, lock};
+
+/// Most bytes of filters that may be pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PinnedLimits {
+    /// While the filter is of a table that was written for level 0.
+    pub(crate) level_0: u64,
+    /// While it is of another.
+    pub(crate) below: u64,
+}
 
 /// The part of the ceiling that filters may take while they are built: one in so many.
 const CONSTRUCTION_PART: u64 = 8;

@@ -4,20 +4,20 @@
 //! a live store.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::FilterPlan;
-use trommel_vfs::{Access, DiskVfs, Vfs};
+use trommel_vfs::{DiskVfs, Vfs};
 
-use crate::compaction::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
+use crate::memory::PinnedLimits;
 use crate::prefix::Prefix;
-use crate::rescue::Degraded;
+use crate::read_mode::ReadMode;
 use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 pub use trommel_sstable::{Compression, FilterShape};
@@ -45,72 +45,6 @@ pub enum Durability {
     Sync,
 }
 
-/// How table blocks reach memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ReadMode {
-    /// `pread` and the block cache; values share the verified block. The default.
-    #[default]
-    Cached,
-    /// Read-only maps of the table files; values are copied out. Faster when the data fits in
-    /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
-    /// process with a signal instead of an error. A block is verified at each use.
-    Mapped,
-    /// As `Mapped`, but a lookup verifies a block when it is the first to use it since the table was
-    /// opened, and not again: faster still. The weaker promise: damage that the file system lets in
-    /// behind the map after that, as when a page is dropped and read again from a failing disk, is
-    /// returned as it is. Iterators and compactions verify every time.
-    MappedOnce,
-    /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact: the fastest
-    /// there is for data that fits in memory and is not compressed. The weaker promise: neither lookups nor iterators see
-    /// what changes in a block after its first use, and a value that a cursor lends can change while it stands.
-    /// Compactions and [`verify`](crate::Db::verify) verify every time.
-    MappedTrusted,
-    /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
-    Direct,
-}
-
-impl fmt::Display for ReadMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cached => "cached",
-            Self::Mapped => "mapped",
-            Self::MappedOnce => "mapped-once",
-            Self::MappedTrusted => "mapped-trusted",
-            Self::Direct => "direct",
-        })
-    }
-}
-
-impl ReadMode {
-    /// Every mode.
-    pub const ALL: [Self; 5] =
-        [Self::Cached, Self::Mapped, Self::MappedOnce, Self::MappedTrusted, Self::Direct];
-
-    /// Whether a walk copies each block that it enters, all of it.
-    pub(crate) fn copies_for_walks(self) -> bool {
-        matches!(self, Self::Mapped | Self::MappedOnce)
-    }
-
-    /// Whether iterators take a block of a map that was verified before for intact.
-    pub(crate) fn trusts_verified(self) -> bool {
-        self == Self::MappedTrusted
-    }
-
-    /// Whether lookups verify a block of a map once.
-    pub(crate) fn verifies_once(self) -> bool {
-        matches!(self, Self::MappedOnce | Self::MappedTrusted)
-    }
-
-    pub(crate) fn access(self) -> Access {
-        match self {
-            Self::Cached => Access::Buffered,
-            Self::Mapped | Self::MappedOnce | Self::MappedTrusted => Access::Mapped,
-            Self::Direct => Access::Direct,
-        }
-    }
-}
-
 /// Where filters are in memory once they have been read, which is when they are first asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -130,13 +64,14 @@ pub enum FilterResidency {
     CachedBelowLevel0,
 }
 
-/// Most bytes of filters that may be pinned.
+/// What a degraded open answers where nobody can know the keys of the writes that are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PinnedLimits {
-    /// While the filter is of a table that was written for level 0.
-    pub(crate) level_0: u64,
-    /// While it is of another.
-    pub(crate) below: u64,
+#[non_exhaustive]
+pub enum Degraded {
+    /// Nothing: every read is [`Error::InDoubt`](crate::Error::InDoubt).
+    Certain,
+    /// What was true once: the state before the first write that is lost.
+    LastIntact,
 }
 
 /// Options of one write.
@@ -480,7 +415,7 @@ impl Options {
     /// use std::time::Duration;
     /// # let dir = tempfile::tempdir().unwrap();
     /// let options = trommel::Options::default().stall_timeout(Some(Duration::from_secs(1)));
-    /// let db = options.open(dir.path())?;
+    /// let db = trommel::Db::open(dir.path(), options)?;
     /// match db.put("key", "value") {
     ///     // Neither logged nor visible: try again later.
     ///     Err(trommel::Error::Stalled { source, .. }) => eprintln!("held up: {source}"),
@@ -504,11 +439,6 @@ impl Options {
     pub fn user_filters(mut self, policy: Arc<dyn UserFilterPolicy>) -> Self {
         self.user_filters = Some(UserPolicy::new(policy));
         self
-    }
-
-    /// Opens a store with these options; the same as [`Db::open`](crate::Db::open).
-    pub fn open(self, dir: impl AsRef<Path>) -> Result<crate::Db> {
-        crate::Db::open(dir, self)
     }
 
     /// Every setting but the file system and the environment, which are no text, by the name of its setter, with its
@@ -565,6 +495,11 @@ impl Options {
     /// Bytes of the block cache, where no memory limit stands against it.
     pub(crate) fn wanted_cache_bytes(&self) -> u64 {
         self.cache_bytes.unwrap_or_else(default_cache_bytes)
+    }
+
+    /// Bytes a second that background threads may write. Without threads it is callers who write, and no limit holds.
+    pub(crate) fn background_limit(&self) -> Option<u64> {
+        self.background_bytes_per_second.filter(|_| self.background_threads > 0)
     }
 
     /// Most bytes of filters that may be pinned.

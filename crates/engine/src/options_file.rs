@@ -30,7 +30,7 @@ use trommel_vfs::{DirEntry, Vfs};
 pub(crate) use self::record::OptionsRecord;
 pub use self::shaping::{IgnoredOption, LatestOptions};
 use crate::error::{Error, Result};
-use crate::manifest::names::{OPTIONS, OPTIONS_TMP};
+use crate::names::{OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::rescue::{Damage, Remedy};
 use crate::verify::NO_FILE;

@@ -21,7 +21,8 @@ use crate::memory::Construction;
 use crate::options::Options;
 use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, FilterReason, UserPolicy};
-use crate::version::{LEVELS, TableFile, TableMeta, Version};
+use crate::version::logical_level;
+use crate::version::{TableFile, TableMeta, Version};
 
 /// A table being written.
 struct Open {
@@ -258,18 +259,6 @@ impl Drop for Outputs<'_> {
     }
 }
 
-/// The number that reports and filter policies give to physical `level`, once a table is in it:
-/// 0, or 1 for the first level below that holds data, and so on; and whether it is the deepest.
-pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
-    if level == 0 {
-        return (0, false);
-    }
-    let holds_data = |other: usize| other == level || !version.levels[other].is_empty();
-    let number = (1..=level).filter(|other| holds_data(*other)).count();
-    let is_last = (level + 1..LEVELS).all(|deeper| version.levels[deeper].is_empty());
-    (number, is_last)
-}
-
 /// A user's policy, and what it builds for a table.
 pub(crate) type UserFilterBuild = (UserPolicy, Box<dyn UserFilterBuilder>);
 
@@ -336,7 +325,7 @@ fn begin_table(
         filters,
         ..TableOptions::new(table_id)
     };
-    let file = Box::new(LimitedFile::new(file, engine, purpose.reason));
+    let file = Box::new(LimitedFile::new(file, &engine.limiter, purpose.reason));
     let mut builder = TableBuilder::new(file, &path, table);
     if let Some((policy, filter)) = user {
         builder = builder.with_user_filter(Arc::new(policy), filter);

@@ -23,8 +23,8 @@ use trommel_sstable::FilterLabel;
 
 use crate::conformance::{Evidence, Watches};
 use crate::counters::{KINDS, Shard, Totals, kind_index};
+use crate::levels::LEVELS;
 use crate::sync::quiet::lock;
-use crate::version::LEVELS;
 
 /// Keys that a thread keeps before it hands them over.
 pub(crate) const BATCH: usize = 64;

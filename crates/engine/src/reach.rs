@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 impl Engine {
     /// The share, 0 to 1, of the keys in `version`'s tables that lie in the key range of `file`.

@@ -31,7 +31,6 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use self::carried::Carried;
-pub(crate) use self::directory::parent;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
 use crate::batch::Operations;
 use crate::counters::Counters;
@@ -46,19 +45,21 @@ use crate::files::log_path;
 use crate::files::room::Room;
 use crate::fork::Opener;
 use crate::install::Manifest;
+use crate::limiter::Limiter;
 use crate::log::Dropped;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
-use crate::manifest::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
+use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
+use crate::options::Degraded;
 use crate::options::Options;
 use crate::options_file::OptionsRecord;
 use crate::output::{Outputs, Purpose};
+use crate::rescue::Damage;
 use crate::rescue::degraded::{self, Around};
-use crate::rescue::{Damage, Degraded};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
@@ -523,6 +524,8 @@ fn assemble(
     let counters = Counters::new();
     let last_seqno = recovered.state.last_seqno;
     let leader = Leader::new(Arc::clone(&view.active), last_seqno, &options, &counters);
+    let limiter = Arc::<Limiter>::default();
+    limiter.set_limit(options.load().background_limit());
     Engine {
         dir: dir.to_path_buf(),
         read_only,
@@ -530,7 +533,7 @@ fn assemble(
         store_id: recovered.store_id,
         recovery,
         own,
-        limiter: crate::limiter::Limiter::default(),
+        limiter,
         blocks,
         memory,
         tables,

@@ -15,9 +15,9 @@ use crate::budget::{BudgetReport, Reads};
 use crate::conformance::{Conformance, Evidence};
 use crate::counters::{FilterTotals, KINDS, kind_index};
 use crate::engine::Engine;
-use crate::output::logical_level;
 use crate::prefix::Prefix;
 use crate::user_filters::{PolicyReport, UserPolicy};
+use crate::version::logical_level;
 use crate::version::{Keeping, TableFile};
 
 /// The filters of one kind on one level.

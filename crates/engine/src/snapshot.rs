@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use trommel_base::{SeqNo, Slice};
 
-use crate::db::Handle;
 use crate::error::Result;
 use crate::fork::leak;
+use crate::handle::Handle;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
 /// The store as it was when the snapshot was taken, for as long as it is held.

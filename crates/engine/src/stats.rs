@@ -8,9 +8,9 @@ use crate::background::BackgroundError;
 use crate::compaction::pressure::Cause;
 use crate::counters::FilterTotals;
 use crate::engine::Engine;
-use crate::output::logical_level;
+use crate::levels::LEVELS;
 use crate::prefix::Prefix;
-use crate::version::LEVELS;
+use crate::version::logical_level;
 
 /// Background work and waiting writers, counted.
 #[derive(Debug, Default)]

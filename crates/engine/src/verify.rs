@@ -29,7 +29,7 @@ use crate::install::Manifest;
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, read_whole};
 use crate::manifest::current::{self, Current};
-use crate::manifest::names::{self, Numbered};
+use crate::names::{self, Numbered};
 use crate::options_file;
 use crate::prefix::Prefix;
 use crate::recovery::DroppedBytes;

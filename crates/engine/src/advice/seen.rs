@@ -25,7 +25,7 @@ use trommel_tuning::{Cost, Visited, Visits};
 use crate::counters::Totals;
 use crate::engine::Engine;
 use crate::filter_policy::FilterPolicy;
-use crate::output::logical_level;
+use crate::version::logical_level;
 use crate::version::{TableFile, Version};
 
 /// Lookups of a sort that must have been counted for the count to say where they go.

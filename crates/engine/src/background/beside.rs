@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::compaction::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 use crate::env;
 
 /// A memtable that took longer than this to become full is filled by nobody who needs a core.

@@ -7,34 +7,11 @@ use std::time::{Duration, Instant};
 
 use trommel_base::planted::{Bug, planted};
 
-use crate::error::{Error, Result};
+use crate::error::{BackgroundJob, Error, Result};
 
 /// Pause after a failed attempt, doubled up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(5);
-
-/// A kind of background work that can fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub enum BackgroundJob {
-    /// Writing a memtable out to a table.
-    Flush,
-    /// Merging tables, or moving one down.
-    Compaction,
-    /// Rebuilding filters to fit their budget.
-    FilterRebuild,
-}
-
-impl fmt::Display for BackgroundJob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flush => "flush",
-            Self::Compaction => "compaction",
-            Self::FilterRebuild => "filter rebuild",
-        })
-    }
-}
 
 /// The last failure of a background job, and how jobs of its kind have fared since the store was opened: see
 /// [`Stats::background_error`](crate::Stats::background_error).

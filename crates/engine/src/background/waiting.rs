@@ -10,12 +10,12 @@ use std::time::Duration;
 use trommel_base::planted::{Bug, planted};
 
 use super::trouble::LONGEST_RETRY;
-use super::{Background, BackgroundError, BackgroundJob, Concern, State, Trouble};
+use super::{Background, BackgroundError, Concern, State, Trouble};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
 use crate::env;
-use crate::error::{Error, Result};
+use crate::error::{BackgroundJob, Error, Result};
 use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
 use crate::rebuild::queue::Rebuild;

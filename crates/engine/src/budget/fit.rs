@@ -22,8 +22,8 @@ use trommel_tuning::{Held, Price, Solver, bytes, rate, to_drop};
 
 use super::{MOST_STEPS, Terms, raised};
 use crate::engine::Engine;
-use crate::output::logical_level;
 use crate::rebuild::queue::{Aim, Waiting};
+use crate::version::logical_level;
 use crate::version::{TableFile, Version};
 
 /// A filter is not rebuilt to take less by this part of it alone, one in so many.

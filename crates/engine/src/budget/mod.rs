@@ -37,7 +37,6 @@
 mod fit;
 mod report;
 mod shape;
-mod spec;
 #[cfg(test)]
 mod tests;
 
@@ -54,17 +53,19 @@ pub(crate) use fit::LEAST_GAIN;
 pub(crate) use report::Reads;
 pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
-pub(crate) use spec::FilterBudget;
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::shape::Shape;
 use crate::engine::Engine;
 use crate::env;
-use crate::output::{Purpose, logical_level};
+use crate::filter_policy::FilterBudget;
+use crate::levels::LEVELS;
+use crate::output::Purpose;
 use crate::rebuild::queue::Waiting;
 use crate::sync::quiet::AtomicU64;
 use crate::sync::{Mutex, lock};
-use crate::version::{Keeping, LEVELS, TableFile, Version};
+use crate::version::logical_level;
+use crate::version::{Keeping, TableFile, Version};
 
 /// Lookups after which their misses are believed.
 const ENOUGH_LOOKUPS: u64 = 10_000;

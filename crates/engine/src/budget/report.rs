@@ -11,10 +11,11 @@ use trommel_filter::{FilterKind, FilterSpec};
 use trommel_sstable::FilterFacts;
 use trommel_tuning::{bytes, rate};
 
-use super::{FilterBudget, TreeShape};
+use super::TreeShape;
 use crate::engine::Engine;
-use crate::output::logical_level;
+use crate::filter_policy::FilterBudget;
 use crate::sync::lock;
+use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
 /// Drift below this part of a filter is none: sizes are rounded, and keys were not known exactly.

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
+use crate::levels::LEVELS;
 use crate::output::Purpose;
-use crate::version::{LEVELS, TableFile, Version};
+use crate::version::{TableFile, Version};
 
 /// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.
 const MOST_NEWEST: usize = 16;

@@ -18,8 +18,8 @@ use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{compare_keys, same_bytes};
 
-use super::options::CompactionOptions;
 use super::plan::Grandparent;
+use crate::compaction_options::CompactionOptions;
 
 /// Decides when an output table is closed.
 #[derive(Debug)]

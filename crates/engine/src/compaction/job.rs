@@ -24,8 +24,8 @@ use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
-use crate::options::ReadMode;
 use crate::output::{Outputs, Purpose};
+use crate::read_mode::ReadMode;
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 

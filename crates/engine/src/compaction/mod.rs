@@ -21,7 +21,6 @@ pub(crate) mod job;
 pub(crate) mod key_range;
 pub(crate) mod merge;
 pub(crate) mod older;
-pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod pressure;
 pub(crate) mod range;

@@ -14,7 +14,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::plan::Plan;
 

@@ -42,13 +42,14 @@ use std::sync::Arc;
 
 use trommel_base::SeqNo;
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::gather::Groups;
 use super::in_progress::InProgress;
 use super::key_range::{KeyRange, total_bytes};
-use super::options::CompactionOptions;
 use super::shape::Shape;
+use crate::compaction_options::CompactionOptions;
 
 /// Why a plan was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //!
 //! Called by the write path: each write asks whether anything lags behind.
 
-use super::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 
 /// What waits to be flushed and merged.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -19,11 +19,12 @@
 
 use trommel_tuning::BASE_LEVEL_GROWTH;
 
-use crate::version::{LEVELS, Version};
+use crate::levels::LEVELS;
+use crate::version::Version;
 
 use super::in_progress::InProgress;
 use super::key_range::total_bytes;
-use super::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
 

@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use trommel_base::SeqNo;
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::gather::Groups;
 use super::key_range::total_bytes;

@@ -26,7 +26,7 @@ use trommel_vfs::Vfs;
 
 use crate::env;
 use crate::files::held::HeldLock;
-use crate::manifest::names;
+use crate::names;
 use crate::sync::{AtomicUsize, Mutex, lock};
 
 /// How long after the last job, and after the last file that came or was taken, the store is taken to rest: one
@@ -454,7 +454,8 @@ mod tests {
     fn what_a_checkpoint_has_or_a_reader_holds_is_not_written_over() {
         for mode in ReadMode::ALL {
             let dir = tempfile::tempdir().unwrap();
-            let db = small(DiskVfs).read_mode(mode).open(dir.path().join("db")).unwrap();
+            let options = small(DiskVfs).read_mode(mode);
+            let db = Db::open(dir.path().join("db"), options).unwrap();
             fill(&db, 0);
             db.flush().unwrap();
             let held: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();

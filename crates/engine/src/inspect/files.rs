@@ -10,8 +10,8 @@ use super::manifest::Manifest;
 use super::settled;
 use crate::error::{Error, Result};
 use crate::files::LOCK;
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::manifest::state::ManifestState;
+use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options_file;
 
 /// What a file is to a store.

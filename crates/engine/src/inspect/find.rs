@@ -24,11 +24,11 @@ use super::table::Table;
 use super::{as_damage, settled};
 use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
-use crate::manifest::names::Numbered;
 use crate::manifest::state::ManifestState;
-use crate::output::logical_level;
+use crate::names::Numbered;
 use crate::prefix::Prefix;
 use crate::version::TableFile;
+use crate::version::logical_level;
 
 /// Where a key is.
 #[derive(Debug, Default)]

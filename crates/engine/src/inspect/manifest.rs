@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::log::FileKind;
 use crate::log::format::FORMAT_VERSION;
 use crate::manifest::current::{self, Current};
-use crate::manifest::names;
 use crate::manifest::reader::{apply, decode_edit};
 use crate::manifest::state::ManifestState;
-use crate::output::logical_level;
+use crate::names;
+use crate::version::logical_level;
 use crate::version::{TableMeta, Version};
 
 /// A manifest, read and verified.

@@ -53,7 +53,7 @@ pub use crate::version::TableMeta;
 
 use crate::error::{Error, Result};
 use crate::log::format::{LOG_MAGIC, MANIFEST_MAGIC};
-use crate::manifest::names::Numbered;
+use crate::names::Numbered;
 
 /// So often at most a store is read again of which a file went away meanwhile.
 const ATTEMPTS: usize = 10_000;

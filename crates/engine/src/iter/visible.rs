@@ -20,9 +20,9 @@ use trommel_sstable::ReadStats;
 use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
 use super::range::SharedBounds;
 use super::source::Source;
-use crate::db::Handle;
 use crate::error::Result;
 use crate::fork::leak;
+use crate::handle::Handle;
 use crate::view::View;
 
 /// Which way the merge stands relative to the current key.

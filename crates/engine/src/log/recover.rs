@@ -47,7 +47,7 @@ use super::read_all;
 use super::reader::{LogImage, Record, Summary, TearReason, Verdict};
 use super::stream;
 use crate::error::Error;
-use crate::manifest::names;
+use crate::names;
 
 /// Bytes of verified logs kept in memory between planning and replay; what does not fit is read
 /// twice, one record at a time where the log is whole.

@@ -16,9 +16,9 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{Checksum, Corruption};
 use trommel_vfs::{DirEntry, Vfs};
 
-use super::names::{self, CURRENT, CURRENT_TMP, Numbered};
 use crate::error::Error;
 use crate::log::format::FILE_HEADER_BYTES;
+use crate::names::{self, CURRENT, CURRENT_TMP, Numbered};
 
 /// Longer than any `CURRENT`, in bytes.
 const MAX_CURRENT_BYTES: u64 = 128;

@@ -12,8 +12,9 @@
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
 
-use super::names::MAX_FILE_NUMBER;
-use crate::version::{LEVELS, TableMeta};
+use crate::levels::LEVELS;
+use crate::names::MAX_FILE_NUMBER;
+use crate::version::TableMeta;
 
 /// Tags from here on may be skipped by who does not know them.
 pub(crate) const FIRST_OPTIONAL_TAG: u64 = 128;

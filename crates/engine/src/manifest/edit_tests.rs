@@ -8,8 +8,8 @@ use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
 use super::edit::{
     EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, VersionEdit,
 };
-use super::names::MAX_FILE_NUMBER;
 use super::state::{InvalidEdit, ManifestState};
+use crate::names::MAX_FILE_NUMBER;
 use crate::version::{TableMeta, Version};
 
 /// Table `number` with these keys and sequence numbers.

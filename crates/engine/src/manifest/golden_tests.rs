@@ -12,12 +12,12 @@ use super::edit::{
     TAG_LOG_END, TAG_LOG_NUMBER, TAG_NEXT_FILE_NUMBER, TAG_REMOVED, VersionEdit,
 };
 use super::edit_tests::table;
-use super::names::MAX_FILE_NUMBER;
 use super::reader::recover;
 use super::state::ManifestState;
 use super::writer::ManifestWriter;
 use crate::log::format::MANIFEST_MAGIC;
 use crate::log::testing::disk;
+use crate::names::MAX_FILE_NUMBER;
 use crate::version::TableMeta;
 
 const PAGE: &str = include_str!("../../../../docs/format/manifest.md");

@@ -1,6 +1,5 @@
 //! Which files make up the store: a log of version edits, and `CURRENT`, which names it.
 //!
-//! * [`names`]: what the files of a directory are called.
 //! * [`edit`]: one change, as bytes; [`state`]: what changes add up to.
 //! * [`current`]: which manifest is in force; [`writer`] and [`reader`]: manifests.
 //!
@@ -8,7 +7,6 @@
 
 pub(crate) mod current;
 pub(crate) mod edit;
-pub(crate) mod names;
 pub(crate) mod reader;
 pub(crate) mod state;
 pub(crate) mod writer;

@@ -24,11 +24,11 @@ use trommel_vfs::{DirEntry, Vfs};
 
 use super::current::{self, Current};
 use super::edit::{EditError, VersionEdit};
-use super::names::{self, MAX_FILE_NUMBER, Numbered};
 use super::state::{InvalidEdit, ManifestState};
 use crate::error::Error;
 use crate::log::reader::{LogImage, Record, Verdict};
 use crate::log::{DropReason, Dropped, FileKind, read_whole};
+use crate::names::{self, MAX_FILE_NUMBER, Numbered};
 
 /// What a directory's manifest says.
 #[derive(Debug)]

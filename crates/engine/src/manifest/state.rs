@@ -9,7 +9,8 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use super::edit::VersionEdit;
-use crate::version::{LEVELS, TableFile, TableMeta, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, TableMeta, Version};
 
 /// Why an edit does not fit the version it is applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]

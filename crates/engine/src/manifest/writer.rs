@@ -15,11 +15,12 @@ use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::Vfs;
 
+use super::current;
 use super::edit::VersionEdit;
 use super::state::ManifestState;
-use super::{current, names};
 use crate::error::Error;
 use crate::log::{FileHeader, FileKind, LogWriter};
+use crate::names;
 
 /// Below this length a manifest is never rolled over, in bytes.
 const ROLL_BYTES: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use trommel_vfs::{DirEntry, Vfs};
 use super::{Lines, damage, install, read};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::manifest::names::OPTIONS_TMP;
+use crate::names::OPTIONS_TMP;
 use crate::options::Options;
 use crate::rescue::{Damage, Remedy};
 use crate::sync::lock;

@@ -355,6 +355,6 @@ fn options_alone_are_no_foreign_file() {
     write(&*vfs, "db/OPTIONS", b"of a bond");
     let options = Options::default().vfs(Arc::<MemoryVfs>::clone(&vfs)).background_threads(0);
     let refused = Db::open("db", options).err();
-    assert!(matches!(refused, Some(crate::Error::NotAStore { .. })), "{refused:?}");
+    assert!(matches!(refused, Some(Error::NotAStore { .. })), "{refused:?}");
     assert_eq!(bytes_of(&*vfs).as_deref(), Some(&b"of a bond"[..]));
 }

@@ -21,8 +21,9 @@ use trommel_sstable::{Answers, ReadStats, Request, Verdict, get_many};
 use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::levels::LEVELS;
 use crate::trace::Place;
-use crate::version::{LEVELS, Reader, TableFile};
+use crate::version::{Reader, TableFile};
 
 /// Tables that are opened, if they are not, and held before the first of them is asked.
 ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::ScanOptions;
 
-use crate::db::Handle;
 use crate::error::Result;
+use crate::handle::Handle;
 use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};

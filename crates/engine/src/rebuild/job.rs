@@ -31,10 +31,11 @@ use crate::files::sidecar_path;
 use crate::limiter::LimitedFile;
 use crate::manifest::edit::VersionEdit;
 use crate::memory::Construction;
-use crate::output::{UserFilterBuild, logical_level};
+use crate::output::UserFilterBuild;
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
+use crate::version::logical_level;
 
 /// How a table's turn ended.
 enum Done {
@@ -214,7 +215,7 @@ impl Engine {
         let file =
             file.map_err(|error| self.judge_write(Error::io(&path, "creating", error), &path))?;
         let mut written = Written { engine: self, path, is_installed: false };
-        let file = Box::new(LimitedFile::new(file, self, FilterReason::Rebuild));
+        let file = Box::new(LimitedFile::new(file, &self.limiter, FilterReason::Rebuild));
         let mut memory = Construction::new(&self.memory);
         let user = user.map(|(policy, builder)| {
             let reader: Arc<dyn UserFilterReader> = Arc::new(policy);

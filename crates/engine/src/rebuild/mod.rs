@@ -32,9 +32,10 @@ use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
-use crate::output::{Purpose, UserFilterBuild, choose_filters, logical_level};
+use crate::output::{Purpose, UserFilterBuild, choose_filters};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
+use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, TableMeta, Version};
 
 use self::queue::Rebuild;

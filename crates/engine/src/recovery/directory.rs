@@ -6,12 +6,13 @@ use std::path::Path;
 use trommel_base::planted::{Bug, planted};
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
+use crate::dir_sync::parent;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::{LOCK, UNFINISHED, unfinished};
-use crate::manifest::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::manifest::reader::Recovered;
 use crate::manifest::state::ManifestState;
+use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
 use crate::verify::NO_FILE;
@@ -86,14 +87,6 @@ pub(super) fn prepare_dir(
             };
             Err(Error::io(&path, "locking", error))
         }
-    }
-}
-
-/// The directory that `dir` lies in; none for a root.
-pub(crate) fn parent(dir: &Path) -> Option<&Path> {
-    match dir.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),
-        parent => parent,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trommel_vfs::Vfs;
 
 use crate::error::{Error, is_full};
-use crate::manifest::names::CURRENT;
+use crate::names::CURRENT;
 
 /// `error`, which ended the opening of the store in `dir`. Where the disk was full it says how many bytes are needed
 /// for the `log_bytes` of the log, and how many are free now.

@@ -29,27 +29,17 @@ use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
 use super::sources::{Everything, left};
 use super::{logs, table};
-use crate::db::Handle;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::fork::leak;
+use crate::handle::Handle;
 use crate::iter::range::{Bounds, Range};
 use crate::log::recover::Plan;
-use crate::manifest::names;
 use crate::manifest::reader::Recovered;
+use crate::names;
 use crate::version::TableFile;
 use crate::view::View;
-
-/// What a degraded open answers where nobody can know the keys of the writes that are lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Degraded {
-    /// Nothing: every read is [`Error::InDoubt`].
-    Certain,
-    /// What was true once: the state before the first write that is lost.
-    LastIntact,
-}
 
 /// What a degraded open went around.
 #[derive(Debug, Default)]

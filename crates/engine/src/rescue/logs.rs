@@ -13,7 +13,7 @@ use crate::files::log_path;
 use crate::log::reader::LogImage;
 use crate::log::recover::{self, Needed, Plan};
 use crate::log::{DropReason, Dropped, FileKind, read_whole};
-use crate::manifest::names::Numbered;
+use crate::names::Numbered;
 
 /// One version of one key, from a log.
 #[derive(Debug, Clone, PartialEq, Eq)]

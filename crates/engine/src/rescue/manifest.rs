@@ -20,9 +20,9 @@ use crate::error::Error;
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{DropReason, Dropped, FileKind, read_whole};
 use crate::manifest::current::{self, Current};
-use crate::manifest::names::{self, CURRENT, Numbered};
 use crate::manifest::reader::{apply, decode_edit, first_missing};
 use crate::manifest::state::ManifestState;
+use crate::names::{self, CURRENT, Numbered};
 
 /// What is known of a store's tables and logs.
 #[derive(Debug, Default)]

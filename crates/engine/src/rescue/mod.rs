@@ -25,7 +25,7 @@ pub(crate) mod table;
 pub(crate) mod watched;
 
 pub use damage::{Damage, KeySpan, Remedy};
-pub use degraded::{Degraded, Healthy};
+pub use degraded::Healthy;
 pub use logs::RecordBeyond;
 pub(crate) use repair::lies_in;
 pub use repair::{RepairOptions, RepairReport};

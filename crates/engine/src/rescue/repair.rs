@@ -40,7 +40,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::files::{UNFINISHED, table_path, unfinished};
 use crate::inspect;
-use crate::manifest::names::{self, Numbered};
+use crate::names::{self, Numbered};
 use crate::options::Options;
 use crate::recovery::DroppedBytes;
 use crate::verify::{VerifyReport, hold, verify_dir};

@@ -23,11 +23,11 @@ use super::{Outcome, Place, TraceInfo, TraceOptions, TraceTotals};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fork::{Opener, leak};
-use crate::output::logical_level;
 use crate::rescue::lies_in;
 use crate::sync::quiet::AtomicBool;
 use crate::sync::{Mutex, SwapOption, lock};
 use crate::version::Version;
+use crate::version::logical_level;
 
 /// Where an engine's lookups go, if they go anywhere.
 #[derive(Debug)]

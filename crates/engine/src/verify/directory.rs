@@ -24,7 +24,7 @@ use crate::files::{LOCK, UNFINISHED, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::recover::{self, Needed};
 use crate::log::{FileKind, read_whole};
-use crate::manifest::names::{self, CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
+use crate::names::{self, CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
 use crate::rescue::manifest::{Chosen, choose};

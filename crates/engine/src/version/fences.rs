@@ -231,8 +231,9 @@ impl<'a> Candidates<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LEVELS, TableMeta};
+    use super::super::TableMeta;
     use super::*;
+    use crate::levels::LEVELS;
 
     fn table(number: u64, smallest: &[u8], largest: &[u8]) -> Arc<TableFile> {
         Arc::new(TableFile::new(TableMeta {

@@ -10,19 +10,20 @@
 //!    [a part](crate::compaction::stretches) is in force: there the versions that it kept lie deeper too.
 
 mod fences;
+mod shared_files;
 mod table_cache;
 mod table_file;
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::levels::LEVELS;
+
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
+pub(crate) use shared_files::SharedFiles;
 pub(crate) use table_cache::{Reader, TableCache};
 pub use table_file::TableMeta;
 pub(crate) use table_file::{Keeping, TableFile};
-
-/// Levels of a tree, level 0 included.
-pub(crate) const LEVELS: usize = 7;
 
 /// The tables of the store at one moment.
 #[derive(Debug, Clone, Default)]
@@ -63,4 +64,16 @@ impl Version {
         let len = run[from..].partition_point(|table| *table.smallest <= *largest);
         from..from + len
     }
+}
+
+/// The number that reports and filter policies give to physical `level`, once a table is in it:
+/// 0, or 1 for the first level below that holds data, and so on; and whether it is the deepest.
+pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
+    if level == 0 {
+        return (0, false);
+    }
+    let holds_data = |other: usize| other == level || !version.levels[other].is_empty();
+    let number = (1..=level).filter(|other| holds_data(*other)).count();
+    let is_last = (level + 1..LEVELS).all(|deeper| version.levels[deeper].is_empty());
+    (number, is_last)
 }

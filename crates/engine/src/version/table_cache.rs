@@ -19,13 +19,13 @@ use trommel_sstable::{
 };
 use trommel_vfs::{Access, Vfs, is_out_of_handles};
 
+use super::shared_files::SharedFiles;
 use super::{Keeping, TableFile, Version};
-use crate::environment::SharedFiles;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::memory::MemoryShares;
-use crate::options::ReadMode;
 use crate::prefix::Prefix;
+use crate::read_mode::ReadMode;
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::user_filters::UserPolicy;
 

@@ -21,11 +21,13 @@ use trommel_tuning::{Cost, Run, Solver, Table, Tree, Workload, bytes, rate};
 
 use super::{in_memory, options};
 use crate::Db;
-use crate::budget::FilterBudget;
 use crate::compaction::key_range::KeyRange;
-use crate::output::{Purpose, logical_level};
+use crate::filter_policy::FilterBudget;
+use crate::levels::LEVELS;
+use crate::output::Purpose;
 use crate::user_filters::FilterReason;
-use crate::version::{LEVELS, TableFile, TableMeta, Version};
+use crate::version::logical_level;
+use crate::version::{TableFile, TableMeta, Version};
 
 /// How much more than the best the engine's choice may waste.
 const WITHIN: f64 = 1.05;

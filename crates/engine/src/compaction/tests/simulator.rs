@@ -10,17 +10,18 @@ use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo};
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::super::cut::OutputCutter;
 use super::super::in_progress::{InProgress, JobId};
 use super::super::merge::{DropRule, Verdict};
 use super::super::older::OlderData;
-use super::super::options::CompactionOptions;
 use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, Step};
 use super::super::stretches::{Stretch, divide};
 use super::{Rng, install, table};
+use crate::compaction_options::CompactionOptions;
 
 const ENTRY_BYTES: u64 = 10;
 

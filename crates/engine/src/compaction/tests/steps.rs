@@ -8,9 +8,9 @@ use crate::version::{TableFile, Version};
 
 use super::super::in_progress::InProgress;
 use super::super::key_range::total_bytes;
-use super::super::options::CompactionOptions;
 use super::super::plan::{Planner, next_plan};
 use super::{Rng, install, table};
+use crate::compaction_options::CompactionOptions;
 
 /// Runs, or tables of a level, of these bytes, the first key of which is every `span`th; every key lies in
 /// `deep` of them.

@@ -15,7 +15,7 @@ use super::super::plan::{Plan, plan};
 use super::super::stretches::{Stretch, divide, even, least_bytes};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
-use crate::compaction::options::CompactionOptions;
+use crate::compaction_options::CompactionOptions;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 
 /// A store whose base level may hold so many bytes.

@@ -30,15 +30,16 @@ use std::sync::Arc;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::super::in_progress::InProgress;
 use super::super::key_range::{KeyRange, total_bytes};
-use super::super::options::CompactionOptions;
 use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, Step};
 use super::super::shape::{Shape, debt};
 use super::{install, table};
+use crate::compaction_options::CompactionOptions;
 
 #[derive(Default)]
 struct Case {

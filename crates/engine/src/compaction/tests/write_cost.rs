@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use trommel_base::MAX_SEQNO;
 
-use crate::version::{LEVELS, TableFile, Version};
+use crate::levels::LEVELS;
+use crate::version::{TableFile, Version};
 
 use super::super::cut::OutputCutter;
 use super::super::in_progress::InProgress;
 use super::super::key_range::total_bytes;
-use super::super::options::CompactionOptions;
 use super::super::plan::{Plan, plan};
 use super::super::shape::debt;
 use super::{Rng, install, table};
+use crate::compaction_options::CompactionOptions;
 
 const ENTRY_BYTES: u64 = 100;
 /// Entries of a full table, and of a memtable where nothing else is said.

@@ -9,8 +9,8 @@ use std::fmt;
 use trommel_filter::FilterKind;
 use trommel_tuning::{Budget, Rule, Rules, TuningError};
 
-use crate::filter_policy::{Levels, parse_levels};
-use crate::version::LEVELS;
+use super::{Levels, parse_levels};
+use crate::levels::LEVELS;
 
 /// A budget of memory for filters, and how it is to be spent.
 #[derive(Debug, Clone, PartialEq)]

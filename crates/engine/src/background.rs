@@ -21,7 +21,6 @@
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
 mod beside;
-mod pool;
 mod serve;
 mod trouble;
 mod waiting;
@@ -47,9 +46,8 @@ use crate::rebuild::FilterRebuildReport;
 use crate::rebuild::queue::{Rebuild, RebuildJob, next_rebuild};
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 use crate::view::{LoggedMemtable, View};
+use crate::workers::Served;
 use beside::{Beside, Cores, Filling};
-pub(crate) use pool::{Served, WorkerPool};
-use serve::Work;
 pub use trouble::BackgroundError;
 use trouble::Trouble;
 

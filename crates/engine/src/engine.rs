@@ -24,7 +24,7 @@ use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::memory::MemoryShares;
-use crate::options_file::OptionsRecord;
+use crate::options_record::OptionsRecord;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;

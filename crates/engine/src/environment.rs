@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 
 use trommel_sstable::BlockCache;
 
-use crate::background::WorkerPool;
 use crate::error::{Error, Result};
 use crate::fork::Opener;
 use crate::memory::{Ceiling, Held};
 use crate::options::{Options, default_cache_bytes};
 use crate::version::SharedFiles;
+use crate::workers::WorkerPool;
 
 /// What several stores of a process share: background threads, the block cache, a ceiling over memory, and how many
 /// table files are open. Clones are the same environment; it lasts for as long as a clone of it or a store in

@@ -18,7 +18,6 @@
 //!
 //! Invariant: a file that is missing, corrupt or of a newer version never keeps a store from being opened.
 
-mod record;
 mod shaping;
 
 use std::io;
@@ -27,13 +26,11 @@ use std::path::Path;
 use trommel_base::{Checksum, Corruption};
 use trommel_vfs::{DirEntry, Vfs};
 
-pub(crate) use self::record::OptionsRecord;
 pub use self::shaping::{IgnoredOption, LatestOptions};
+use crate::damage::{Damage, NO_FILE, Remedy};
 use crate::error::{Error, Result};
 use crate::names::{OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
-use crate::rescue::{Damage, Remedy};
-use crate::verify::NO_FILE;
 
 /// What the first line begins with; the version follows.
 pub(crate) const HEADER: &str = "trommel options ";

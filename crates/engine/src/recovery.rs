@@ -35,6 +35,7 @@ use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ance
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
+use crate::damage::Damage;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
@@ -56,9 +57,8 @@ use crate::memory::MemoryShares;
 use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::options::Degraded;
 use crate::options::Options;
-use crate::options_file::OptionsRecord;
+use crate::options_record::OptionsRecord;
 use crate::output::{Outputs, Purpose};
-use crate::rescue::Damage;
 use crate::rescue::degraded::{self, Around};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;

@@ -22,6 +22,8 @@ use trommel_base::Corruption;
 use trommel_sstable::Verified;
 use trommel_vfs::{Access, DirEntry};
 
+use crate::damage::KeySpan;
+use crate::damage::{Damage, Remedy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
@@ -33,14 +35,13 @@ use crate::names::{self, Numbered};
 use crate::options_file;
 use crate::prefix::Prefix;
 use crate::recovery::DroppedBytes;
-use crate::rescue::damage::KeySpan;
+use crate::rescue::table;
 use crate::rescue::table::VerifiedSidecar;
-use crate::rescue::{Damage, Remedy, table};
 use crate::sync::lock;
 use crate::version::TableFile;
 use crate::write::Leader;
 
-pub(crate) use directory::{NO_FILE, hold, verify_dir, verify_store};
+pub(crate) use directory::{hold, verify_dir, verify_store};
 
 /// What [`Db::verify`](crate::Db::verify) and its sisters read and found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,24 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Background, Engine, Job, Kind, PoisonOnPanic, Served, Trouble, WorkerPool};
+use super::{Background, Engine, Kind, PoisonOnPanic, Trouble};
 use crate::env;
 use crate::sync::lock;
-
-/// What a worker finds in a store.
-pub(super) enum Work {
-    Run(Job),
-    /// What is kept for writes to come is to be given back.
-    Rest,
-    /// Nothing, until the store is notified or a moment comes that the pool knows.
-    None,
-}
-
-impl Job {
-    pub(super) fn is_flush(&self) -> bool {
-        self.kind() == Kind::Flush
-    }
-}
+use crate::workers::{Served, Task, Tenant, WorkerPool};
+use crate::write::Freezing;
 
 impl Background {
     /// Has everyone look again: workers for work, waiters for progress. For whoever holds the state, so that
@@ -54,7 +41,8 @@ impl Engine {
             Some(environment) => Arc::clone(environment.workers()),
             None => WorkerPool::of_one(threads),
         };
-        let served = pool.serve(self.own.clone(), threads);
+        let own = self.own.clone();
+        let served = pool.serve(own, threads);
         let _ = self.background.workers.set(served);
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
@@ -81,18 +69,11 @@ impl Engine {
             || served.is_some_and(Served::is_short_of_threads)
     }
 
-    /// What there is to do for a worker; only a flush, unless it `may_merge`.
-    pub(super) fn next_work(&self, may_merge: bool) -> Work {
-        let unless_found = PoisonOnPanic { engine: self, job: None };
-        let work = self.look_for_work(may_merge);
-        std::mem::forget(unless_found);
-        work
-    }
-
-    fn look_for_work(&self, may_merge: bool) -> Work {
+    /// Something to do, or nothing until the store is notified or a moment comes that the pool knows.
+    fn look_for_work(&self, may_merge: bool) -> Option<Task<'_>> {
         let mut state = lock(&self.background.state);
         if state.shutting_down {
-            return Work::None;
+            return None;
         }
         let now = env::now();
         let job = if may_merge {
@@ -101,11 +82,15 @@ impl Engine {
             self.next_flush(&mut state, now)
         };
         if let Some(job) = job {
-            return Work::Run(job);
+            let is_short = job.kind() == Kind::Flush;
+            // How it ends is noted where others look for it.
+            let run = Box::new(move || drop(self.run_job(job)));
+            return Some(Task { is_short, run });
         }
         let rests_at = self.graveyard.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
-            return Work::Rest;
+            // What is kept for writes to come is given back.
+            return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
         // Judged by the moment at which work was looked for: either a retry was not due then,
         // and is waited for, or it was, and there is nothing to do.
@@ -117,11 +102,27 @@ impl Engine {
         if let Some(served) = self.background.workers.get() {
             served.look_again_at(due);
         }
-        Work::None
+        None
+    }
+}
+
+impl Tenant for Engine {
+    fn next_task(&self, may_merge: bool) -> Option<Task<'_>> {
+        let unless_found = PoisonOnPanic { engine: self, job: None };
+        let task = self.look_for_work(may_merge);
+        std::mem::forget(unless_found);
+        task
     }
 
-    /// Runs a job that a worker found. How it ends is noted where others look for it.
-    pub(super) fn run_found(&self, job: Job) {
-        let _ = self.run_job(job);
+    fn active_bytes(&self) -> u64 {
+        Self::active_bytes(self)
+    }
+
+    fn excess_of_active(&self) -> u64 {
+        self.memory.excess_of_active()
+    }
+
+    fn freeze_for_others(&self) -> bool {
+        Self::freeze_for_others(self) == Freezing::Soon
     }
 }

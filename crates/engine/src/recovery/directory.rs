@@ -6,6 +6,7 @@ use std::path::Path;
 use trommel_base::planted::{Bug, planted};
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
+use crate::damage::NO_FILE;
 use crate::dir_sync::parent;
 use crate::env;
 use crate::error::{Error, Result};
@@ -15,7 +16,6 @@ use crate::manifest::state::ManifestState;
 use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
-use crate::verify::NO_FILE;
 
 /// An error where no `CURRENT.tmp` could be written, which would be met only once all else is.
 pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> {

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use super::damage::{Damage, KeySpan, Remedy};
 use super::doubt::spans;
 use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
 use super::sources::{Everything, left};
 use super::{logs, table};
+use crate::damage::{Damage, KeySpan, Remedy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};

@@ -4,7 +4,7 @@
 //! versions: the piece's highest sequence number, where it is known, is below the version's. Otherwise
 //! it is *doubtful*: a newer value or a deletion may be lost.
 
-use super::damage::{Damage, KeySpan};
+use crate::damage::{Damage, KeySpan};
 
 /// A piece that is lost.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::rescue::Remedy;
+    use crate::damage::Remedy;
 
     fn lost(keys: Option<(&str, &str)>, max_seqno: u64) -> Lost {
         let mut damage = Damage::at(Path::new("f"), 0, "lost", Remedy::RestoreOrRepair);

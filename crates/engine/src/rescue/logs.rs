@@ -5,9 +5,9 @@ use std::path::Path;
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{DirEntry, Vfs};
 
-use super::damage::{Damage, KeySpan, Remedy};
 use super::manifest::Chosen;
 use crate::batch::Operations;
+use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::reader::LogImage;

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use trommel_vfs::{DirEntry, Vfs};
 
-use super::damage::{Damage, Remedy};
+use crate::damage::{Damage, Remedy};
 use crate::error::Error;
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{DropReason, Dropped, FileKind, read_whole};

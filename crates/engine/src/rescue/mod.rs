@@ -1,7 +1,6 @@
 //! What is left of a damaged store: which manifest can be believed, which parts of which tables can
 //! be read, and what nobody can know any more.
 //!
-//! * [`damage`]: one thing that is wrong, and what to do about it.
 //! * [`manifest`]: the manifest to go by where `CURRENT`, or what it names, is not what it was.
 //! * [`table`]: everything that is wrong with one table, with the keys that it costs.
 //! * [`logs`]: what the logs still give, and what stands behind their damage.
@@ -14,7 +13,6 @@
 //! Nothing here writes. `verify` lists what is found, a degraded open reads around it, and `repair`
 //! copies what is left to a new store.
 
-pub(crate) mod damage;
 pub(crate) mod degraded;
 mod doubt;
 pub(crate) mod logs;
@@ -24,7 +22,6 @@ mod sources;
 pub(crate) mod table;
 pub(crate) mod watched;
 
-pub use damage::{Damage, KeySpan, Remedy};
 pub use degraded::Healthy;
 pub use logs::RecordBeyond;
 pub(crate) use repair::lies_in;

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, MAX_SEQNO};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use super::damage::{Damage, KeySpan, Remedy};
 use super::doubt::{Doubt, Lost, spans};
 use super::logs::{self, LoggedEntry, RecordBeyond};
 use super::manifest::{Chosen, choose};
@@ -36,6 +35,7 @@ use super::sources::{Everything, TableLeft, left};
 use super::table;
 use super::watched::Watched;
 use crate::batch::WriteBatch;
+use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::files::{UNFINISHED, table_path, unfinished};

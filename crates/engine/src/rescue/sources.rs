@@ -18,8 +18,8 @@ use trommel_sstable::format::BlockKind;
 use trommel_sstable::{BlockInfo, Salvage};
 use trommel_vfs::{Access, Vfs};
 
-use super::damage::{Damage, KeySpan, Remedy};
 use super::logs::LoggedEntry;
+use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 
 /// A table of which good blocks are left.

@@ -19,7 +19,7 @@ use trommel_sstable::{
 };
 use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 
-use super::damage::{Damage, KeySpan, Remedy};
+use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
 use crate::prefix::Prefix;

@@ -19,6 +19,7 @@ use std::path::Path;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use super::VerifyReport;
+use crate::damage::{Damage, NO_FILE, Remedy};
 use crate::error::{Error, Result};
 use crate::files::{LOCK, UNFINISHED, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
@@ -28,8 +29,8 @@ use crate::names::{self, CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
 use crate::rescue::manifest::{Chosen, choose};
+use crate::rescue::table;
 use crate::rescue::watched::Watched;
-use crate::rescue::{Damage, Remedy, table};
 
 /// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair that
 /// is not finished is damage too.
@@ -80,9 +81,6 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
 fn is_numbered(entry: &DirEntry) -> bool {
     entry.name == CURRENT || Numbered::parse(&entry.name).is_some()
 }
-
-/// What is said of something that stands in a file's place.
-pub(crate) const NO_FILE: &str = "it is no regular file";
 
 /// What keeps others from writing to a store that is looked at, if anything does.
 #[derive(Debug)]

@@ -19,20 +19,40 @@
 //! * A panic ends its thread; another is started for what is queued.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::Work;
-use crate::engine::Engine;
 use crate::env;
 use crate::sync::thread::Builder;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_until};
-use crate::write::Freezing;
 
 /// How long a thread that has nothing to do waits for work before it ends: less than starting it costs a store
 /// that flushes often, and too short to be noticed in one that does not.
 const IDLE_FOR: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
+
+/// A store whose background work a pool does.
+pub(crate) trait Tenant: Debug + Send + Sync {
+    /// What there is to do; only a flush, or something as short, unless compactions may run too.
+    fn next_task(&self, may_merge: bool) -> Option<Task<'_>>;
+
+    /// Bytes of the active memtable.
+    fn active_bytes(&self) -> u64;
+
+    /// Bytes that the active memtables of all stores under the same memory limit take too much.
+    fn excess_of_active(&self) -> u64;
+
+    /// Freezes the active memtable for the sake of other stores. True where the store's own writers are going to.
+    fn freeze_for_others(&self) -> bool;
+}
+
+/// Something that a worker is to do in a store.
+pub(crate) struct Task<'a> {
+    /// Whether it is a flush or as short as one.
+    pub(crate) is_short: bool,
+    pub(crate) run: Box<dyn FnOnce() + 'a>,
+}
 
 /// Threads for background work.
 #[derive(Debug)]
@@ -73,7 +93,7 @@ struct State {
 /// A store that is served.
 #[derive(Debug)]
 struct Store {
-    engine: Weak<Engine>,
+    tenant: Weak<dyn Tenant>,
     /// The most workers that may be at it at once.
     most: usize,
     workers: usize,
@@ -111,13 +131,13 @@ impl State {
     }
 
     /// The first store of the queue that another worker may look at.
-    fn next(&mut self) -> Option<(u64, Weak<Engine>)> {
+    fn next(&mut self) -> Option<(u64, Weak<dyn Tenant>)> {
         while let Some(id) = self.queue.pop_front() {
             let Some(store) = self.stores.get_mut(&id) else { continue };
             store.is_queued = false;
             if store.workers < store.most {
                 store.workers += 1;
-                return Some((id, Weak::clone(&store.engine)));
+                return Some((id, Weak::clone(&store.tenant)));
             }
             store.is_crowded = true;
         }
@@ -153,13 +173,13 @@ impl WorkerPool {
         self.most
     }
 
-    /// Serves `engine` from now on, with at most so many threads at once.
-    pub(crate) fn serve(self: Arc<Self>, engine: Weak<Engine>, most: usize) -> Served {
+    /// Serves `tenant` from now on, with at most so many threads at once.
+    pub(crate) fn serve(self: Arc<Self>, tenant: Weak<dyn Tenant>, most: usize) -> Served {
         let mut state = lock(&self.state);
         let store = state.next_store;
         state.next_store += 1;
         let slot =
-            Store { engine, most, workers: 0, is_queued: false, is_crowded: false, due: None };
+            Store { tenant, most, workers: 0, is_queued: false, is_crowded: false, due: None };
         state.stores.insert(store, slot);
         drop(state);
         Served { pool: self, store }
@@ -213,13 +233,13 @@ impl WorkerPool {
             if std::mem::take(&mut state.is_heavy) {
                 return Some(Next::Relieve);
             }
-            if let Some((store, engine)) = state.next() {
+            if let Some((store, tenant)) = state.next() {
                 let may_merge = state.merging < self.most_merging;
                 state.merging += usize::from(may_merge);
                 if !state.queue.is_empty() {
                     self.call_worker(&mut state);
                 }
-                return Some(Next::Turn(Turn { pool: self, store, engine, may_merge }));
+                return Some(Next::Turn(Turn { pool: self, store, tenant, may_merge }));
             }
             let until = *idle_until.get_or_insert(now + IDLE_FOR);
             let is_last = state.idle == 0;
@@ -233,7 +253,7 @@ impl WorkerPool {
     /// Has the largest active memtables of all stores written out, until the others are few enough.
     fn relieve(&self) {
         let stores: Vec<_> =
-            lock(&self.state).stores.values().map(|store| Weak::clone(&store.engine)).collect();
+            lock(&self.state).stores.values().map(|store| Weak::clone(&store.tenant)).collect();
         let mut active: Vec<_> = stores
             .iter()
             .filter_map(|store| Some((store.upgrade()?.active_bytes(), store)))
@@ -241,12 +261,12 @@ impl WorkerPool {
         active.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let mut freed = 0;
         for (bytes, store) in active {
-            let Some(engine) = store.upgrade() else { continue };
-            if engine.memory.excess_of_active() <= freed {
+            let Some(tenant) = store.upgrade() else { continue };
+            if tenant.excess_of_active() <= freed {
                 return;
             }
             // One that its own writers are to freeze counts on until they have.
-            if engine.freeze_for_others() == Freezing::Soon {
+            if tenant.freeze_for_others() {
                 freed += bytes;
             }
         }
@@ -300,24 +320,20 @@ impl Drop for Thread<'_> {
 struct Turn<'a> {
     pool: &'a Arc<WorkerPool>,
     store: u64,
-    engine: Weak<Engine>,
+    tenant: Weak<dyn Tenant>,
     /// Whether it counts among those that may run other jobs than flushes.
     may_merge: bool,
 }
 
 impl Turn<'_> {
     fn take(mut self) {
-        let Some(engine) = self.engine.upgrade() else { return };
-        match engine.next_work(self.may_merge) {
-            Work::Run(job) => {
-                self.found(job.is_flush());
-                engine.run_found(job);
+        let Some(tenant) = self.tenant.upgrade() else { return };
+        match tenant.next_task(self.may_merge) {
+            Some(task) => {
+                self.found(task.is_short);
+                (task.run)();
             }
-            Work::Rest => {
-                self.found(true);
-                engine.rest();
-            }
-            Work::None if !self.may_merge => {
+            None if !self.may_merge => {
                 let mut state = lock(&self.pool.state);
                 // A turn that may have ended meanwhile.
                 if state.merging < self.pool.most_merging {
@@ -326,10 +342,10 @@ impl Turn<'_> {
                     state.want_to_merge.push(self.store);
                 }
             }
-            Work::None => {}
+            None => {}
         }
         // Let go of before the turn ends: whoever closes the store waits for that.
-        drop(engine);
+        drop(tenant);
     }
 
     /// Something was found: another worker may look for more.
@@ -371,14 +387,14 @@ pub(crate) struct Served {
 
 impl Served {
     /// Has a worker look at the store.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let mut state = lock(&self.pool.state);
         state.enqueue(self.store);
         self.pool.call_worker(&mut state);
     }
 
     /// Has a worker see to active memtables, which take too much.
-    pub(super) fn relieve(&self) {
+    pub(crate) fn relieve(&self) {
         let mut state = lock(&self.pool.state);
         if !std::mem::replace(&mut state.is_heavy, true) {
             self.pool.call_worker(&mut state);
@@ -387,24 +403,24 @@ impl Served {
 
     /// Has the store looked at again at this moment, and not at the one that was set before. For whoever holds the
     /// state of the store, so that of two looks the later one counts.
-    pub(super) fn look_again_at(&self, due: Option<Instant>) {
+    pub(crate) fn look_again_at(&self, due: Option<Instant>) {
         lock(&self.pool.state).set_due(self.store, due);
     }
 
     /// Whether no thread of the pool would do a job now: all are at jobs, and no more may be started.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.pool.state);
         state.idle == 0 && state.threads == self.pool.most
     }
 
     /// Whether there are no threads, as none could be started.
-    pub(super) fn is_short_of_threads(&self) -> bool {
+    pub(crate) fn is_short_of_threads(&self) -> bool {
         lock(&self.pool.state).is_short
     }
 
     /// Has nobody look at the store any more, and waits for the workers that do. Ends the threads of a pool of
     /// its own, and waits for that.
-    pub(super) fn leave(&self, is_own: bool) {
+    pub(crate) fn leave(&self, is_own: bool) {
         let mut state = lock(&self.pool.state);
         state.set_due(self.store, None);
         while state.stores.get(&self.store).is_some_and(|store| store.workers > 0) {

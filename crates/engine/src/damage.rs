@@ -8,6 +8,9 @@ use trommel_base::Corruption;
 
 use crate::error::Error;
 
+/// What is reported of something else where a file should be.
+pub(crate) const NO_FILE: &str = "it is no regular file";
+
 /// What a [`Damage`] costs, and so what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

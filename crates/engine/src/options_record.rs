@@ -5,12 +5,12 @@ use std::path::Path;
 
 use trommel_vfs::{DirEntry, Vfs};
 
-use super::{Lines, damage, install, read};
+use crate::damage::{Damage, Remedy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::names::OPTIONS_TMP;
 use crate::options::Options;
-use crate::rescue::{Damage, Remedy};
+use crate::options_file::{Lines, damage, install, read};
 use crate::sync::lock;
 
 /// What the options file of an open store says.

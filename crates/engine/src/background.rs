@@ -37,7 +37,7 @@ use crate::compaction::in_progress::JobId;
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::{RangeCompaction, Step};
-use crate::compaction::share::SharedMerge;
+use crate::compaction_job::share::SharedMerge;
 use crate::compaction_options::CompactionOptions;
 use crate::engine::Engine;
 use crate::env;

@@ -69,6 +69,7 @@ mod background;
 mod batch;
 mod budget;
 mod compaction;
+mod compaction_job;
 mod compaction_options;
 mod conformance;
 mod counters;

@@ -297,7 +297,7 @@ impl Planner<'_> {
 
 /// Runs of level 0 as few sorted sequences of tables that do not overlap: a compaction opens one table of each
 /// at a time.
-pub(super) fn sequences(runs: &[Arc<TableFile>]) -> Vec<Vec<Arc<TableFile>>> {
+pub(crate) fn sequences(runs: &[Arc<TableFile>]) -> Vec<Vec<Arc<TableFile>>> {
     let mut by_key: Vec<&Arc<TableFile>> = runs.iter().collect();
     by_key.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     let mut sequences: Vec<Vec<Arc<TableFile>>> = Vec::new();

@@ -3,11 +3,9 @@
 //!
 //! * [`plan`]: the next merge for a version; [`gather`]: which neighbours share it; [`upkeep`]: what is rewritten
 //!   where no level needs one; [`range`]: the merges that compact one key range;
-//! * [`in_progress`]: the running merges, which plans keep away from; [`share`]: which pieces of one
-//!   idle workers take;
+//! * [`in_progress`]: the running merges, which plans keep away from;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
 //! * [`pressure`]: the debt's price for writers;
-//! * [`stretches`]: what of a large merge is put in force before the rest;
 //! * [`merge`]: which versions of a key a merge keeps; [`older`]: whether data older than a
 //!   tombstone exists outside the merge; [`cut`]: where one output ends and the next begins.
 //!
@@ -17,7 +15,6 @@
 pub(crate) mod cut;
 pub(crate) mod gather;
 pub(crate) mod in_progress;
-pub(crate) mod job;
 pub(crate) mod key_range;
 pub(crate) mod merge;
 pub(crate) mod older;
@@ -25,8 +22,6 @@ pub(crate) mod plan;
 pub(crate) mod pressure;
 pub(crate) mod range;
 pub(crate) mod shape;
-pub(crate) mod share;
-pub(crate) mod stretches;
 pub(crate) mod upkeep;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //!
 //! Invariants: while the cursor stands on an entry, each other source stands on its nearest entry
 //! in the direction of travel, or off the end if it has none. Where (key, sequence number) is the same
-//! in two sources, so is the entry (see [`crate::compaction::stretches`]): the earlier source's stands
+//! in two sources, so is the entry (see [`crate::compaction_job::stretches`]): the earlier source's stands
 //! first.
 //!
 //! After an error the cursor stays in error, and repeats it, until it is sought anew: a source

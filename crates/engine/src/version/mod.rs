@@ -7,7 +7,7 @@
 //! 3. Of any key, at any moment that a reader may see, the first place that holds a version holds the newest:
 //!    the tables of level 0 in their order, then each deeper level. What lies in an upper level is newer than
 //!    what lies in a deeper one, but where a merge goes on, or was given up, of which
-//!    [a part](crate::compaction::stretches) is in force: there the versions that it kept lie deeper too.
+//!    [a part](crate::compaction_job::stretches) is in force: there the versions that it kept lie deeper too.
 
 mod fences;
 mod shared_files;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
 
 use super::super::in_progress::InProgress;
-use super::super::job::{Looks, edit};
 use super::super::plan::{Plan, plan};
-use super::super::share::{Help, SharedMerge};
-use super::super::stretches::Stretch;
 use super::Rng;
+use crate::compaction_job::share::{Help, SharedMerge};
+use crate::compaction_job::stretches::Stretch;
+use crate::compaction_job::{Looks, edit};
 use crate::engine::Engine;
 use crate::{Compression, Db, Error, Options};
 

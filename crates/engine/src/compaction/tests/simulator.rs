@@ -19,8 +19,8 @@ use super::super::merge::{DropRule, Verdict};
 use super::super::older::OlderData;
 use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, Step};
-use super::super::stretches::{Stretch, divide};
 use super::{Rng, install, table};
+use crate::compaction_job::stretches::{Stretch, divide};
 use crate::compaction_options::CompactionOptions;
 
 const ENTRY_BYTES: u64 = 10;

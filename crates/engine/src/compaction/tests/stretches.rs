@@ -12,9 +12,9 @@ use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
 use super::super::in_progress::InProgress;
 use super::super::key_range::total_bytes;
 use super::super::plan::{Plan, plan};
-use super::super::stretches::{Stretch, divide, even, least_bytes};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
+use crate::compaction_job::stretches::{Stretch, divide, even, least_bytes};
 use crate::compaction_options::CompactionOptions;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 

@@ -27,9 +27,9 @@ use crate::output::Purpose;
 use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableFile, TableMeta, Version};
 
-use super::key_range::total_bytes;
-use super::plan::Plan;
 use super::stretches::Stretch;
+use crate::compaction::key_range::total_bytes;
+use crate::compaction::plan::Plan;
 
 /// Most pieces that a helper takes at once: what it has begun nobody else can take.
 const MOST_TAKEN: usize = 4;
@@ -233,7 +233,7 @@ impl Engine {
 
 /// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the same
 /// size.
-pub(super) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
+pub(crate) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
     let all = total_bytes(run);
     let each = all.div_ceil(pieces.max(1)).max(1);
     let mut bytes = 0;

@@ -1,5 +1,11 @@
-//! The worker that runs a plan. It makes no choices: what to merge the planner decided, what to
-//! drop [`DropRule`] says, where to cut [`OutputCutter`] says.
+//! Running a compaction that was planned ([`crate::compaction`]). Nothing is decided here: the planner chose what to
+//! merge, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
+//!
+//! * [`share`]: which parts of one compaction idle workers take;
+//! * [`stretches`]: which part of a large compaction is installed before the rest.
+
+pub(crate) mod share;
+pub(crate) mod stretches;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,15 +15,13 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::{FilterLabel, ScanOptions};
 
-use super::cut::OutputCutter;
-use super::gather::sequences;
-use super::in_progress::{JobId, JobStep};
-use super::key_range::{KeyRange, total_bytes};
-use super::merge::{DropRule, Verdict};
-use super::older::OlderData;
-use super::plan::{Plan, Reason};
-use super::share::{Entries, Help, Merged, Offer, SharedMerge};
-use super::stretches::Stretch;
+use crate::compaction::cut::OutputCutter;
+use crate::compaction::gather::sequences;
+use crate::compaction::in_progress::{JobId, JobStep};
+use crate::compaction::key_range::{KeyRange, total_bytes};
+use crate::compaction::merge::{DropRule, Verdict};
+use crate::compaction::older::OlderData;
+use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::iter::level::{LevelCursor, Tables};
@@ -28,6 +32,8 @@ use crate::output::{Outputs, Purpose};
 use crate::read_mode::ReadMode;
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
+use share::{Entries, Help, Merged, Offer, SharedMerge};
+use stretches::Stretch;
 
 /// Bytes that a merge reads ahead.
 struct ReadAhead {
@@ -58,7 +64,7 @@ const OF_AN_ENTRY: usize = 1 << 10;
 
 /// When a thread that merges looks about, and leaves the merge for a memtable.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     /// What has been read since it last did.
     since: usize,
     /// How long it was away for memtables.
@@ -102,13 +108,13 @@ struct Merging {
 
 /// What came of a merge that others may have taken part in.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// All tables, in key order.
-    pub(super) tables: Vec<TableMeta>,
+    pub(crate) tables: Vec<TableMeta>,
     /// Entries that were read.
     read: Entries,
     /// How often others took pieces.
-    pub(super) takings: usize,
+    pub(crate) takings: usize,
     /// How long they took for these, added up.
     others_time: Duration,
     /// How long the owner waited for them.
@@ -194,14 +200,14 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn outputs(&self, merge: &SharedMerge) -> Outputs<'_> {
+    pub(crate) fn outputs(&self, merge: &SharedMerge) -> Outputs<'_> {
         let version = Arc::clone(&merge.version);
         Outputs::new(self, merge.plan.output_level, version, merge.purpose.clone())
     }
 
     /// Merges all pieces, of which others may take some. What they write is among `outputs` then, whatever
     /// the outcome.
-    pub(super) fn merge_with_helpers(
+    pub(crate) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
         looks: &mut Looks,
@@ -244,7 +250,7 @@ impl Engine {
     }
 
     /// What is told of the tables that `plan` writes: each gets its share of the inputs' keys.
-    pub(super) fn purpose(&self, plan: &Plan) -> Purpose {
+    pub(crate) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
         let bytes = plan.input_bytes().max(1) as f64;
         let share = (self.options.load().table_bytes as f64 / bytes).min(1.0);
@@ -409,7 +415,7 @@ fn check_entries(read: u64, stated: u64) -> Result<()> {
 
 /// The edit by which `outputs` replace a plan's tables in its output level, and all other inputs too where
 /// nothing of the plan is left.
-pub(super) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> VersionEdit {
+pub(crate) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));
     let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));

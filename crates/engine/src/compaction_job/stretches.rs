@@ -6,7 +6,7 @@
 //! 2. The inputs from levels above stay until the last stretch is in force. Meanwhile they say once more
 //!    what the outputs say: the same entries with the same sequence numbers, in a level that is asked
 //!    first. So whoever reads, opens the store after a crash or merges them anew finds what was there.
-//! 3. Nobody else may take the outputs of a merge that goes on ([`in_progress`](super::in_progress)).
+//! 3. Nobody else may take the outputs of a merge that goes on ([`in_progress`](crate::compaction::in_progress)).
 //!
 //! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay would not fit
 //! it together.
@@ -22,9 +22,9 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::options::Options;
 
-use super::key_range::total_bytes;
-use super::plan::Plan;
 use super::share::beginnings;
+use crate::compaction::key_range::total_bytes;
+use crate::compaction::plan::Plan;
 
 /// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory.
 const STRETCH_TABLES: u64 = 2;
@@ -42,20 +42,20 @@ const MOST_STRETCHES: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Stretch {
     /// The merge, of whose output level only the tables of this stretch are left.
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     /// The first key of the stretch; nothing where the merge begins.
-    pub(super) from: Option<Box<[u8]>>,
+    pub(crate) from: Option<Box<[u8]>>,
     /// The first key behind it; nothing in the last one.
-    pub(super) to: Option<Box<[u8]>>,
+    pub(crate) to: Option<Box<[u8]>>,
     /// The first keys of its pieces but the first, ascending.
-    pub(super) bounds: Vec<Box<[u8]>>,
+    pub(crate) bounds: Vec<Box<[u8]>>,
     /// Bytes at which its outputs end in the last level, where that is not what the options say.
-    pub(super) table_bytes: Option<u64>,
+    pub(crate) table_bytes: Option<u64>,
 }
 
 impl Stretch {
     /// All of a merge, in pieces that begin at `bounds`, but for the first one.
-    pub(super) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
+    pub(crate) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
         Self { plan, from: None, to: None, bounds, table_bytes: None }
     }
 }
@@ -66,21 +66,21 @@ const SLACK: f64 = 1.125;
 /// The size of tables that hold a stretch of so many bytes evenly, as near to `table_bytes` as can be: what
 /// is left over would make a small table at the end of each. From 0.75 to 1.7 times as much: what is merged into a
 /// small stretch may be far more than its share.
-pub(super) fn even(bytes: f64, table_bytes: u64) -> u64 {
+pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
 }
 
 /// Bytes of inputs of a stretch, at least: idle workers are to find something of it to do, and all inputs are
 /// read ahead anew in each.
-pub(super) fn least_bytes(options: &Options) -> u64 {
+pub(crate) fn least_bytes(options: &Options) -> u64 {
     let threads = options.background_threads as u64;
     let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));
     options.table_bytes.saturating_mul(tables).max(options.write_buffer_bytes as u64 / 4)
 }
 
 /// Divides a merge into stretches with at least so many bytes of inputs each, by key.
-pub(super) fn divide(
+pub(crate) fn divide(
     mut plan: Plan,
     bounds: &[Box<[u8]>],
     stretch_bytes: u64,
@@ -119,7 +119,7 @@ pub(super) fn divide(
 
 impl Engine {
     /// The stretches of the merge of `plan`, by key.
-    pub(super) fn stretches(&self, plan: Plan) -> Result<Vec<Stretch>> {
+    pub(crate) fn stretches(&self, plan: Plan) -> Result<Vec<Stretch>> {
         let options = self.options.load();
         // Without a second thread there is nobody to share it with.
         let is_shared = options.background_threads > 1;

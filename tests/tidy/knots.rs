@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{block_end, code_of, files, is_test};
+use crate::source::{code_of, files, is_test, without_tests};
 
 /// The largest knot that a crate may have; 1: none. These only become smaller.
 const LARGEST: [(&str, usize); 10] = [
@@ -31,7 +31,7 @@ fn modules(name: &str) -> Graph {
     let root = format!("crates/{name}/src/");
     let mut sources: BTreeMap<Vec<String>, String> = BTreeMap::new();
     let mut exports = BTreeMap::new();
-    for file in files(&["crates"], "rs") {
+    for file in files(&[&root], "rs") {
         let Some(path) = file.path.strip_prefix(&root) else { continue };
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
         let code = without_tests(&code_of(&file.text));
@@ -62,24 +62,6 @@ fn modules(name: &str) -> Graph {
         }
     }
     graph
-}
-
-/// The code without what is compiled for tests only.
-fn without_tests(code: &str) -> String {
-    let lines: Vec<&str> = code.lines().collect();
-    let (mut kept, mut at) = (String::new(), 0);
-    while at < lines.len() {
-        if lines[at].trim() == "#[cfg(test)]"
-            && let Some(end) = block_end(&lines, at + 1, 0)
-        {
-            at = end + 1;
-            continue;
-        }
-        kept.push_str(lines[at]);
-        kept.push('\n');
-        at += 1;
-    }
-    kept
 }
 
 /// The modules that names of the root come from.

@@ -1,6 +1,6 @@
 //! A function fits a screen; a file holds one concept.
 
-use crate::source::{block_end, code_of, files, is_test};
+use crate::source::{block_end, code_of, files, is_test, without_tests};
 
 const LONGEST_FUNCTION: usize = 70;
 const LONGEST_FILE: usize = 500;
@@ -36,9 +36,7 @@ fn function_at(line: &str) -> Option<usize> {
 fn files_hold_one_concept() {
     let mut long = Vec::new();
     for file in files(&["crates"], "rs").into_iter().filter(|file| !is_test(&file.path)) {
-        let code = code_of(&file.text);
-        let lines: Vec<&str> = code.lines().collect();
-        let count = code_lines(&lines);
+        let count = code_lines(&code_of(&file.text));
         if count > LONGEST_FILE {
             long.push(format!("{}: {count} lines of code", file.path));
         }
@@ -47,25 +45,14 @@ fn files_hold_one_concept() {
 }
 
 /// Lines with code on them, without the modules that are compiled for tests only.
-fn code_lines(lines: &[&str]) -> usize {
-    let (mut count, mut at) = (0, 0);
-    while at < lines.len() {
-        if lines[at].trim() == "#[cfg(test)]"
-            && let Some(end) = block_end(lines, at + 1, 0)
-        {
-            at = end + 1;
-            continue;
-        }
-        count += usize::from(!lines[at].trim().is_empty());
-        at += 1;
-    }
-    count
+fn code_lines(code: &str) -> usize {
+    without_tests(code).lines().filter(|line| !line.trim().is_empty()).count()
 }
 
 #[test]
 fn tests_inside_a_file_are_not_counted() {
     let code = "fn a() {\n\n}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}";
-    assert_eq!(code_lines(&code.lines().collect::<Vec<_>>()), 3);
+    assert_eq!(code_lines(code), 3);
     assert_eq!(function_at("    pub(crate) fn a() {"), Some(15));
     assert_eq!(function_at("    let f: fn (u8) = x;"), None);
 }

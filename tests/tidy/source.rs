@@ -133,6 +133,24 @@ pub(crate) fn block_end(lines: &[&str], from: usize, column: usize) -> Option<us
     None
 }
 
+/// Code without the modules that are compiled for tests only.
+pub(crate) fn without_tests(code: &str) -> String {
+    let lines: Vec<&str> = code.lines().collect();
+    let (mut kept, mut at) = (String::new(), 0);
+    while at < lines.len() {
+        if lines[at].trim() == "#[cfg(test)]"
+            && let Some(end) = block_end(&lines, at + 1, 0)
+        {
+            at = end + 1;
+            continue;
+        }
+        kept.push_str(lines[at]);
+        kept.push('\n');
+        at += 1;
+    }
+    kept
+}
+
 /// Whether all of a file is test code.
 pub(crate) fn is_test(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "testing.rs" || part == "testing")

@@ -157,6 +157,13 @@ impl Process {
         self.calls_left.load(Ordering::SeqCst) == 0
     }
 
+    /// Stands before the gate, if there is one that holds this call up.
+    fn pass_gate(&self, is_held_up: bool) {
+        if let Some(gate) = self.gate.as_ref().filter(|_| is_held_up) {
+            gate.pass();
+        }
+    }
+
     fn created(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         self.gate.iter().for_each(|gate| gate.notice_creation(path));
         let is_manifest =
@@ -208,9 +215,7 @@ impl WriteFile for ProcessFile {
             gate.meet();
         }
         // Some compactions only move a table.
-        if let Some(gate) = self.process.gate.as_ref().filter(|_| self.is_manifest) {
-            gate.pass();
-        }
+        self.process.pass_gate(self.is_manifest);
         self.process.call(|| self.file.append(bytes))
     }
 
@@ -240,9 +245,7 @@ impl WriteFile for ProcessFile {
 
 impl Vfs for Process {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst") || is(path, "flt")) {
-            gate.pass();
-        }
+        self.pass_gate(is(path, "sst") || is(path, "flt"));
         let file = self.call(|| self.disk.create(path))?;
         Ok(self.created(path, file))
     }
@@ -252,9 +255,7 @@ impl Vfs for Process {
     }
 
     fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        if let Some(gate) = self.gate.as_ref().filter(|_| is(path, "sst") || is(path, "flt")) {
-            gate.pass();
-        }
+        self.pass_gate(is(path, "sst") || is(path, "flt"));
         let file = self.call(|| self.disk.create_over(old, path))?;
         Ok(self.created(path, file))
     }

@@ -41,8 +41,7 @@ impl Engine {
             Some(environment) => Arc::clone(environment.workers()),
             None => WorkerPool::of_one(threads),
         };
-        let own = self.own.clone();
-        let served = pool.serve(own, threads);
+        let served = pool.serve(self.own.clone(), threads);
         let _ = self.background.workers.set(served);
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()

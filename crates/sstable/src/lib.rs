@@ -27,6 +27,7 @@ mod filters;
 pub mod format;
 mod grown;
 mod index;
+mod index_tree;
 mod keys;
 mod layout;
 mod many;

@@ -16,7 +16,8 @@ use trommel_vfs::{Access, ReadFile};
 use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
-use crate::index::{At, Index, IndexTree};
+use crate::index::{At, Index};
+use crate::index_tree::IndexTree;
 use crate::places::Spot;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
@@ -159,7 +160,7 @@ impl Table {
     /// was verified.
     #[must_use]
     pub fn verifying_once(mut self) -> Self {
-        let verified = || Arc::new(VerifiedBlocks::of(&self.index));
+        let verified = || Arc::new(VerifiedBlocks::new(self.index.leaf_count(), self.index.host()));
         self.verified = self.source.mapped.then(verified);
         self
     }
@@ -291,7 +292,7 @@ impl Table {
     /// A walk over the table's entries.
     #[inline]
     pub fn cursor(&self, options: ScanOptions) -> TableCursor {
-        TableCursor::new(self, options)
+        TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
     }
 
     /// About how many bytes of data blocks lie before `key`. Reads an index leaf that is not in

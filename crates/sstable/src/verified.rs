@@ -1,10 +1,11 @@
 //! Which data blocks of a mapped table were found intact, for tables that verify each one once.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::FilterHost;
 use crate::grown::Grown;
-use crate::index::{At, Index, IndexTree};
+use crate::index::{At, Index};
 
 /// One bit a data block, by leaf of the index; a leaf has its bits once one of its blocks was
 /// verified.
@@ -15,10 +16,10 @@ pub(crate) struct VerifiedBlocks {
 }
 
 impl VerifiedBlocks {
-    /// None yet, of a table with this index.
-    pub(crate) fn of(index: &IndexTree) -> Self {
-        let leaves = std::iter::repeat_with(OnceLock::new).take(index.leaf_count()).collect();
-        Self { memory: Grown::new(index.host()), leaves }
+    /// None yet, of a table whose index has this many leaves. `host` accounts for the memory of the bits.
+    pub(crate) fn new(leaf_count: usize, host: Option<Arc<dyn FilterHost>>) -> Self {
+        let leaves = std::iter::repeat_with(OnceLock::new).take(leaf_count).collect();
+        Self { memory: Grown::new(host), leaves }
     }
 
     /// Whether the block at `at` was found intact.

@@ -15,7 +15,8 @@ use trommel_filter::{FilterKind, FilterSpec};
 use crate::block::{Block, tag_of};
 use crate::filters::{FilterState, Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
-use crate::index::{Index, IndexTree};
+use crate::index::Index;
+use crate::index_tree::IndexTree;
 use crate::keys::each_stored;
 use crate::{Error, Properties, Table};
 

@@ -28,11 +28,13 @@ use std::sync::Arc;
 use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words};
 use trommel_vfs::SharedMap;
 
+use crate::Error;
 use crate::block::{Block, Layout, SharedBlock, Stand, Way};
 use crate::format::{Fault, Handle};
-use crate::index::{At, Index, IndexTree};
+use crate::index::{At, Index};
+use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
-use crate::{Error, Table};
+use crate::verified::VerifiedBlocks;
 use reading::{Direction, Reading};
 
 /// How a scan reads.
@@ -47,7 +49,7 @@ pub struct ScanOptions {
     /// in which they are out of order ends in an error (default false; true for compactions).
     pub check_order: bool,
     /// Whether a block that a lookup or such a walk found intact is not verified again, where it is not compressed
-    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`]), and the scan fills the cache;
+    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`](crate::Table::verifying_once)), and the scan fills the cache;
     /// default false.
     pub trust_verified: bool,
 }
@@ -175,10 +177,17 @@ pub struct TableCursor {
 }
 
 impl TableCursor {
+    /// A cursor over the table of this source and index, on no entry yet. `verified` are the blocks of its
+    /// map that need not be verified again, where the scan trusts in that.
     #[inline]
-    pub(crate) fn new(table: &Table, options: ScanOptions) -> Self {
-        let (source, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
-        let known = table.verified.as_ref().filter(|_| options.trust_verified);
+    pub(crate) fn new(
+        source: &Arc<Source>,
+        index: &Arc<IndexTree>,
+        verified: Option<&Arc<VerifiedBlocks>>,
+        options: ScanOptions,
+    ) -> Self {
+        let (source, index) = (Arc::clone(source), Arc::clone(index));
+        let known = verified.filter(|_| options.trust_verified);
         let map = known.and_then(|_| source.file.shared_map());
         let known = known.filter(|_| map.is_some());
         Self {

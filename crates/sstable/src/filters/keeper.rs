@@ -18,7 +18,8 @@ use super::user::OpenUserFilter;
 use super::{FilterState, UserFilterReader};
 use crate::Error;
 use crate::format::{BlockKind, Handle};
-use crate::index::{Index, IndexTree};
+use crate::index::Index;
+use crate::index_tree::IndexTree;
 use crate::source::Source;
 
 /// Who allows a table's filters their memory, is told of what else an open table comes to take, and hears of filters

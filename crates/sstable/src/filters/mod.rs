@@ -50,9 +50,9 @@ pub(crate) use user::UserBuild;
 pub use user::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
 
 use crate::format::Footer;
-use crate::index::IndexTree;
+use crate::index_tree::IndexTree;
 use crate::source::Source;
-use crate::{Error, Properties, Table};
+use crate::{Error, Properties};
 
 /// Whether the table's filters can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,17 +208,12 @@ impl Filters {
         Self::of_parts(keeper, parts, footer.filter_offset())
     }
 
-    /// Those that lie side by side from `offset` of `source` on, a sidecar of `table`, for themselves:
-    /// whatever is read stays.
-    pub(crate) fn beside(
-        source: Arc<Source>,
-        table: &Table,
-        parts: Vec<Listed>,
-        offset: u64,
-        reader: Option<Arc<dyn UserFilterReader>>,
-    ) -> Self {
-        let (own, index) = (Arc::clone(&table.source), Arc::clone(&table.index));
-        Self::of_parts(Keeper::new(source, own, index, None, reader), parts, offset)
+    /// The filters of a sidecar of this table alone, side by side from `offset` of `sidecar`. They have no
+    /// host: whatever is read stays in memory.
+    pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
+        let Keeper { table, index, reader, .. } = &self.keeper;
+        let (table, index) = (Arc::clone(table), Arc::clone(index));
+        Self::of_parts(Keeper::new(sidecar, table, index, None, reader.clone()), parts, offset)
     }
 
     /// Becomes those that lie side by side from `offset` of `source` on, a sidecar; what it was stands

@@ -22,10 +22,8 @@
 //! index of leaves. Decoded once into arrays, checked in full, kept as long as the table is open.
 
 mod builder;
-mod tree;
 
 pub(crate) use builder::{IndexBuilder, separator};
-pub(crate) use tree::{At, IndexTree};
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -34,6 +32,13 @@ use trommel_base::{Decoder, MAX_KEY_BYTES, first_word, key_behind};
 
 use crate::block::ask_for_lines;
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
+
+/// A data block, counted by leaf and within the leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) leaf: usize,
+    pub(crate) slot: usize,
+}
 
 /// One index block, decoded.
 #[derive(Debug)]
@@ -54,7 +59,8 @@ pub(crate) struct Index {
 /// Words from one landmark to the next: as many as fill four cache lines, and their ends four more.
 const STRIDE: usize = 32;
 
-const DAMAGED: Fault = Fault::Damaged("an index block makes no sense");
+/// Why an index cannot be used.
+pub(crate) const DAMAGED: Fault = Fault::Damaged("an index block makes no sense");
 
 impl Index {
     /// Decodes an index of blocks that lie before `limit`.

@@ -25,7 +25,7 @@ use trommel_vfs::ReadFile;
 pub use build::SidecarSummary;
 use format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};
 
-use crate::filters::{Filters, Listed, PrefixExtractor, Watch, decode_directory};
+use crate::filters::{Listed, PrefixExtractor, Watch, decode_directory};
 use crate::format::{BlockKind, Fault, Handle};
 use crate::keys::Step;
 use crate::layout::{TakeBlock, blocks_of, in_words, plain};
@@ -209,9 +209,7 @@ impl Table {
         sidecar.check()?;
         let source = sidecar.source.clone();
         let offset = sidecar.footer.region_offset();
-        let reader = self.filters.reader().cloned();
-        let filters =
-            Filters::beside(Arc::new(source), self, sidecar.parts.clone(), offset, reader);
+        let filters = self.filters.of_sidecar(Arc::new(source), sidecar.parts.clone(), offset);
         let path = sidecar.path();
         let denied = |what| Fault::Damaged(what).at(path, offset);
         let mut prefixes = extractor

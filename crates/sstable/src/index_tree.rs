@@ -2,19 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::Index;
 use crate::format::{BlockKind, Fault, Footer, Handle};
 use crate::grown::Grown;
+use crate::index::{At, DAMAGED, Index};
 use crate::places::{Places, Spot};
 use crate::source::{ReadStats, Source};
 use crate::{Error, FilterHost};
-
-/// A data block, counted by leaf and within the leaf.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At {
-    pub(crate) leaf: usize,
-    pub(crate) slot: usize,
-}
 
 /// The index of one table.
 #[derive(Debug)]
@@ -119,7 +112,7 @@ impl IndexTree {
         let handle = self.top.handle(i).unwrap_or(Handle { offset: 0, bytes: 0 });
         let payload = source.read_plain(handle, BlockKind::IndexLeaf)?;
         let leaf = Index::decode(&payload, source.data_bytes)
-            .and_then(|leaf| if leaf.len() == 0 { Err(super::DAMAGED) } else { Ok(leaf) });
+            .and_then(|leaf| if leaf.len() == 0 { Err(DAMAGED) } else { Ok(leaf) });
         leaf.map_err(|fault| fault.at(&source.path, handle.offset))
     }
 

@@ -4,7 +4,7 @@
 //! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
 //! block is keyed by a number that the cache gives each open table, not by anything a file says,
 //! so two files that claim the same id never answer for each other. Lookups find most blocks without
-//! a search here, by their [places](crate::places).
+//! a search here, through their [slots](crate::block_slots).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::block::{SharedBlock, ask_for_columns};
+use crate::block_slots::{CachedBlock, SlotBudget, SlotRef};
 use crate::filter_memory::FilterMemory;
 use crate::filters::Piece;
-use crate::places::{Cached, Seat};
 
 /// What an entry costs beside its bytes: itself, its key, the allocation.
 const ENTRY_OVERHEAD_BYTES: u64 = 112;
 /// What a block costs beside its buffer.
-const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<Cached>() as u64 + 24;
+const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<CachedBlock>() as u64 + 24;
 /// Used to size the cache's tables at first; wrong guesses only cost a regrowth.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 /// More shards than threads are likely to meet in.
 const SHARDS: usize = 64;
-/// Of the capacity, what the places of blocks may take, and blocks may not: one part in so many.
-const PLACES_PART: u64 = 32;
-/// In so many turns all that the cache holds may have been replaced. A block that is used all the time is
-/// told of as often, which keeps it though nearly all others are used as well.
+/// Slots may take at most this fraction of the capacity, and blocks may not: 1/32.
+const SLOTS_FRACTION: u64 = 32;
+/// Turns in which everything that the cache holds may have been replaced. A block that is used all the
+/// time is reported in each, which keeps it even if nearly all others are used as well.
 const TURNS: u64 = 32;
 
 /// Names a block: the number of its table, its offset.
@@ -86,13 +86,13 @@ struct ByBytes;
 /// What the cache holds.
 #[derive(Debug)]
 enum Entry {
-    Block(Arc<Cached>),
+    Block(Arc<CachedBlock>),
     Piece(Arc<CachedPiece>),
 }
 
 impl Clone for Entry {
-    /// For whoever looks something up. What is searched of a block is asked for before the reference is
-    /// counted, which waits for memory and lets nothing overtake it.
+    /// Called by lookups. What a search of the block reads is prefetched before its references are
+    /// counted, as that waits for memory and lets nothing overtake it.
     #[inline]
     fn clone(&self) -> Self {
         match self {
@@ -176,40 +176,26 @@ pub struct BlockCache {
 struct Shared {
     blocks: Entries,
     next_owner: AtomicU64,
-    /// Bytes that it may hold, with the places of blocks.
+    /// Bytes that it may hold, slots of blocks included.
     capacity: AtomicU64,
-    /// Bytes of places.
-    places: AtomicU64,
-    /// Bytes that have come in.
-    came: AtomicU64,
+    slots: Arc<SlotBudget>,
+    /// Bytes inserted so far.
+    inserted: AtomicU64,
     turn: Turn,
 }
 
 /// Bits of a table's number that count the tables of one store; those above them are the store's.
 const TABLE_BITS: u32 = 40;
 
-/// The number of a turn, which each lookup reads, apart from what each read of a file writes.
+/// The number of a turn, which each lookup reads, on a cache line apart from what each insertion writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Turn(AtomicU32);
 
-/// Memory for places, out of the cache's share; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Room {
-    cache: Arc<BlockCache>,
-    bytes: u64,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.cache.shared.places.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// How full a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Bytes held, bookkeeping and places of blocks included.
+    /// Bytes held, bookkeeping and slots of blocks included.
     pub used_bytes: u64,
     /// Bytes it may hold.
     pub capacity_bytes: u64,
@@ -219,10 +205,15 @@ pub struct CacheStats {
     pub filter_bytes: u64,
 }
 
-/// What is left for blocks of a capacity: always the same, as a cache whose capacity changes forgets by
-/// and by what it has evicted.
+/// The most that slots may take of a capacity.
+fn for_slots(capacity: u64) -> u64 {
+    capacity / SLOTS_FRACTION
+}
+
+/// What a capacity leaves for blocks, however many slots there are: a cache whose capacity changes
+/// gradually forgets what it has evicted.
 fn for_blocks(capacity: u64) -> u64 {
-    capacity - capacity / PLACES_PART
+    capacity - for_slots(capacity)
 }
 
 impl BlockCache {
@@ -243,8 +234,8 @@ impl BlockCache {
             blocks,
             next_owner: AtomicU64::new(0),
             capacity: AtomicU64::new(bytes),
-            places: AtomicU64::new(0),
-            came: AtomicU64::new(0),
+            slots: SlotBudget::new(for_slots(bytes)),
+            inserted: AtomicU64::new(0),
             turn: Turn::default(),
         };
         Self::of_next_owner(Arc::new(shared))
@@ -267,26 +258,24 @@ impl BlockCache {
         self.shared.blocks.retain(|key, _| key.table >> TABLE_BITS != self.owner);
     }
 
-    /// Changes the capacity, and evicts what no longer fits. Places of blocks stay until their tables are
+    /// Changes the capacity, and evicts what no longer fits. Slots of blocks stay until their tables are
     /// closed, even if they take more than a 32nd of it now.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.capacity.store(bytes, Ordering::Relaxed);
+        self.shared.slots.set_limit(for_slots(bytes));
         self.shared.blocks.set_capacity(for_blocks(bytes));
     }
 
-    /// Memory for `bytes` of places, if they may be so many.
-    pub(crate) fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let most = self.shared.capacity.load(Ordering::Relaxed) / PLACES_PART;
-        let grown = |places: u64| Some(places + bytes).filter(|places| *places <= most);
-        self.shared.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok()?;
-        Some(Room { cache: Arc::clone(self), bytes })
+    /// The budget of the slots of its blocks.
+    pub(crate) fn slots(&self) -> &Arc<SlotBudget> {
+        &self.shared.slots
     }
 
     /// How full the cache is. Hits are counted where they happen, in
     /// [`ReadStats`](crate::ReadStats), so that readers do not meet in a counter.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
-            used_bytes: self.shared.blocks.weight() + self.shared.places.load(Ordering::Relaxed),
+            used_bytes: self.shared.blocks.weight() + self.shared.slots.used(),
             capacity_bytes: self.shared.capacity.load(Ordering::Relaxed),
             blocks: self.shared.blocks.len() as u64,
             filter_bytes: self.filters.cached(),
@@ -315,36 +304,43 @@ impl BlockCache {
         (self.owner << TABLE_BITS) | self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Arc<Cached>> {
+    /// The data block at `offset` of a table.
+    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Arc<CachedBlock>> {
         match self.shared.blocks.get(&BlockKey { table, offset }) {
             Some(Entry::Block(cached)) => Some(cached),
             _ => None,
         }
     }
 
-    /// Notes a use of a block that was found in its place.
+    /// Notes a hit of a block that was found in its slot.
     #[cold]
     pub(crate) fn use_once(&self, table: u64, offset: u64) {
         self.shared.blocks.get(&BlockKey { table, offset });
     }
 
-    /// Leaves a block in the cache; in its place as well if it has a `seat`.
-    pub(crate) fn insert(&self, table: u64, offset: u64, block: SharedBlock, seat: Option<Seat>) {
+    /// Inserts a block, into its slot as well if it has one.
+    pub(crate) fn insert(
+        &self,
+        table: u64,
+        offset: u64,
+        block: SharedBlock,
+        slot: Option<SlotRef>,
+    ) {
         let bytes = block.buffer.len() as u64;
-        let cached = Cached::new(block, seat, self.turn());
+        let cached = CachedBlock::new(block, slot, self.turn());
         self.shared.blocks.insert(BlockKey { table, offset }, Entry::Block(cached));
-        self.note_arrival(bytes);
+        self.note_inserted(bytes);
     }
 
-    /// The number of the turn: it changes whenever a 32nd of the capacity has come in.
+    /// The number of the turn, which changes whenever a 32nd of the capacity was inserted.
     #[inline]
     pub(crate) fn turn(&self) -> u32 {
         self.shared.turn.0.load(Ordering::Relaxed)
     }
 
-    fn note_arrival(&self, bytes: u64) {
+    fn note_inserted(&self, bytes: u64) {
         let turn_bytes = (self.shared.capacity.load(Ordering::Relaxed) / TURNS).max(1);
-        let before = self.shared.came.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.shared.inserted.fetch_add(bytes, Ordering::Relaxed);
         if before % turn_bytes + bytes >= turn_bytes {
             self.shared.turn.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -371,7 +367,7 @@ impl BlockCache {
         let bytes = hold.bytes;
         let cached = Arc::new(CachedPiece { piece, hold });
         self.shared.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
-        self.note_arrival(bytes);
+        self.note_inserted(bytes);
         if !cached.hold.memory.is_kept() {
             self.remove(table, offset);
         }
@@ -391,5 +387,47 @@ impl BlockCache {
 impl std::fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BlockCache").field("stats", &self.stats()).finish()
+    }
+}
+
+#[cfg(all(test, not(trommel_loom)))]
+mod tests {
+    use super::*;
+    use crate::block_slots::BlockSlots;
+    use crate::block_slots::fixtures::{block, hit, index, location};
+
+    #[test]
+    fn a_block_is_in_its_slot_while_the_cache_holds_it() {
+        let (cache, slots, leaf) = (BlockCache::new(1 << 20), BlockSlots::new(1), index(12));
+        let (one, other) = (block(), block());
+        let buffers = [one.buffer.as_ptr(), other.buffer.as_ptr()];
+        let insert = |slot, block| {
+            let location = location(&slots, &leaf, slot);
+            cache.insert(7, location.handle.offset, block, location.slot(cache.slots()));
+        };
+        assert_eq!(hit(location(&slots, &leaf, 8), 0), None);
+        insert(8, one);
+        for (turn, is_first) in [(0, true), (0, false), (1, true), (1, false)] {
+            assert_eq!(hit(location(&slots, &leaf, 8), turn), Some((buffers[0], is_first)));
+        }
+        // A second reader of the same block takes the slot, and keeps it when the first entry is dropped.
+        insert(8, other);
+        assert_eq!(hit(location(&slots, &leaf, 8), 1), Some((buffers[1], true)));
+        assert_eq!(hit(location(&slots, &leaf, 3), 1), None);
+        cache.remove(7, 80);
+        assert_eq!(hit(location(&slots, &leaf, 8), 1), None);
+    }
+
+    #[test]
+    fn slots_count_as_used_and_stay_within_a_32nd() {
+        let (cache, leaf) = (BlockCache::new(4096 * 4), index(12));
+        let (slots, more) = (BlockSlots::new(1), BlockSlots::new(1));
+        assert!(location(&slots, &leaf, 0).slot(cache.slots()).is_some());
+        assert_eq!(cache.stats().used_bytes, 3 * 128);
+        assert!(location(&more, &leaf, 0).slot(cache.slots()).is_none(), "more than a 32nd");
+        cache.set_capacity(4096 * 8);
+        assert!(location(&more, &leaf, 0).slot(cache.slots()).is_some());
+        drop((slots, more));
+        assert_eq!(cache.stats().used_bytes, 0);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::block_slots::{BlockLocation, BlockSlots};
 use crate::format::{BlockKind, Fault, Footer, Handle};
 use crate::grown::Grown;
 use crate::index::{At, DAMAGED, Index};
-use crate::places::{Places, Spot};
 use crate::source::{ReadStats, Source};
 use crate::{Error, FilterHost};
 
@@ -16,8 +16,8 @@ pub(crate) struct IndexTree {
     /// One cell a leaf; empty where the index has one level and the top is the only leaf.
     leaves: Box<[OnceLock<Index>]>,
     leaves_memory: Grown,
-    /// Where the blocks lie in the cache.
-    places: Places,
+    /// Where the cache has the blocks.
+    slots: BlockSlots,
 }
 
 impl IndexTree {
@@ -37,7 +37,7 @@ impl IndexTree {
             top,
             leaves: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
             leaves_memory: Grown::default(),
-            places: Places::of(cells.max(1)),
+            slots: BlockSlots::new(cells.max(1)),
         })
     }
 
@@ -206,14 +206,14 @@ impl IndexTree {
 
     /// The block at `at`, which `leaf` has; an impossible one if it has not.
     #[inline]
-    pub(crate) fn spot<'a>(&'a self, leaf: &'a Index, at: At) -> Spot<'a> {
+    pub(crate) fn locate<'a>(&'a self, leaf: &'a Index, at: At) -> BlockLocation<'a> {
         let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
-        Spot::new(&self.places, leaf, at, handle)
+        BlockLocation::new(&self.slots, leaf, at, handle)
     }
 
-    /// Memory it takes now, in bytes; places in the cache's share not counted.
+    /// Memory it takes now, in bytes; without slots, which are charged to the cache.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let cells = size_of_val(&*self.leaves) + self.places.memory_bytes();
+        let cells = size_of_val(&*self.leaves) + self.slots.memory_bytes();
         let of_leaves = self.leaves_memory.bytes();
         size_of::<Self>() + self.top.heap_bytes() + cells + of_leaves
     }

@@ -17,6 +17,7 @@
 
 mod awaited;
 mod block;
+mod block_slots;
 mod builder;
 mod cache;
 mod compression;
@@ -31,7 +32,6 @@ mod index_tree;
 mod keys;
 mod layout;
 mod many;
-mod places;
 mod properties;
 mod salvage;
 pub mod sidecar;

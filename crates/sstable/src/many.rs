@@ -21,9 +21,9 @@ use trommel_vfs::{Piece, Pieces, read_at_once};
 use crate::Error;
 use crate::awaited::{Awaited, ask_second_for};
 use crate::block::SharedBlock;
+use crate::block_slots::BlockLocation;
 use crate::compression::zeroed;
 use crate::format::Handle;
-use crate::places::Spot;
 use crate::source::ReadStats;
 use crate::table::{Found, Held, Table, Wants};
 use crate::together::read_together;
@@ -96,10 +96,10 @@ pub fn get_many<'a>(
                 }
             };
             let Request { key, hash, seqno, .. } = *request;
-            let Wanted { table, spot } = place;
+            let Wanted { table, location } = place;
             let mut found = held.get(table, key, hash, seqno, Wants::Value)?;
             if found.is_none() {
-                found = table.get_behind(spot, key, hash, seqno, stats)?;
+                found = table.get_behind(location, key, hash, seqno, stats)?;
             }
             ask_second_for(later);
             answer(nth, found);
@@ -113,13 +113,13 @@ pub fn get_many<'a>(
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     table: &'a Table,
-    spot: Spot<'a>,
+    location: BlockLocation<'a>,
 }
 
 impl Wanted<'_> {
     #[inline]
     fn is_at(&self, table: &Table, handle: Handle) -> bool {
-        self.spot.handle == handle && std::ptr::eq(self.table, table)
+        self.location.handle == handle && std::ptr::eq(self.table, table)
     }
 }
 
@@ -149,7 +149,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     ) -> Result<Option<Wanted<'a>>, Error> {
         let Some(table) = (self.tables)(request.table) else { return Ok(None) };
         let found = table.index.find(request.key, &table.source, stats)?;
-        Ok(found.map(|(leaf, at)| Wanted { table, spot: table.index.spot(leaf, at) }))
+        Ok(found.map(|(leaf, at)| Wanted { table, location: table.index.locate(leaf, at) }))
     }
 
     /// Finds the keys of the round that begins with request `first`, and asks for what a search of their
@@ -165,12 +165,12 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&mut places)) {
             *place = self.find(request, stats)?;
             match *place {
-                Some(Wanted { table, spot }) if self.is_mapped => {
-                    if let Some(stored) = table.ask_for_search(spot) {
+                Some(Wanted { table, location }) if self.is_mapped => {
+                    if let Some(stored) = table.ask_for_search(location) {
                         self.awaited.note(nth, stored);
                     }
                 }
-                Some(Wanted { spot, .. }) => spot.ask_for_place(),
+                Some(Wanted { location, .. }) => location.prefetch_slot(),
                 None => {}
             }
         }
@@ -180,8 +180,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         }
         self.awaited.ask();
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
-            if let Some(place @ Wanted { table, spot }) = place {
-                self.timed(nth, *place, |_| table.ask_for_entry(*spot, request.hash));
+            if let Some(place @ Wanted { table, location }) = place {
+                self.timed(nth, *place, |_| table.ask_for_entry(*location, request.hash));
             }
         }
         Ok(places)
@@ -195,15 +195,17 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             // Nearly all that the cache holds of this round are among them.
             return;
         }
-        for Wanted { spot, .. } in places.iter().flatten() {
-            spot.ask_for_block();
+        for Wanted { location, .. } in places.iter().flatten() {
+            location.prefetch_block();
         }
         let mut last = None;
         for (place, taken) in places.iter().zip(&mut self.taken) {
-            let Some(Wanted { table, spot }) = place else { continue };
+            let Some(Wanted { table, location }) = place else { continue };
             // One block of several keys is held until the last of them.
-            if last.replace((&raw const **table, spot.handle)) != Some((*table, spot.handle)) {
-                *taken = table.source.in_place(*spot);
+            if last.replace((&raw const **table, location.handle))
+                != Some((*table, location.handle))
+            {
+                *taken = table.source.in_slot(*location);
             }
         }
     }
@@ -216,20 +218,20 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         place: Wanted<'a>,
         stats: &mut ReadStats,
     ) -> Result<Held<'a>, Error> {
-        let Wanted { table, spot } = place;
+        let Wanted { table, location } = place;
         if let Some(block) = self.taken.get_mut(nth % ROUND).and_then(Option::take) {
             stats.cache_hits += 1;
             // It may have been evicted since, and read again with others.
             self.read_of(place);
-            return Ok(Held::shared(spot.handle, block));
+            return Ok(Held::shared(location.handle, block));
         }
         if table.source.file.is_direct()
             && let Some(block) = self.hold_direct(nth, place, stats)
         {
-            return Ok(Held::shared(spot.handle, block));
+            return Ok(Held::shared(location.handle, block));
         }
         self.timed(nth, place, |batch| {
-            table.hold_after(spot, stats, || batch.tell_ahead(nth, place))
+            table.hold_after(location, stats, || batch.tell_ahead(nth, place))
         })
     }
 
@@ -242,7 +244,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         stats: &mut ReadStats,
     ) -> Option<SharedBlock> {
         if self.together.is_empty() {
-            if let Some(block) = place.table.source.cached(place.spot, stats) {
+            if let Some(block) = place.table.source.cached(place.location, stats) {
                 return Some(block);
             }
             if nth >= self.told {
@@ -254,8 +256,10 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
 
     /// The block at `place` out of those that were read at once; none before it is wanted any more.
     fn read_of(&mut self, place: Wanted<'a>) -> Option<SharedBlock> {
-        let found =
-            self.together.iter().position(|(read, _)| place.is_at(read.table, read.spot.handle));
+        let found = self
+            .together
+            .iter()
+            .position(|(read, _)| place.is_at(read.table, read.location.handle));
         self.together.drain(..=found?).next_back().map(|(_, block)| block)
     }
 
@@ -270,7 +274,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         for (place, block) in blocks {
             let Some(block) = block else { continue };
             self.ahead.block_reads += 1;
-            self.ahead.block_bytes += place.spot.handle.bytes as u64;
+            self.ahead.block_bytes += place.location.handle.bytes as u64;
             self.together.push((place, block));
         }
     }
@@ -297,7 +301,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         }
         let mut ahead = Ahead::of(nth, last);
         while let Some(place) = self.next_ahead(&mut ahead) {
-            place.table.source.tell(place.spot);
+            place.table.source.tell(place.location);
         }
         self.told = self.seen(&ahead);
     }
@@ -309,7 +313,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             let request = self.requests.get(ahead.until)?;
             ahead.until += 1;
             let Ok(Some(place)) = self.find(request, &mut ahead.stats) else { continue };
-            let is_other = !place.is_at(ahead.last.table, ahead.last.spot.handle);
+            let is_other = !place.is_at(ahead.last.table, ahead.last.location.handle);
             ahead.last = place;
             if is_other {
                 return Some(place);
@@ -372,8 +376,8 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
         }
         while self.bytes < TOGETHER_BYTES {
             let place = self.batch.next_ahead(&mut self.ahead)?;
-            if place.table.source.in_cache(place.spot).is_none() {
-                self.bytes += place.spot.handle.bytes;
+            if place.table.source.in_cache(place.location).is_none() {
+                self.bytes += place.location.handle.bytes;
                 return Some(place);
             }
         }
@@ -388,7 +392,8 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
         let each = places.iter().zip(&mut read);
         let left: Vec<_> = each.filter(|(_, read)| read.is_none()).collect();
         if !left.is_empty() {
-            let source = |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.spot.handle);
+            let source =
+                |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.location.handle);
             let wanted = left.iter().map(|(place, _)| source(place)).collect();
             let together = read_together(wanted, |(source, handle)| {
                 source.read_block(*handle, &mut ReadStats::default()).ok()
@@ -412,7 +417,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '
     /// New memory takes its time, the more if the system has to fetch it, and the device is waited for anyway.
     fn meanwhile(&mut self) {
         let places = self.places.get(self.room.len()..).unwrap_or_default();
-        self.room.extend(places.iter().map(|place| zeroed(place.spot.handle.bytes)));
+        self.room.extend(places.iter().map(|place| zeroed(place.location.handle.bytes)));
     }
 
     fn receive(&mut self, nth: usize, bytes: &[u8]) {
@@ -426,21 +431,21 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '
             Some(room) if room.len() == bytes.len() => room.copy_from_slice(bytes),
             _ => return,
         }
-        let block = place.table.source.open_block(&room, 0, place.spot.handle);
+        let block = place.table.source.open_block(&room, 0, place.location.handle);
         *read = Some(place.keep(block.ok()));
     }
 }
 
 impl<'a> Wanted<'a> {
     fn piece(&self) -> Piece<'a> {
-        let Handle { offset, bytes } = self.spot.handle;
+        let Handle { offset, bytes } = self.location.handle;
         Piece { file: &*self.table.source.file, offset, bytes }
     }
 
     /// Leaves the block that was read here in the cache, if it was.
     fn keep(&self, block: Option<SharedBlock>) -> Option<SharedBlock> {
         if let Some(block) = &block {
-            self.table.source.keep(self.spot, block);
+            self.table.source.keep(self.location, block);
         }
         block
     }

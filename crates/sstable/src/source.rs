@@ -1,8 +1,8 @@
 //! Brings blocks from the file into memory, verified.
 //!
-//! Three ways lead to a data block: the cache, by the block's place or by a search; the map, where the
-//! table was opened for it (the checksum is verified at each use, since what lies behind a map can
-//! change, unless less was asked for); a `pread`. Meta blocks always use `pread`, into owned memory.
+//! A data block comes from one of three places: the block cache, through the block's slot or by a search;
+//! the map, if the table was opened with one (the checksum is verified at each use, as a mapped file can
+//! change, unless the caller opted out); or a `pread`. Meta blocks always use `pread`, into owned memory.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use trommel_vfs::ReadFile;
 
 use crate::Error;
 use crate::block::{Layout, SharedBlock};
+use crate::block_slots::BlockLocation;
 use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
-use crate::places::Spot;
 
 /// Bytes that are read at a time of a block that goes to its memory in turns.
 const TURN_BYTES: usize = 256 << 10;
@@ -155,79 +155,83 @@ impl Source {
         Ok(compression.is_some_and(|number| is_raw(*number)).then_some(stored))
     }
 
-    /// A data block through the cache: found there, or read and, if `fill`, left there.
+    /// A data block through the cache: found there, or read and, if `fill`, inserted.
     #[inline]
     pub(crate) fn block(
         &self,
-        spot: Spot<'_>,
+        location: BlockLocation<'_>,
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<SharedBlock, Error> {
-        self.block_after(spot, fill, stats, || {})
+        self.block_after(location, fill, stats, || {})
     }
 
     /// As [`Source::block`]; calls `before` if it has to read the block from the file.
     #[inline]
     pub(crate) fn block_after(
         &self,
-        spot: Spot<'_>,
+        location: BlockLocation<'_>,
         fill: bool,
         stats: &mut ReadStats,
         before: impl FnOnce(),
     ) -> Result<SharedBlock, Error> {
-        if let Some(block) = self.cached(spot, stats) {
+        if let Some(block) = self.cached(location, stats) {
             return Ok(block);
         }
         before();
-        let block = self.read_block(spot.handle, stats)?;
+        let block = self.read_block(location.handle, stats)?;
         if fill {
-            self.keep(spot, &block);
+            self.keep(location, &block);
         }
         Ok(block)
     }
 
-    /// Leaves a data block in the cache.
-    pub(crate) fn keep(&self, spot: Spot<'_>, block: &SharedBlock) {
-        let seat = spot.seat(&self.cache);
-        self.cache.insert(self.number, spot.handle.offset, block.clone(), seat);
+    /// Inserts a data block into the cache.
+    pub(crate) fn keep(&self, location: BlockLocation<'_>, block: &SharedBlock) {
+        let slot = location.slot(self.cache.slots());
+        self.cache.insert(self.number, location.handle.offset, block.clone(), slot);
     }
 
     /// A data block, if the cache holds it, which counts as a hit.
     #[inline]
-    pub(crate) fn cached(&self, spot: Spot<'_>, stats: &mut ReadStats) -> Option<SharedBlock> {
-        let block = self.in_cache(spot);
+    pub(crate) fn cached(
+        &self,
+        location: BlockLocation<'_>,
+        stats: &mut ReadStats,
+    ) -> Option<SharedBlock> {
+        let block = self.in_cache(location);
         stats.cache_hits += u64::from(block.is_some());
         block
     }
 
     /// A data block, if the cache holds it, which counts as a use of it.
     #[inline]
-    pub(crate) fn in_cache(&self, spot: Spot<'_>) -> Option<SharedBlock> {
-        self.in_place(spot).or_else(|| self.in_cache_itself(spot))
+    pub(crate) fn in_cache(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
+        self.in_slot(location).or_else(|| self.search_cache(location))
     }
 
-    /// As [`Source::in_cache`], by way of the block's place alone.
+    /// As [`Source::in_cache`], but looks only into the block's slot.
     #[inline]
-    pub(crate) fn in_place(&self, spot: Spot<'_>) -> Option<SharedBlock> {
-        let (block, is_first) = spot.block(self.cache.turn())?;
+    pub(crate) fn in_slot(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
+        let (block, is_first) = location.block(self.cache.turn())?;
         if is_first {
-            self.cache.use_once(self.number, spot.handle.offset);
+            self.cache.use_once(self.number, location.handle.offset);
         }
         Some(block)
     }
 
-    /// As [`Source::in_cache`], where the block is not in its place.
+    /// As [`Source::in_cache`], where the block is not in its slot.
     #[cold]
-    fn in_cache_itself(&self, spot: Spot<'_>) -> Option<SharedBlock> {
-        let cached = self.cache.get(self.number, spot.handle.offset)?;
-        cached.sit(self.cache.turn());
+    fn search_cache(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
+        let cached = self.cache.get(self.number, location.handle.offset)?;
+        cached.fill_slot(self.cache.turn());
         Some(cached.block().clone())
     }
 
-    /// Tells the file that a data block will be read, unless the cache holds it.
-    pub(crate) fn tell(&self, spot: Spot<'_>) {
-        if self.in_cache(spot).is_none() {
-            self.file.will_need(spot.handle.offset, spot.handle.bytes);
+    /// Hints to the file that a data block will be read, unless the cache holds it.
+    pub(crate) fn tell(&self, location: BlockLocation<'_>) {
+        if self.in_cache(location).is_none() {
+            self.file.will_need(location.handle.offset, location.handle.bytes);
         }
     }
 

@@ -14,11 +14,11 @@ use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::{Access, ReadFile};
 
 use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
+use crate::block_slots::BlockLocation;
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
 use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
-use crate::places::Spot;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
@@ -259,7 +259,7 @@ impl Table {
         stats: &mut ReadStats,
     ) -> Result<Option<Found>, Error> {
         while let Some((leaf, at)) = place {
-            let block = self.hold(self.index.spot(leaf, at), stats)?;
+            let block = self.hold(self.index.locate(leaf, at), stats)?;
             if let Some(found) = block.get(self, key, hash, seqno, wants)? {
                 return Ok(Some(found));
             }
@@ -276,7 +276,7 @@ impl Table {
     #[inline]
     pub(crate) fn get_behind(
         &self,
-        Spot { leaf, at, .. }: Spot<'_>,
+        BlockLocation { leaf, at, .. }: BlockLocation<'_>,
         key: &[u8],
         hash: u64,
         seqno: SeqNo,
@@ -300,7 +300,7 @@ impl Table {
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
         let mut stats = ReadStats::default();
         match self.index.find(key, &self.source, &mut stats) {
-            Ok(Some((leaf, at))) => self.index.spot(leaf, at).handle.offset,
+            Ok(Some((leaf, at))) => self.index.locate(leaf, at).handle.offset,
             Ok(None) => self.footer.data_bytes,
             Err(_) => {
                 let (leaf, leaves) = (self.index.top().find(key), self.index.leaf_count());
@@ -335,23 +335,23 @@ impl Table {
 
     /// A verified data block to search in: from the map, the cache or the file.
     #[inline]
-    fn hold(&self, spot: Spot<'_>, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
-        self.hold_after(spot, stats, || {})
+    fn hold(&self, location: BlockLocation<'_>, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
+        self.hold_after(location, stats, || {})
     }
 
     /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
     #[inline]
     pub(crate) fn hold_after(
         &self,
-        spot: Spot<'_>,
+        location: BlockLocation<'_>,
         stats: &mut ReadStats,
         before: impl FnOnce(),
     ) -> Result<Held<'_>, Error> {
-        let handle = spot.handle;
+        let handle = location.handle;
         if let Some(map) = self.source.map() {
             let stored = self.source.in_map(map, handle)?;
             let block = self
-                .look_at(stored, spot)
+                .look_at(stored, location)
                 .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
             if let Some(block) = block {
                 stats.block_reads += 1;
@@ -359,22 +359,22 @@ impl Table {
                 return Ok(Held { handle, bytes: HeldBytes::Mapped(block) });
             }
         }
-        let block = self.source.block_after(spot, true, stats, before)?;
+        let block = self.source.block_after(location, true, stats, before)?;
         Ok(Held::shared(handle, block))
     }
 
     /// The stored bytes of a block if it lies in a map, and whether it was found intact before.
     #[inline]
-    fn mapped(&self, spot: Spot<'_>) -> Option<(&[u8], bool)> {
-        let stored = self.source.in_map(self.source.map()?, spot.handle).ok()?;
-        Some((stored, self.verified.as_ref().is_some_and(|known| known.has(spot.at))))
+    fn mapped(&self, location: BlockLocation<'_>) -> Option<(&[u8], bool)> {
+        let stored = self.source.in_map(self.source.map()?, location.handle).ok()?;
+        Some((stored, self.verified.as_ref().is_some_and(|known| known.has(location.at))))
     }
 
     /// Asks the processor for what a search of a block begins with, if it lies in a map. One that has to be
     /// verified is not asked for: its stored bytes are returned.
     #[inline]
-    pub(crate) fn ask_for_search(&self, spot: Spot<'_>) -> Option<&[u8]> {
-        let (stored, is_known) = self.mapped(spot)?;
+    pub(crate) fn ask_for_search(&self, location: BlockLocation<'_>) -> Option<&[u8]> {
+        let (stored, is_known) = self.mapped(location)?;
         if !is_known {
             return Some(stored);
         }
@@ -384,8 +384,8 @@ impl Table {
 
     /// Asks the processor for the entry of a block that need not be verified that a key of this hash may be.
     #[inline]
-    pub(crate) fn ask_for_entry(&self, spot: Spot<'_>, hash: u64) {
-        if let Some((stored, true)) = self.mapped(spot)
+    pub(crate) fn ask_for_entry(&self, location: BlockLocation<'_>, hash: u64) {
+        if let Some((stored, true)) = self.mapped(location)
             && let Ok((payload, _)) = frame_of(stored)
             && let Ok(layout) = Layout::parse(payload)
         {
@@ -399,7 +399,7 @@ impl Table {
     fn look_at<'a>(
         &self,
         stored: &'a [u8],
-        Spot { leaf, at, handle, .. }: Spot<'_>,
+        BlockLocation { leaf, at, handle, .. }: BlockLocation<'_>,
     ) -> Result<Option<Block<'a>>, Fault> {
         let known = self.verified.as_ref();
         let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {

@@ -233,7 +233,7 @@ impl TableCursor {
     ) -> Result<bool, Error> {
         let place = find(&self.table, self.at, &mut self.reading.stats)?;
         let Some((leaf, at)) = place else { return Ok(false) };
-        let wanted = self.table.index.spot(leaf, at);
+        let wanted = self.table.index.locate(leaf, at);
         let is_here = self.block.is_some() && self.handle == wanted.handle;
         (self.at, self.handle) = (at, wanted.handle);
         if !is_here {
@@ -412,7 +412,7 @@ impl Cursor for TableCursor {
         } else if let Some(Sought { at, .. }) = self.sought
             && let Some(leaf) = index.loaded_leaf(at.leaf)
         {
-            self.reading.await_block(source, index.spot(leaf, at), stage);
+            self.reading.await_block(source, index.locate(leaf, at), stage);
         }
         self.sought.is_some()
     }

@@ -14,10 +14,10 @@ use super::told::Told;
 use super::{Entered, InMap};
 use crate::Error;
 use crate::block::{Layout, SharedBlock, ask_for_columns, is_fitting};
+use crate::block_slots::BlockLocation;
 use crate::compression::zeroed;
 use crate::format::{Handle, frame_of};
 use crate::index::At;
-use crate::places::Spot;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 
@@ -40,10 +40,12 @@ pub(super) enum Direction {
 impl Direction {
     /// The block of the same leaf that a walk comes to behind this one.
     #[inline]
-    fn behind(self, spot: Spot<'_>) -> Option<Spot<'_>> {
+    fn behind(self, location: BlockLocation<'_>) -> Option<BlockLocation<'_>> {
         match self {
-            Self::Forward => spot.moved_to(spot.at.slot + 1),
-            Self::Backward => spot.at.slot.checked_sub(1).and_then(|slot| spot.moved_to(slot)),
+            Self::Forward => location.moved_to(location.at.slot + 1),
+            Self::Backward => {
+                location.at.slot.checked_sub(1).and_then(|slot| location.moved_to(slot))
+            }
         }
     }
 }
@@ -165,11 +167,11 @@ impl Reading {
     }
 
     /// Asks the processor for what entering a block and seeking in it waits for.
-    pub(super) fn await_block(&self, source: &Source, wanted: Spot<'_>, stage: Stage) {
+    pub(super) fn await_block(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
         match stage {
             Stage::Find => {}
             Stage::Reach => {
-                wanted.ask_for_place();
+                wanted.prefetch_slot();
                 let stored = source.map().map(|map| source.in_map(map, wanted.handle));
                 if let Some(Ok(stored)) = stored {
                     prefetch_at(stored.as_ptr_range().end.addr() - 1);
@@ -178,7 +180,7 @@ impl Reading {
             // What is compressed comes out of the cache all the same.
             Stage::Ask => match source.raw_in_map(wanted.handle) {
                 Ok(Some(stored)) => ask_for_columns(stored),
-                _ => wanted.ask_for_block(),
+                _ => wanted.prefetch_block(),
             },
         }
     }
@@ -188,7 +190,7 @@ impl Reading {
     pub(super) fn load(
         &mut self,
         source: &Source,
-        wanted: Spot<'_>,
+        wanted: BlockLocation<'_>,
         direction: Direction,
     ) -> Result<Entered, Error> {
         self.run = self.run.saturating_add(1);
@@ -223,10 +225,10 @@ impl Reading {
     fn in_map(
         &mut self,
         source: &Source,
-        wanted: Spot<'_>,
+        wanted: BlockLocation<'_>,
         direction: Direction,
     ) -> Result<Option<InMap>, Error> {
-        let Spot { at, handle, .. } = wanted;
+        let BlockLocation { at, handle, .. } = wanted;
         if !self.options.fill_cache || !self.known.as_ref().is_some_and(|known| known.has(at)) {
             return Ok(None);
         }
@@ -255,12 +257,12 @@ impl Reading {
     fn look_ahead(
         &mut self,
         source: &Source,
-        wanted: Spot<'_>,
+        wanted: BlockLocation<'_>,
         direction: Direction,
         is_mapped: bool,
         steps: usize,
     ) {
-        let is_new = |next: &Spot<'_>| self.ahead.position(next.handle).is_none();
+        let is_new = |next: &BlockLocation<'_>| self.ahead.position(next.handle).is_none();
         let Some(next) = direction.behind(wanted).filter(is_new) else { return };
         if is_mapped && let Some(map) = source.map() {
             self.coming.lies_in(source.in_map(map, next.handle).unwrap_or_default(), steps);
@@ -268,7 +270,7 @@ impl Reading {
             self.coming.found(next.handle, block, steps);
             // To take up the one behind that would wait for its count of references and for its columns.
             if let Some(later) = direction.behind(next) {
-                later.ask_for_block();
+                later.prefetch_block();
             }
         }
     }
@@ -276,7 +278,7 @@ impl Reading {
     fn fetch(
         &mut self,
         source: &Source,
-        wanted: Spot<'_>,
+        wanted: BlockLocation<'_>,
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         let handle = wanted.handle;
@@ -323,8 +325,8 @@ impl Reading {
 
 /// What to read so that it holds the block that is wanted, and neighbours in the direction of the
 /// scan, together at most `bytes` long if there are neighbours.
-fn window(wanted: Spot<'_>, bytes: usize, direction: Direction) -> Range<u64> {
-    let Spot { leaf, at: At { slot, .. }, handle, .. } = wanted;
+fn window(wanted: BlockLocation<'_>, bytes: usize, direction: Direction) -> Range<u64> {
+    let BlockLocation { leaf, at: At { slot, .. }, handle, .. } = wanted;
     let mut range = handle.offset..handle.end();
     let fits = |range: &Range<u64>| range.end - range.start <= bytes as u64;
     match direction {

@@ -5,6 +5,7 @@
 mod aligning;
 #[path = "../../../filter/tests/bounds/allocator.rs"]
 mod allocator;
+mod block_slots;
 mod building;
 mod common;
 mod damage;
@@ -16,7 +17,6 @@ mod hostile_filters;
 mod layout;
 mod limits;
 mod loading;
-mod places;
 mod prefixes;
 mod reading;
 mod round_trip;

@@ -1,4 +1,4 @@
-//! Blocks in their places: found there, gone from there with the cache's entry, and counted.
+//! Blocks in their slots: found there, removed with the cache's entry, and counted.
 
 use std::sync::Arc;
 use std::thread;
@@ -38,7 +38,7 @@ fn random(state: &mut u64, limit: usize) -> usize {
 }
 
 #[test]
-fn what_the_cache_lets_go_of_leaves_its_place() {
+fn an_evicted_block_leaves_its_slot() {
     let (table, entries) = table(KEYS);
     let capacity = 2 << 20;
     let cache = BlockCache::new(capacity);
@@ -72,9 +72,9 @@ fn what_is_counted_of_blocks_is_what_they_hold() {
     assert!(used.abs_diff(held) <= held / 100, "{held} held, {used} counted");
 }
 
-/// A place's memory is the cache's: where there is little of it blocks are found all the same.
+/// Slots are charged to the cache: where it has little memory, blocks are found all the same.
 #[test]
-fn places_take_a_small_part_of_the_cache() {
+fn slots_take_a_small_part_of_the_cache() {
     let (table, entries) = table(KEYS);
     for capacity in [0, 10_000, 100_000, 1 << 20, 4 << 20] {
         let cache = BlockCache::new(capacity);
@@ -85,9 +85,9 @@ fn places_take_a_small_part_of_the_cache() {
         }
         assert!(cache.stats().used_bytes <= capacity, "{:?}", cache.stats());
         cache.set_capacity(0);
-        let places = cache.stats().used_bytes;
-        assert!(places <= capacity / 32, "{places} bytes of places of {capacity}");
-        assert!(places > 0 || capacity < 4 << 20, "no places");
+        let slots = cache.stats().used_bytes;
+        assert!(slots <= capacity / 32, "{slots} bytes of slots of {capacity}");
+        assert!(slots > 0 || capacity < 4 << 20, "no slots");
         cache.set_capacity(capacity);
         let (first, mut stats) = (&entries[3], ReadStats::default());
         check(&opened, first, &mut stats);
@@ -96,7 +96,7 @@ fn places_take_a_small_part_of_the_cache() {
         assert_eq!((stats.block_reads, stats.cache_hits), (2 - hits, hits), "{capacity}");
         drop(opened);
         cache.set_capacity(0);
-        assert_eq!(cache.stats().used_bytes, 0, "places of a table that is closed");
+        assert_eq!(cache.stats().used_bytes, 0, "slots of a table that is closed");
     }
 }
 
@@ -125,10 +125,10 @@ fn read_often(
     (of_often, of_seldom)
 }
 
-/// The cache hears of uses that it does not see, often enough: what is used all the time stays, whatever
+/// Hits in slots are reported to the cache often enough: a block that is used all the time stays, whatever
 /// else is read once.
 #[test]
-fn what_is_used_in_its_place_is_not_evicted() {
+fn a_block_that_is_used_in_its_slot_is_not_evicted() {
     let (of_often, of_seldom) = read_often(4 << 20, 600, 10_000, (1, 1));
     assert!(of_seldom.block_reads > 6000, "{of_seldom:?}");
     assert!(of_often.block_reads < 200, "{of_often:?}");
@@ -144,7 +144,7 @@ fn what_nearly_fills_the_cache_stays_if_it_is_used() {
 }
 
 #[test]
-fn lookups_of_many_keys_find_blocks_in_their_places() {
+fn lookups_of_many_keys_find_blocks_in_their_slots() {
     let (table, entries) = table(2000);
     let cache = BlockCache::new(64 << 20);
     let opened = open_with(&table, &cache);
@@ -194,5 +194,5 @@ fn threads_that_read_and_evict_leave_nothing_behind() {
         check(&opened, entry, &mut stats);
     }
     // Each block is read once, and found for its other entries.
-    assert_eq!(stats.block_reads, table.summary.blocks, "in a place, but not in the cache");
+    assert_eq!(stats.block_reads, table.summary.blocks, "in a slot, but not in the cache");
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::Error;
 use crate::block_slots::{BlockLocation, BlockSlots};
+use crate::filter_host::{FilterHost, LoadedMemory};
 use crate::format::{BlockKind, Fault, Footer, Handle};
-use crate::grown::Grown;
 use crate::index::{At, DAMAGED, Index};
 use crate::source::{ReadStats, Source};
-use crate::{Error, FilterHost};
 
 /// The index of one table.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct IndexTree {
     top: Index,
     /// One cell a leaf; empty where the index has one level and the top is the only leaf.
     leaves: Box<[OnceLock<Index>]>,
-    leaves_memory: Grown,
+    leaves_memory: LoadedMemory,
     /// Where the cache has the blocks.
     slots: BlockSlots,
 }
@@ -36,14 +36,14 @@ impl IndexTree {
         Ok(Self {
             top,
             leaves: std::iter::repeat_with(OnceLock::new).take(cells).collect(),
-            leaves_memory: Grown::default(),
+            leaves_memory: LoadedMemory::default(),
             slots: BlockSlots::new(cells.max(1)),
         })
     }
 
     /// The same, whose leaves the host is told of.
     pub(crate) fn held_by(self, host: Option<Arc<dyn FilterHost>>) -> Self {
-        Self { leaves_memory: Grown::new(host), ..self }
+        Self { leaves_memory: LoadedMemory::new(host), ..self }
     }
 
     /// Who is told of what it comes to take.

@@ -23,10 +23,10 @@ mod cache;
 mod compression;
 mod cursor;
 mod error;
+mod filter_host;
 mod filter_memory;
 mod filters;
 pub mod format;
-mod grown;
 mod index;
 mod index_tree;
 mod keys;
@@ -39,6 +39,8 @@ mod sink;
 mod source;
 mod table;
 mod together;
+mod user_filter;
+mod verdict;
 mod verified;
 mod verify;
 
@@ -47,11 +49,11 @@ pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
+pub use filter_host::{FilterHost, FilterState};
 pub use filter_memory::{FilterBytes, FilterMemory};
 pub use filters::{
-    Answers, FILTER_OVERHEAD_BYTES, FilterFacts, FilterHost, FilterLabel, FilterPart, FilterPlan,
-    FilterRole, FilterShape, FilterState, Filters, PrefixExtractor, UserFilter, UserFilterBuilder,
-    UserFilterReader, Verdict, contained, prefix_of,
+    FILTER_OVERHEAD_BYTES, FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, Filters,
+    PrefixExtractor, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use many::{Request, get_many};
@@ -60,4 +62,6 @@ pub use salvage::Salvage;
 pub use sidecar::{Sidecar, SidecarSummary};
 pub use source::ReadStats;
 pub use table::{Expected, Found, Table, TableConfig, TableMemory, Wants};
+pub use user_filter::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
+pub use verdict::{Answers, FilterLabel, Verdict};
 pub use verify::Verified;

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::FilterHost;
-use crate::grown::Grown;
+use crate::filter_host::{FilterHost, LoadedMemory};
 use crate::index::{At, Index};
 
 /// One bit a data block, by leaf of the index; a leaf has its bits once one of its blocks was
@@ -12,14 +11,14 @@ use crate::index::{At, Index};
 #[derive(Debug)]
 pub(crate) struct VerifiedBlocks {
     leaves: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    memory: Grown,
+    memory: LoadedMemory,
 }
 
 impl VerifiedBlocks {
     /// None yet, of a table whose index has this many leaves. `host` accounts for the memory of the bits.
     pub(crate) fn new(leaf_count: usize, host: Option<Arc<dyn FilterHost>>) -> Self {
         let leaves = std::iter::repeat_with(OnceLock::new).take(leaf_count).collect();
-        Self { memory: Grown::new(host), leaves }
+        Self { memory: LoadedMemory::new(host), leaves }
     }
 
     /// Whether the block at `at` was found intact.

@@ -13,7 +13,8 @@ use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
 use trommel_filter::{FilterKind, FilterSpec};
 
 use crate::block::{Block, tag_of};
-use crate::filters::{FilterState, Filters, PrefixExtractor, Watch};
+use crate::filter_host::FilterState;
+use crate::filters::{Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::Index;
 use crate::index_tree::IndexTree;

@@ -2,7 +2,7 @@
 //!
 //! 1. A *piece* is what one block of the filter region decodes to. It is read when it is first
 //!    asked for, never when the table is opened.
-//! 2. The table's [`FilterHost`] says whether its bytes may be *pinned*: held as long as the table
+//! 2. The table's [`FilterHost`](crate::FilterHost) says whether its bytes may be *pinned*: held as long as the table
 //!    is open, found by one load, without a lock. They are counted before they are allocated, by
 //!    what they take at most, then by what they do take, and given back after they are freed.
 //! 3. The places of a part's pieces belong to its top, come and go with it, and are counted with it.
@@ -22,13 +22,14 @@ use std::sync::{Arc, OnceLock};
 
 use trommel_filter::{Filter, SmallFilters};
 
-use super::keeper::{Charge, Form, Keeper, Unread};
-use super::user::OpenUserFilter;
-use super::{Answers, FilterState, Verdict};
+use super::keeper::{Form, Keeper, Unread};
 use crate::cache::CachedPiece;
+use crate::filter_host::{FilterState, PinCharge};
 use crate::format::Handle;
 use crate::index::Index;
 use crate::source::Source;
+use crate::user_filter::OpenUserFilter;
+use crate::verdict::{Answers, Verdict};
 
 /// What one block of the filter region holds.
 #[derive(Debug)]
@@ -43,22 +44,12 @@ pub(crate) enum Piece {
     User(OpenUserFilter),
 }
 
-/// What a filter of our own says of the key whose hash this is.
-#[inline]
-pub(super) fn verdict_of(filter: &Filter, hash: u64) -> Verdict {
-    Verdict {
-        maybe: filter.may_contain_hash(hash),
-        kind: filter.kind().into(),
-        expected: filter.expected_fpr(),
-    }
-}
-
 impl Piece {
     /// What the filter says of the key whose hash this is.
     #[inline]
     pub(super) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
         match self {
-            Self::Filter(filter) => verdict_of(filter, hash),
+            Self::Filter(filter) => Verdict::of(filter, hash),
             Self::User(filter) => filter.verdict(key, hash),
             Self::Small(_) | Self::Top(_) => Verdict::UNFILTERED,
         }
@@ -126,7 +117,7 @@ impl Top {
 #[derive(Debug)]
 pub(super) struct Pinned {
     piece: Piece,
-    charge: Charge,
+    charge: PinCharge,
 }
 
 /// A piece to ask.
@@ -298,7 +289,7 @@ impl<P: Borrow<Pinned> + From<Pinned>> Cell<P> {
     }
 
     /// A charge for the `bytes` that the piece turns out to take.
-    fn charge_all(&self, keeper: &Keeper, mut charge: Charge, bytes: u64) -> Option<Charge> {
+    fn charge_all(&self, keeper: &Keeper, mut charge: PinCharge, bytes: u64) -> Option<PinCharge> {
         if bytes <= charge.bytes() {
             charge.shrink_to(bytes);
             return Some(charge);

@@ -6,7 +6,6 @@
 //! 2. A piece is read by one thread at a time: the others wait for their [`Turn`] and find it there.
 //!    A filter of a user's is not waited for, since opening it runs the user's code.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use trommel_base::sync::{Condvar, Mutex, lock, wait};
@@ -14,50 +13,13 @@ use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
 use super::hold::{Piece, Top};
-use super::user::OpenUserFilter;
-use super::{FilterState, UserFilterReader};
 use crate::Error;
+use crate::filter_host::{FilterHost, FilterState, PinCharge};
 use crate::format::{BlockKind, Handle};
 use crate::index::Index;
 use crate::index_tree::IndexTree;
 use crate::source::Source;
-
-/// Who allows a table's filters their memory, is told of what else an open table comes to take, and hears of filters
-/// that cannot be used.
-pub trait FilterHost: Send + Sync + fmt::Debug {
-    /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
-    /// from now on.
-    fn pin(&self, bytes: u64) -> bool;
-
-    /// `bytes` that were pinned are held no longer.
-    fn unpin(&self, bytes: u64);
-
-    /// The open table is about to take `bytes` more, for as long as it is open: of its index, which is read where it
-    /// is needed.
-    fn grows(&self, _bytes: u64) {}
-
-    /// `bytes` of these are held no longer.
-    fn shrinks(&self, _bytes: u64) {}
-
-    /// A filter, or a piece of one, was asked for and can be held nowhere: it may not be pinned,
-    /// and takes more than half a shard of the block cache. Said once for each piece as long as
-    /// the top of its part is in memory, and of a whole filter as long as the table is open; the
-    /// table answers "maybe" in its place.
-    fn not_held(&self) {}
-
-    /// A filter of the table cannot be used; said once.
-    fn unusable(&self, state: &FilterState);
-
-    /// Who reads the filters of users that are stored in the table, if anybody can.
-    fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
-        None
-    }
-
-    /// Whether the table's filters are to be used at all. Asked when the table is opened.
-    fn wants_filters(&self) -> bool {
-        true
-    }
-}
+use crate::user_filter::{OpenUserFilter, UserFilterReader};
 
 const NO_READER: &str = "its policy is not here";
 
@@ -125,10 +87,9 @@ impl Keeper {
         }
     }
 
-    /// Has `bytes` counted as pinned, if they may be.
-    pub(super) fn charge(&self, bytes: u64) -> Option<Charge> {
-        let allowed = self.host.as_ref().is_none_or(|host| host.pin(bytes));
-        allowed.then(|| Charge { host: self.host.clone(), bytes })
+    /// Charges `bytes` as pinned, if they may be.
+    pub(super) fn charge(&self, bytes: u64) -> Option<PinCharge> {
+        PinCharge::new(self.host.as_ref(), bytes)
     }
 
     /// Waits until nobody reads the piece at `offset`, and keeps others from it meanwhile.
@@ -255,37 +216,6 @@ pub(super) enum Form {
     Top {
         first: u64,
     },
-}
-
-/// Bytes that count as pinned; given back when dropped.
-#[derive(Debug)]
-pub(super) struct Charge {
-    host: Option<Arc<dyn FilterHost>>,
-    bytes: u64,
-}
-
-impl Charge {
-    /// What is charged.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Gives back what is charged beyond `bytes`.
-    pub(super) fn shrink_to(&mut self, bytes: u64) {
-        let more = self.bytes.saturating_sub(bytes);
-        self.bytes -= more;
-        if let Some(host) = &self.host {
-            host.unpin(more);
-        }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if let Some(host) = &self.host {
-            host.unpin(self.bytes);
-        }
-    }
 }
 
 #[cfg(all(test, trommel_loom))]

@@ -10,11 +10,10 @@
 //! 4. Where the table has a sidecar, its filters are asked instead of the table's own. These stand in
 //!    where anything of the sidecar cannot be used.
 //! 5. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
-//!    made by another extractor, or by a user's policy that is not here ([`user`]).
+//!    made by another extractor, or by a user's policy that is not here ([`crate::user_filter`]).
 //!
 //! Called by the engine before it touches a table's blocks, so that it can count.
 
-mod answers;
 mod build;
 mod directory;
 mod hold;
@@ -22,14 +21,12 @@ mod keeper;
 mod part;
 mod pieces;
 mod prefix;
-mod user;
+mod user_build;
 
-use std::fmt;
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterLines};
 
-pub use answers::Answers;
 pub use build::FilterPlan;
 pub(crate) use build::FiltersBuilder;
 pub use directory::{FilterPart, FilterRole, FilterShape};
@@ -39,94 +36,20 @@ pub(crate) use directory::{
 };
 pub use hold::FILTER_OVERHEAD_BYTES;
 pub(crate) use hold::Piece;
-use hold::verdict_of;
-pub use keeper::FilterHost;
 use keeper::Keeper;
 use part::Part;
 pub(crate) use pieces::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
-pub(crate) use user::UserBuild;
-pub use user::{UserFilter, UserFilterBuilder, UserFilterReader, contained};
+pub(crate) use user_build::UserBuild;
 
+use crate::filter_host::{FilterHost, FilterState};
 use crate::format::Footer;
 use crate::index_tree::IndexTree;
 use crate::source::Source;
+use crate::user_filter::UserFilterReader;
+use crate::verdict::{Answers, FilterLabel, Verdict};
 use crate::{Error, Properties};
-
-/// Whether the table's filters can be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FilterState {
-    /// They can, as far as they were read.
-    Loaded,
-    /// The table was built without any.
-    Absent,
-    /// One is damaged; the text says how. It answers "maybe".
-    Damaged(String),
-    /// One is of a kind this version does not know. It answers "maybe".
-    Unknown(String),
-    /// One was made by a user's policy that is not here, or will not take it; the text says which.
-    /// It is intact, and answers "maybe".
-    Foreign(String),
-    /// There are some, which the [`FilterHost`] does not want used.
-    Spared,
-}
-
-/// What answers for a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum FilterLabel {
-    /// A filter of our own; [`FilterKind::None`] where none could be asked.
-    Own(FilterKind),
-    /// A filter of a user's making.
-    User,
-}
-
-impl FilterLabel {
-    /// The word that reports have for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own(kind) => kind.name(),
-            Self::User => "user",
-        }
-    }
-}
-
-impl From<FilterKind> for FilterLabel {
-    fn from(kind: FilterKind) -> Self {
-        Self::Own(kind)
-    }
-}
-
-impl PartialEq<FilterKind> for FilterLabel {
-    fn eq(&self, kind: &FilterKind) -> bool {
-        *self == Self::Own(*kind)
-    }
-}
-
-impl fmt::Display for FilterLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// What a table's filters say of a key.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Verdict {
-    /// Whether the table may hold it.
-    pub maybe: bool,
-    /// Kind of the filter that said so; [`FilterKind::None`] where none could be asked.
-    pub kind: FilterLabel,
-    /// How often a filter like that says "maybe" of an absent key: its exact expected rate. 1
-    /// where none could be asked.
-    pub expected: f64,
-}
-
-impl Verdict {
-    /// That of a table without a usable filter.
-    pub const UNFILTERED: Self =
-        Self { maybe: true, kind: FilterLabel::Own(FilterKind::None), expected: 1.0 };
-}
 
 /// What a table's filter of whole keys is; of prefixes, where it has no other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -323,7 +246,7 @@ impl Filters {
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {
-            Some(filter) => verdict_of(filter, hash),
+            Some(filter) => Verdict::of(filter, hash),
             None => self.ask_elsewhere(key, hash),
         }
     }

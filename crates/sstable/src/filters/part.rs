@@ -13,15 +13,16 @@
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
-use super::hold::{self, Cell, Piece, Pinned, verdict_of};
+use super::hold::{self, Cell, Piece, Pinned};
 use super::keeper::{Form, Keeper, Unread};
-use super::{
-    Answers, FilterFacts, FilterLabel, FilterPart, FilterRole, FilterShape, FilterState, Verdict,
-};
+use super::{FilterFacts, FilterPart, FilterRole, FilterShape};
 use crate::Error;
 use crate::cache::CachedPiece;
+use crate::filter_host::FilterState;
 use crate::format::Handle;
 use crate::source::ReadStats;
+use crate::user_filter::OpenUserFilter;
+use crate::verdict::{Answers, FilterLabel, Verdict};
 
 /// Pieces that a question about a prefix may visit before it gives up and says "maybe". In a sound
 /// table the second one settles it.
@@ -85,7 +86,7 @@ impl Part {
     #[inline]
     pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
         match self.pinned_filter() {
-            Some(filter) => verdict_of(filter, hash),
+            Some(filter) => Verdict::of(filter, hash),
             None => self.ask_elsewhere(key, hash, keeper),
         }
     }
@@ -283,7 +284,7 @@ impl Part {
                 let filter = match piece {
                     Piece::Filter(filter) => filter,
                     Piece::User(filter) => {
-                        return Some(FilterFacts { is_held, ..filter.facts(&self.said) });
+                        return Some(FilterFacts { is_held, ..self.user_facts(filter) });
                     }
                     Piece::Small(_) | Piece::Top(_) => return None,
                 };
@@ -329,6 +330,20 @@ impl Part {
                     is_held: true,
                 })
             }
+        }
+    }
+
+    /// What a user's filter is, as it says itself and as the directory does.
+    fn user_facts(&self, filter: &OpenUserFilter) -> FilterFacts {
+        let FilterPart { keys, bytes, .. } = self.said;
+        FilterFacts {
+            kind: FilterLabel::User,
+            bits_stored: if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 },
+            keys,
+            expected: filter.expected_fpr(),
+            bytes: filter.memory_bytes() as u64,
+            is_held: true,
+            ..FilterFacts::NONE
         }
     }
 

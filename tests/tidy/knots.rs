@@ -19,7 +19,7 @@ const LARGEST: [(&str, usize); 10] = [
     ("filter", 2),
     ("harness", 1),
     ("memtable", 1),
-    ("sstable", 4),
+    ("sstable", 1),
     ("tuning", 1),
     ("vfs", 1),
 ];

@@ -275,6 +275,7 @@ impl Drop for CachedBlock {
 }
 
 #[cfg(test)]
+#[cfg_attr(trommel_loom, allow(dead_code, reason = "the model needs but one block"))]
 pub(crate) mod fixtures {
     use super::*;
     use crate::format::{BlockKind, unseal};

@@ -1,5 +1,5 @@
-//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and pieces of
-//! filters that are not pinned. All are evicted alike, the least used first.
+//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and filter blocks
+//! that are not pinned. All are evicted alike, the least used first.
 //!
 //! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
 //! block is keyed by a number that the cache gives each open table, not by anything a file says,
@@ -16,8 +16,8 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::block::{SharedBlock, ask_for_columns};
 use crate::block_slots::{CachedBlock, SlotBudget, SlotRef};
-use crate::filter_memory::FilterMemory;
-use crate::filters::Piece;
+use crate::filter_block::FilterBlock;
+use crate::filter_memory::{CachedCharge, FilterMemory};
 
 /// What an entry costs beside its bytes: itself, its key, the allocation.
 const ENTRY_OVERHEAD_BYTES: u64 = 112;
@@ -87,7 +87,7 @@ struct ByBytes;
 #[derive(Debug)]
 enum Entry {
     Block(Arc<CachedBlock>),
-    Piece(Arc<CachedPiece>),
+    Filter(Arc<CachedFilter>),
 }
 
 impl Clone for Entry {
@@ -100,53 +100,22 @@ impl Clone for Entry {
                 ask_for_columns(&cached.block().buffer);
                 Self::Block(Arc::clone(cached))
             }
-            Self::Piece(cached) => Self::Piece(Arc::clone(cached)),
+            Self::Filter(cached) => Self::Filter(Arc::clone(cached)),
         }
     }
 }
 
-/// A piece of a filter in the cache, or on its way out of it.
+/// A filter block in the cache, or on its way out of it. (It is dropped before its charge.)
 #[derive(Debug)]
-pub(crate) struct CachedPiece {
-    piece: Piece,
-    hold: Hold,
+pub(crate) struct CachedFilter {
+    block: FilterBlock,
+    charge: CachedCharge,
 }
 
-impl CachedPiece {
+impl CachedFilter {
     #[inline]
-    pub(crate) fn piece(&self) -> &Piece {
-        &self.piece
-    }
-}
-
-/// Bytes of a piece that the cache holds, or is about to; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    memory: Arc<FilterMemory>,
-    bytes: u64,
-}
-
-impl Hold {
-    /// Has it hold `bytes`, if these may be held.
-    pub(crate) fn change_to(&mut self, bytes: u64) -> bool {
-        if bytes > self.bytes && !self.memory.admit(bytes - self.bytes) {
-            return false;
-        }
-        if bytes > self.bytes {
-            self.memory.note_cached(bytes - self.bytes);
-        } else {
-            self.memory.note_uncached(self.bytes - bytes);
-            self.memory.give_back(self.bytes - bytes);
-        }
-        self.bytes = bytes;
-        true
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.memory.note_uncached(self.bytes);
-        self.memory.give_back(self.bytes);
+    pub(crate) fn block(&self) -> &FilterBlock {
+        &self.block
     }
 }
 
@@ -155,14 +124,14 @@ impl Weighter<BlockKey, Entry> for ByBytes {
     fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
         match entry {
             Entry::Block(cached) => cached.block().buffer.len() as u64 + BLOCK_OVERHEAD_BYTES,
-            Entry::Piece(cached) => cached.hold.bytes + ENTRY_OVERHEAD_BYTES,
+            Entry::Filter(cached) => cached.charge.bytes() + ENTRY_OVERHEAD_BYTES,
         }
     }
 }
 
 type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, Entry>>;
 
-/// Verified data blocks and pieces of filters, shared by all tables of a store; or, where
+/// Verified data blocks and filter blocks, shared by all tables of a store; or, where
 /// [several stores](BlockCache::share) have one cache, the part of one of them.
 pub struct BlockCache {
     shared: Arc<Shared>,
@@ -199,9 +168,9 @@ pub struct CacheStats {
     pub used_bytes: u64,
     /// Bytes it may hold.
     pub capacity_bytes: u64,
-    /// Blocks held, pieces of filters among them.
+    /// Blocks held, filter blocks among them.
     pub blocks: u64,
-    /// Bytes of pieces of filters among those held.
+    /// Bytes of filter blocks among those held.
     pub filter_bytes: u64,
 }
 
@@ -287,13 +256,9 @@ impl BlockCache {
         &self.filters
     }
 
-    /// Has `bytes` counted as held of filters, if they may be.
-    pub(crate) fn hold(&self, bytes: u64) -> Option<Hold> {
-        let memory = Arc::clone(&self.filters);
-        memory.admit(bytes).then(|| {
-            memory.note_cached(bytes);
-            Hold { memory, bytes }
-        })
+    /// Charges `bytes` of a filter block, if these may be held.
+    pub(crate) fn charge_filter(&self, bytes: u64) -> Option<CachedCharge> {
+        self.filters.charge_cached(bytes)
     }
 
     /// A number for a table that is being opened.
@@ -346,29 +311,29 @@ impl BlockCache {
         }
     }
 
-    /// The piece of a filter at this place.
+    /// The filter block at `offset` of a table.
     #[inline]
-    pub(crate) fn piece(&self, table: u64, offset: u64) -> Option<Arc<CachedPiece>> {
+    pub(crate) fn filter(&self, table: u64, offset: u64) -> Option<Arc<CachedFilter>> {
         match self.shared.blocks.get(&BlockKey { table, offset }) {
-            Some(Entry::Piece(cached)) => Some(cached),
+            Some(Entry::Filter(cached)) => Some(cached),
             _ => None,
         }
     }
 
-    /// Leaves a piece in the cache, of as many bytes as `hold` holds; unless filters may hold less by
-    /// now, and whoever has seen to that could not find it here.
-    pub(crate) fn insert_piece(
+    /// Inserts a filter block of the bytes that are charged; unless the limit on filters has fallen since,
+    /// as the eviction that follows such a change could not find the block.
+    pub(crate) fn insert_filter(
         &self,
         table: u64,
         offset: u64,
-        piece: Piece,
-        hold: Hold,
-    ) -> Arc<CachedPiece> {
-        let bytes = hold.bytes;
-        let cached = Arc::new(CachedPiece { piece, hold });
-        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Piece(Arc::clone(&cached)));
+        block: FilterBlock,
+        charge: CachedCharge,
+    ) -> Arc<CachedFilter> {
+        let bytes = charge.bytes();
+        let cached = Arc::new(CachedFilter { block, charge });
+        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Filter(Arc::clone(&cached)));
         self.note_inserted(bytes);
-        if !cached.hold.memory.is_kept() {
+        if !cached.charge.is_within_limit() {
             self.remove(table, offset);
         }
         cached

@@ -17,6 +17,7 @@
 //! * Nothing here waits for another thread but for whoever sets the limit, as pieces are given back in
 //!   the middle of an eviction.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use trommel_base::planted::{Bug, planted};
@@ -125,19 +126,63 @@ impl FilterMemory {
         self.state.fetch_add(CHANGE, AcqRel);
     }
 
-    /// Notes that a piece of `bytes` that are held has come to the cache.
-    pub(crate) fn note_cached(&self, bytes: u64) {
-        self.cached.fetch_add(bytes, Release);
-    }
-
-    /// Notes that one has left it, which is yet to be given back.
-    pub(crate) fn note_uncached(&self, bytes: u64) {
-        self.cached.fetch_sub(bytes, Release);
+    /// Charges `bytes` of a filter that the block cache will hold, if they may be held.
+    pub(crate) fn charge_cached(self: &Arc<Self>, bytes: u64) -> Option<CachedCharge> {
+        self.admit(bytes).then(|| {
+            self.cached.fetch_add(bytes, Release);
+            CachedCharge { memory: Arc::clone(self), bytes }
+        })
     }
 
     /// Bytes that are held in the block cache.
     pub(crate) fn cached(&self) -> u64 {
         self.cached.load(Relaxed)
+    }
+}
+
+/// Bytes of a filter block that the block cache holds, or is about to; returned when dropped.
+#[derive(Debug)]
+pub(crate) struct CachedCharge {
+    memory: Arc<FilterMemory>,
+    bytes: u64,
+}
+
+impl CachedCharge {
+    /// Bytes that are charged.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Charges `bytes` in all; false, and no change, if these may not be held.
+    pub(crate) fn resize(&mut self, bytes: u64) -> bool {
+        if bytes > self.bytes && !self.memory.admit(bytes - self.bytes) {
+            return false;
+        }
+        if bytes > self.bytes {
+            self.memory.cached.fetch_add(bytes - self.bytes, Release);
+        } else {
+            self.release(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Whether no more is held than the limit that was set last.
+    pub(crate) fn is_within_limit(&self) -> bool {
+        self.memory.is_kept()
+    }
+
+    /// Leaves the count of cached bytes before `bytes` are given back.
+    fn release(&self, bytes: u64) {
+        self.memory.cached.fetch_sub(bytes, Release);
+        self.memory.give_back(bytes);
+    }
+}
+
+impl Drop for CachedCharge {
+    fn drop(&mut self) {
+        self.release(self.bytes);
     }
 }
 
@@ -192,8 +237,6 @@ mod tests {
 
 #[cfg(all(test, trommel_loom))]
 mod models {
-    use std::sync::Arc;
-
     use trommel_base::sync::models::{check, thread};
 
     use super::*;

@@ -23,6 +23,7 @@ mod cache;
 mod compression;
 mod cursor;
 mod error;
+mod filter_block;
 mod filter_host;
 mod filter_memory;
 mod filters;
@@ -49,11 +50,12 @@ pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
 pub use cursor::{ScanOptions, TableCursor};
 pub use error::Error;
+pub use filter_block::FILTER_OVERHEAD_BYTES;
 pub use filter_host::{FilterHost, FilterState};
 pub use filter_memory::{FilterBytes, FilterMemory};
 pub use filters::{
-    FILTER_OVERHEAD_BYTES, FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, Filters,
-    PrefixExtractor, prefix_of,
+    FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, Filters, PrefixExtractor,
+    prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use many::{Request, get_many};

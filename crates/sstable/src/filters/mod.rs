@@ -6,7 +6,7 @@
 //!    of the prefixes, if the key has one. A scan within one prefix asks that of the prefixes
 //!    ([`Filters::ask_prefix`]).
 //! 3. A part is one filter or is cut into pieces ([`part`]); a piece is read when it is first
-//!    asked, and held in the table or in the block cache ([`hold`]).
+//!    asked, and held in the table or in the block cache ([`resident`]).
 //! 4. Where the table has a sidecar, its filters are asked instead of the table's own. These stand in
 //!    where anything of the sidecar cannot be used.
 //! 5. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
@@ -16,11 +16,11 @@
 
 mod build;
 mod directory;
-mod hold;
-mod keeper;
+mod loader;
 mod part;
 mod pieces;
 mod prefix;
+mod resident;
 mod user_build;
 
 use std::sync::Arc;
@@ -34,9 +34,7 @@ pub(crate) use directory::{
     Listed, decode as decode_directory, encode as encode_directory,
     encode_whole as encode_whole_directory,
 };
-pub use hold::FILTER_OVERHEAD_BYTES;
-pub(crate) use hold::Piece;
-use keeper::Keeper;
+use loader::BlockLoader;
 use part::Part;
 pub(crate) use pieces::BuiltPart;
 pub(crate) use prefix::Watch;
@@ -97,7 +95,7 @@ impl FilterFacts {
 /// The filters of one open table.
 #[derive(Debug)]
 pub struct Filters {
-    keeper: Keeper,
+    loader: BlockLoader,
     keys: Option<Part>,
     prefixes: Option<Part>,
     /// Those that nobody here can ask.
@@ -119,54 +117,54 @@ impl Filters {
     ) -> Self {
         let is_wanted = host.as_ref().is_none_or(|host| host.wants_filters());
         let (source, table) = (Arc::clone(source), Arc::clone(source));
-        let keeper = Keeper::new(source, table, Arc::clone(index), host, reader);
+        let loader = BlockLoader::new(source, table, Arc::clone(index), host, reader);
         if !is_wanted && footer.filter_bytes > 0 {
-            keeper.note(FilterState::Spared);
-            return Self::of_parts(keeper, Vec::new(), 0);
+            loader.note(FilterState::Spared);
+            return Self::of_parts(loader, Vec::new(), 0);
         }
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
-            keeper.note(FilterState::Damaged(why.into()));
+            loader.note(FilterState::Damaged(why.into()));
             Vec::new()
         });
-        Self::of_parts(keeper, parts, footer.filter_offset())
+        Self::of_parts(loader, parts, footer.filter_offset())
     }
 
     /// The filters of a sidecar of this table alone, side by side from `offset` of `sidecar`. They have no
     /// host: whatever is read stays in memory.
     pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
-        let Keeper { table, index, reader, .. } = &self.keeper;
+        let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
-        Self::of_parts(Keeper::new(sidecar, table, index, None, reader.clone()), parts, offset)
+        Self::of_parts(BlockLoader::new(sidecar, table, index, None, reader.clone()), parts, offset)
     }
 
     /// Becomes those that lie side by side from `offset` of `source` on, a sidecar; what it was stands
     /// in for them.
     pub(crate) fn stand_behind(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
-        let Keeper { table, index, host, reader, .. } = &self.keeper;
+        let BlockLoader { table, index, host, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
-        let keeper = Keeper::new(source, table, index, host.clone(), reader.clone());
-        let own = std::mem::replace(self, Self::of_parts(keeper, parts, offset));
+        let loader = BlockLoader::new(source, table, index, host.clone(), reader.clone());
+        let own = std::mem::replace(self, Self::of_parts(loader, parts, offset));
         self.own = Some(Box::new(own));
     }
 
     /// None of them: they hold and answer nothing, and know whose policy is here.
     pub(crate) fn left_out(&self) -> Self {
-        let Keeper { table, index, reader, .. } = &self.keeper;
+        let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
-        let keeper = Keeper::new(Arc::clone(&table), table, index, None, reader.clone());
-        Self::of_parts(keeper, Vec::new(), 0)
+        let loader = BlockLoader::new(Arc::clone(&table), table, index, None, reader.clone());
+        Self::of_parts(loader, Vec::new(), 0)
     }
 
-    fn of_parts(keeper: Keeper, parts: Vec<Listed>, mut offset: u64) -> Self {
+    fn of_parts(loader: BlockLoader, parts: Vec<Listed>, mut offset: u64) -> Self {
         let mut filters =
-            Self { keeper, keys: None, prefixes: None, foreign: Vec::new(), own: None };
+            Self { loader, keys: None, prefixes: None, foreign: Vec::new(), own: None };
         for listed in parts {
             let bytes = listed.bytes();
             match listed {
                 Listed::Part(said) => filters.add(said, offset),
                 Listed::Later { .. } => {
                     let why = "one is of a role or a shape that this version does not know";
-                    filters.keeper.note(FilterState::Unknown(why.into()));
+                    filters.loader.note(FilterState::Unknown(why.into()));
                 }
             }
             offset += bytes;
@@ -187,7 +185,7 @@ impl Filters {
     /// What is asked where these cannot be: the table's own, where something of the sidecar cannot be
     /// used. (What is used and says nothing, as it was built without a filter, has none to stand in.)
     fn stand_in(&self) -> Option<&Self> {
-        self.own.as_deref().filter(|_| self.keeper.fault().is_some())
+        self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
     /// Whether they lie in a sidecar of which something cannot be used, or which is not there: the
@@ -198,7 +196,7 @@ impl Filters {
 
     /// Notes that something of them is damaged.
     pub(crate) fn note_damage(&self, why: String) {
-        self.keeper.note(FilterState::Damaged(why));
+        self.loader.note(FilterState::Damaged(why));
     }
 
     /// Whether there is one that this version does not know, or that nobody here can ask.
@@ -209,11 +207,11 @@ impl Filters {
     /// Adds the part that is said to start at `offset`.
     fn add(&mut self, said: FilterPart, offset: u64) {
         let role = said.role;
-        let why_foreign = Part::why_foreign(&said, &self.keeper);
+        let why_foreign = Part::why_foreign(&said, &self.loader);
         let part = Part::new(said, offset, why_foreign.is_some());
         match (why_foreign, role) {
             (Some(state), _) => {
-                self.keeper.note(state);
+                self.loader.note(state);
                 self.foreign.push(part);
             }
             (None, FilterRole::Keys) => self.keys = Some(part),
@@ -227,7 +225,7 @@ impl Filters {
         const READY: &FilterState = &FilterState::Loaded;
         const ABSENT: &FilterState = &FilterState::Absent;
         let parts = self.keys.is_some() || self.prefixes.is_some();
-        self.keeper.fault().unwrap_or(if parts { READY } else { ABSENT })
+        self.loader.fault().unwrap_or(if parts { READY } else { ABSENT })
     }
 
     /// [`state`](Self::state), once everything has been read, what nobody here can ask too. Holds
@@ -237,7 +235,7 @@ impl Filters {
     /// [`Error::Io`] where a part could not be read.
     pub fn check(&self) -> Result<&FilterState, Error> {
         for part in self.parts().chain(&self.foreign) {
-            part.check(&self.keeper)?;
+            part.check(&self.loader)?;
         }
         Ok(self.state())
     }
@@ -256,7 +254,7 @@ impl Filters {
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
         let asked = self.keys.as_ref();
-        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.keeper));
+        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.loader));
         match self.own {
             Some(_) if verdict == Verdict::UNFILTERED => {
                 self.stand_in().map_or(Verdict::UNFILTERED, |own| own.ask(key, hash))
@@ -293,7 +291,7 @@ impl Filters {
             return;
         }
         match &self.keys {
-            Some(part) => part.ask_many(keys, hashes, answers, &self.keeper),
+            Some(part) => part.ask_many(keys, hashes, answers, &self.loader),
             None => answers.add_unfiltered(keys.len()),
         }
     }
@@ -302,7 +300,7 @@ impl Filters {
     pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
         let verdict = match &self.prefixes {
             Some(part) if part.said.extractor == extractor => {
-                part.ask_prefix(prefix, hash, &self.keeper)
+                part.ask_prefix(prefix, hash, &self.loader)
             }
             _ => Verdict::UNFILTERED,
         };
@@ -314,7 +312,7 @@ impl Filters {
 
     /// Who can read filters of users, if anybody can.
     pub(crate) fn reader(&self) -> Option<&Arc<dyn UserFilterReader>> {
-        self.keeper.reader.as_ref()
+        self.loader.reader.as_ref()
     }
 
     /// The part that was built of whole keys, as the table describes it.
@@ -354,7 +352,7 @@ impl Filters {
     }
 
     fn facts_of(&self, part: Option<&Part>) -> FilterFacts {
-        part.and_then(|part| part.facts(&self.keeper)).unwrap_or(FilterFacts::NONE)
+        part.and_then(|part| part.facts(&self.loader)).unwrap_or(FilterFacts::NONE)
     }
 
     /// Bytes of memory that the filters have pinned; what lies in the block cache counts there.
@@ -367,7 +365,7 @@ impl Filters {
     /// pieces may stay until they are the least used.
     pub fn evict(&self) {
         for part in self.parts() {
-            part.evict(&self.keeper);
+            part.evict(&self.loader);
         }
         if let Some(own) = &self.own {
             own.evict();

@@ -1,79 +1,81 @@
-//! One part of the filter region: which of its pieces is asked.
+//! One part of the filter region: which of its blocks answers for a key.
 //!
-//! * A *whole* part is one piece.
-//! * A *cut* part is several, each for a range of keys that ends where a data block ends; behind
-//!   them lies their *top*, an index of separators like that of the data blocks. The piece of a
+//! * A *whole* part is one block.
+//! * A *partitioned* part is several, each for a range of keys that ends where a data block ends; after
+//!   them lies their *top*, an index of separators like that of the data blocks. The partition of a
 //!   key is the first whose separator is not smaller.
-//! * Where there is a filter for each data block, a piece is a group of them. The index of the data
-//!   blocks is searched first, then the top, and the filter of the one block is asked.
+//! * Where there is a filter for each data block, a partition is a group of them. The index of the data
+//!   blocks is searched first, then the top, and the filter of that one block is queried.
 //!
-//! A key whose versions straddle two pieces is in the first of them, which is where a search for it
-//! arrives. A prefix is in every piece that holds a key with it; see [`Part::ask_prefix`].
+//! A key whose versions straddle two partitions is in the first of them, which is where a search for it
+//! arrives. A prefix is in every partition that holds a key with it; see [`Part::ask_prefix`].
 
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
-use super::hold::{self, Cell, Piece, Pinned};
-use super::keeper::{Form, Keeper, Unread};
+use super::loader::{BlockForm, BlockLoader, Unread};
+use super::resident::Partitions;
 use super::{FilterFacts, FilterPart, FilterRole, FilterShape};
 use crate::Error;
-use crate::cache::CachedPiece;
+use crate::cache::CachedFilter;
+use crate::filter_block::{FilterBlock, FilterCell, PinnedFilter};
 use crate::filter_host::FilterState;
 use crate::format::Handle;
 use crate::source::ReadStats;
 use crate::user_filter::OpenUserFilter;
 use crate::verdict::{Answers, FilterLabel, Verdict};
 
-/// Pieces that a question about a prefix may visit before it gives up and says "maybe". In a sound
+/// Partitions that a query for a prefix may read before it gives up and answers "maybe". In a sound
 /// table the second one settles it.
-const MOST_PIECES: usize = 4;
+const MOST_PARTITIONS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) said: FilterPart,
     /// Kind of its filters.
     kind: FilterLabel,
-    /// As what its pieces are read.
-    form: Form,
+    /// How its blocks are decoded.
+    form: BlockForm,
     /// Its first byte in the file.
     offset: u64,
-    pieces: Pieces,
+    blocks: PartBlocks,
 }
 
+/// The cells of a part's blocks: of its filter, or of the index of its partitions.
 #[derive(Debug)]
-enum Pieces {
-    Whole(Cell<Pinned>),
-    Cut { top: Cell<Pinned> },
+enum PartBlocks {
+    Whole(FilterCell<PinnedFilter>),
+    Partitioned { top: FilterCell<PinnedFilter> },
 }
 
 impl Part {
-    /// The part that is said to start at `offset`; `is_foreign` where nobody here can ask it, so
+    /// The part that is said to start at `offset`; `is_foreign` where it cannot be queried here, so
     /// that it can only be checked.
     pub(super) fn new(said: FilterPart, offset: u64, is_foreign: bool) -> Self {
-        let pieces = match said.shape {
-            FilterShape::Whole => Pieces::Whole(Cell::default()),
+        let blocks = match said.shape {
+            FilterShape::Whole => PartBlocks::Whole(FilterCell::default()),
             FilterShape::Partitioned | FilterShape::PerBlock => {
-                Pieces::Cut { top: Cell::default() }
+                PartBlocks::Partitioned { top: FilterCell::default() }
             }
         };
         let (kind, form) = if is_foreign {
-            (FilterKind::None.into(), Form::Foreign)
+            (FilterKind::None.into(), BlockForm::Foreign)
         } else if !said.policy.is_empty() {
-            (FilterLabel::User, Form::User)
+            (FilterLabel::User, BlockForm::User)
         } else {
             let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
             let is_small = said.shape == FilterShape::PerBlock;
-            (kind.into(), if is_small { Form::Small } else { Form::Filter })
+            (kind.into(), if is_small { BlockForm::Small } else { BlockForm::Filter })
         };
-        Self { said, kind, form, offset, pieces }
+        Self { said, kind, form, offset, blocks }
     }
 
     /// Why the part that is `said` to be there is asked nothing, if so.
-    pub(super) fn why_foreign(said: &FilterPart, keeper: &Keeper) -> Option<FilterState> {
+    pub(super) fn why_foreign(said: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
         if said.policy.is_empty() {
             return None;
         }
-        if keeper.reader.as_ref().is_none_or(|reader| reader.name() != said.policy) {
+        if loader.reader.as_ref().is_none_or(|reader| reader.name() != said.policy) {
             let why = format!("it was made by the policy {:?}, which is not here", said.policy);
             return Some(FilterState::Foreign(why));
         }
@@ -84,35 +86,35 @@ impl Part {
 
     /// Whether the table may hold `key`, whose hash this is.
     #[inline]
-    pub(super) fn ask(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
+    pub(super) fn ask(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         match self.pinned_filter() {
             Some(filter) => Verdict::of(filter, hash),
-            None => self.ask_elsewhere(key, hash, keeper),
+            None => self.ask_elsewhere(key, hash, loader),
         }
     }
 
-    /// The filter of a part that is not cut, if it is pinned: three loads away, without a lock.
+    /// The filter of a whole part, if it is pinned: three loads away, without a lock.
     #[inline]
     pub(super) fn pinned_filter(&self) -> Option<&Filter> {
-        let Pieces::Whole(cell) = &self.pieces else { return None };
-        let Piece::Filter(filter) = cell.pinned()? else { return None };
+        let PartBlocks::Whole(cell) = &self.blocks else { return None };
+        let FilterBlock::Filter(filter) = cell.pinned()? else { return None };
         Some(filter)
     }
 
     /// As [`ask`](Self::ask), where that is not so simple.
     #[inline(never)]
-    fn ask_elsewhere(&self, key: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        let asked = match &self.pieces {
-            Pieces::Whole(cell) => {
-                let piece = cell.get(keeper, self.form, || Some(self.whole()));
-                piece.map(|piece| piece.verdict(key, hash))
+    fn ask_elsewhere(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
+        let asked = match &self.blocks {
+            PartBlocks::Whole(cell) => {
+                let block = loader.get(cell, self.form, || self.whole());
+                block.map(|block| block.verdict(key, hash))
             }
-            Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
-                self.ask_block(top, key, hash, keeper)
+            PartBlocks::Partitioned { top } if self.said.shape == FilterShape::PerBlock => {
+                self.ask_block(top, key, hash, loader)
             }
-            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
-                let piece = pieces.get(pieces.place_of(key), keeper, self.form)?;
-                Some(piece.verdict(key, hash))
+            PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
+                let partition = partitions.get(partitions.find(key), loader, self.form)?;
+                Some(partition.verdict(key, hash))
             }),
         };
         if planted(Bug::DamagedFilterSaysNo) && asked.is_none() {
@@ -122,7 +124,7 @@ impl Part {
     }
 
     /// Asks for the first cache line that [`ask`](Self::ask) looks at, if it is known without a
-    /// search: not of a part that is cut.
+    /// search: not of a partitioned part.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(filter) = self.pinned_filter() {
@@ -132,35 +134,34 @@ impl Part {
 
     /// Whether the table may hold a key with this prefix, whose hash this is.
     ///
-    /// A search for the prefix itself arrives at the first piece (or block) that may hold such a
+    /// A search for the prefix itself arrives at the first partition (or block) that may hold such a
     /// key. If its separator starts with the prefix, such keys may also begin in the next one.
-    pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, keeper: &Keeper) -> Verdict {
-        let asked = match &self.pieces {
-            Pieces::Whole(_) => return self.ask(prefix, hash, keeper),
-            Pieces::Cut { top } if self.said.shape == FilterShape::PerBlock => {
-                self.with_pieces(top, keeper, |pieces| {
-                    self.ask_prefix_of_blocks(pieces, prefix, hash, keeper)
-                })
-            }
-            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
-                self.ask_prefix_of_pieces(pieces, prefix, hash, keeper)
+    pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
+        let asked = match &self.blocks {
+            PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
+            PartBlocks::Partitioned { top } if self.said.shape == FilterShape::PerBlock => self
+                .with_partitions(top, loader, |partitions| {
+                    self.ask_prefix_of_blocks(partitions, prefix, hash, loader)
+                }),
+            PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
+                self.ask_prefix_of_partitions(partitions, prefix, hash, loader)
             }),
         };
         asked.unwrap_or(Verdict::UNFILTERED)
     }
 
-    fn ask_prefix_of_pieces(
+    fn ask_prefix_of_partitions(
         &self,
-        pieces: hold::Pieces<'_>,
+        partitions: Partitions<'_>,
         prefix: &[u8],
         hash: u64,
-        keeper: &Keeper,
+        loader: &BlockLoader,
     ) -> Option<Verdict> {
-        let first = pieces.place_of(prefix);
-        for i in first..first + MOST_PIECES {
-            let verdict = pieces.get(i, keeper, self.form)?.verdict(prefix, hash);
-            let is_last = i + 1 == pieces.index.len();
-            if verdict.maybe || is_last || !pieces.index.separator_starts_with(i, prefix) {
+        let first = partitions.find(prefix);
+        for i in first..first + MOST_PARTITIONS {
+            let verdict = partitions.get(i, loader, self.form)?.verdict(prefix, hash);
+            let is_last = i + 1 == partitions.index().len();
+            if verdict.maybe || is_last || !partitions.index().separator_starts_with(i, prefix) {
                 return Some(verdict);
             }
         }
@@ -169,21 +170,22 @@ impl Part {
 
     fn ask_prefix_of_blocks(
         &self,
-        pieces: hold::Pieces<'_>,
+        partitions: Partitions<'_>,
         prefix: &[u8],
         hash: u64,
-        keeper: &Keeper,
+        loader: &BlockLoader,
     ) -> Option<Verdict> {
-        let mut i = pieces.place_of(prefix);
+        let mut i = partitions.find(prefix);
         let mut stats = ReadStats::default();
-        let mut place = keeper.index.find(prefix, &keeper.table, &mut stats).ok()?;
-        for _ in 0..MOST_PIECES {
+        let mut place = loader.index.find(prefix, &loader.table, &mut stats).ok()?;
+        for _ in 0..MOST_PARTITIONS {
             let (leaf, at) = place?;
             let offset = leaf.handle(at.slot)?.offset;
-            let ask = |i| Some(pieces.get(i, keeper, self.form)?.verdict_of_block(offset, hash));
+            let ask =
+                |i| Some(partitions.get(i, loader, self.form)?.verdict_of_block(offset, hash));
             let mut verdict = ask(i)?;
             if verdict.is_none() {
-                // The block is the first of the next piece.
+                // The block is the first of the next partition.
                 i += 1;
                 verdict = ask(i)?;
             }
@@ -191,7 +193,7 @@ impl Part {
             if verdict.maybe || !leaf.separator_starts_with(at.slot, prefix) {
                 return Some(verdict);
             }
-            place = keeper.index.next(at, &keeper.table, &mut stats).ok()?;
+            place = loader.index.next(at, &loader.table, &mut stats).ok()?;
             if place.is_none() {
                 return Some(verdict);
             }
@@ -202,16 +204,16 @@ impl Part {
     /// What the filter of the block says that a search for `key` arrives at.
     fn ask_block(
         &self,
-        top: &Cell<Pinned>,
+        top: &FilterCell<PinnedFilter>,
         key: &[u8],
         hash: u64,
-        keeper: &Keeper,
+        loader: &BlockLoader,
     ) -> Option<Verdict> {
         let mut stats = ReadStats::default();
-        let (leaf, at) = keeper.index.find(key, &keeper.table, &mut stats).ok()??;
+        let (leaf, at) = loader.index.find(key, &loader.table, &mut stats).ok()??;
         let offset = leaf.handle(at.slot)?.offset;
-        self.with_pieces(top, keeper, |pieces| {
-            pieces.get(pieces.place_of(key), keeper, self.form)?.verdict_of_block(offset, hash)
+        self.with_partitions(top, loader, |partitions| {
+            partitions.get(partitions.find(key), loader, self.form)?.verdict_of_block(offset, hash)
         })
     }
 
@@ -221,21 +223,21 @@ impl Part {
         keys: &[&[u8]],
         hashes: &[u64],
         answers: &mut Answers,
-        keeper: &Keeper,
+        loader: &BlockLoader,
     ) {
-        let asked = match &self.pieces {
-            Pieces::Whole(cell) => {
-                let piece = cell.get(keeper, self.form, || Some(self.whole()));
-                piece.map(|piece| piece.answer(keys, hashes, answers))
+        let asked = match &self.blocks {
+            PartBlocks::Whole(cell) => {
+                let block = loader.get(cell, self.form, || self.whole());
+                block.map(|block| block.answer(keys, hashes, answers))
             }
-            Pieces::Cut { .. } if self.said.shape == FilterShape::PerBlock => {
+            PartBlocks::Partitioned { .. } if self.said.shape == FilterShape::PerBlock => {
                 for (key, hash) in keys.iter().zip(hashes) {
-                    answers.add_one(self.ask(key, *hash, keeper));
+                    answers.add_one(self.ask(key, *hash, loader));
                 }
                 Some(())
             }
-            Pieces::Cut { top } => self.with_pieces(top, keeper, |pieces| {
-                self.ask_many_of_pieces(pieces, keys, hashes, answers, keeper);
+            PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
+                self.ask_many_of_partitions(partitions, keys, hashes, answers, loader);
                 Some(())
             }),
         };
@@ -244,49 +246,49 @@ impl Part {
         }
     }
 
-    /// Asks neighbours of one piece together.
-    fn ask_many_of_pieces(
+    /// Queries neighbours of one partition together.
+    fn ask_many_of_partitions(
         &self,
-        pieces: hold::Pieces<'_>,
+        partitions: Partitions<'_>,
         mut keys: &[&[u8]],
         mut hashes: &[u64],
         answers: &mut Answers,
-        keeper: &Keeper,
+        loader: &BlockLoader,
     ) {
         while let Some(first) = keys.first() {
-            let i = pieces.place_of(first);
-            let count = keys.iter().take_while(|key| pieces.place_of(key) == i).count();
+            let i = partitions.find(first);
+            let count = keys.iter().take_while(|key| partitions.find(key) == i).count();
             let (those, later) = keys.split_at(count);
             let (hashes_of_those, later_hashes) = hashes.split_at(count);
-            match pieces.get(i, keeper, self.form) {
-                Some(piece) => piece.answer(those, hashes_of_those, answers),
+            match partitions.get(i, loader, self.form) {
+                Some(partition) => partition.answer(those, hashes_of_those, answers),
                 None => answers.add_unfiltered(count),
             }
             (keys, hashes) = (later, later_hashes);
         }
     }
 
-    /// What the part is; `None` if it cannot be used. Reads a whole filter; of a cut one the top,
-    /// the directory says the rest.
-    pub(super) fn facts(&self, keeper: &Keeper) -> Option<FilterFacts> {
-        match &self.pieces {
-            Pieces::Whole(cell) => {
+    /// What the part is; `None` if it cannot be used. Reads a whole filter; of a partitioned
+    /// one the top, as the directory has the rest.
+    pub(super) fn facts(&self, loader: &BlockLoader) -> Option<FilterFacts> {
+        match &self.blocks {
+            PartBlocks::Whole(cell) => {
                 let read;
-                let held = cell.get(keeper, self.form, || Some(self.whole()));
+                let held = loader.get(cell, self.form, || self.whole());
                 let is_held = held.is_some();
-                let piece = match held.as_deref() {
-                    Some(piece) => piece,
+                let block = match held.as_deref() {
+                    Some(block) => block,
                     None => {
-                        read = keeper.read(self.whole(), self.form).ok()?;
+                        read = loader.read(self.whole(), self.form).ok()?;
                         &read
                     }
                 };
-                let filter = match piece {
-                    Piece::Filter(filter) => filter,
-                    Piece::User(filter) => {
+                let filter = match block {
+                    FilterBlock::Filter(filter) => filter,
+                    FilterBlock::User(filter) => {
                         return Some(FilterFacts { is_held, ..self.user_facts(filter) });
                     }
-                    Piece::Small(_) | Piece::Top(_) => return None,
+                    FilterBlock::Small(_) | FilterBlock::Partitions(_) => return None,
                 };
                 Some(FilterFacts {
                     kind: filter.kind().into(),
@@ -301,8 +303,8 @@ impl Part {
                     is_held,
                 })
             }
-            Pieces::Cut { .. } => {
-                keeper.read(self.top_place(), self.top_form()).ok()?;
+            PartBlocks::Partitioned { .. } => {
+                loader.read(self.top_place(), self.top_form()).ok()?;
                 let bits_asked = self.said.spec.parse::<FilterSpec>().ok()?.bits_per_key();
                 let bytes = self.said.bytes - self.said.top_bytes;
                 let keys = self.said.keys;
@@ -347,22 +349,23 @@ impl Part {
         }
     }
 
-    /// Reads every piece, so that what is wrong with any is noted.
+    /// Reads every block, so that what is wrong with any is noted.
     ///
     /// # Errors
-    /// [`Error::Io`] where a piece could not be read.
-    pub(super) fn check(&self, keeper: &Keeper) -> Result<(), Error> {
-        let read = |handle, form| match keeper.read(handle, form) {
-            Ok(piece) => Ok(Some(piece)),
+    /// [`Error::Io`] where a block could not be read.
+    pub(super) fn check(&self, loader: &BlockLoader) -> Result<(), Error> {
+        let read = |handle, form| match loader.read(handle, form) {
+            Ok(block) => Ok(Some(block)),
             Err(Unread::Failed(error)) => Err(error),
             Err(Unread::Useless(state)) => {
-                keeper.note(state);
+                loader.note(state);
                 Ok(None)
             }
         };
-        if let Pieces::Whole(_) = &self.pieces {
+        if let PartBlocks::Whole(_) = &self.blocks {
             read(self.whole(), self.form)?;
-        } else if let Some(Piece::Top(top)) = read(self.top_place(), self.top_form())? {
+        } else if let Some(FilterBlock::Partitions(top)) = read(self.top_place(), self.top_form())?
+        {
             for handle in top.handles() {
                 read(handle, self.form)?;
             }
@@ -370,18 +373,18 @@ impl Part {
         Ok(())
     }
 
-    /// Takes its pieces out of the cache.
-    pub(super) fn evict(&self, keeper: &Keeper) {
-        let forget = |offset| keeper.source.cache.remove(keeper.source.number, offset);
-        match &self.pieces {
-            Pieces::Whole(_) => forget(self.offset),
-            Pieces::Cut { top } => {
-                // Of a part whose top is not here, most pieces have gone as well.
+    /// Removes its blocks from the cache.
+    pub(super) fn evict(&self, loader: &BlockLoader) {
+        let forget = |offset| loader.source.cache.remove(loader.source.number, offset);
+        match &self.blocks {
+            PartBlocks::Whole(_) => forget(self.offset),
+            PartBlocks::Partitioned { top } => {
+                // Where the top was evicted, most partitions were as well.
                 let offset = self.top_place().offset;
-                let source = &keeper.source;
-                let cached = source.cache.piece(source.number, offset);
-                let held = top.pinned().or(cached.as_deref().map(CachedPiece::piece));
-                if let Some(Piece::Top(top)) = held {
+                let source = &loader.source;
+                let cached = source.cache.filter(source.number, offset);
+                let held = top.pinned().or(cached.as_deref().map(CachedFilter::block));
+                if let Some(FilterBlock::Partitions(top)) = held {
                     top.handles().for_each(|handle| forget(handle.offset));
                 }
                 forget(offset);
@@ -391,14 +394,14 @@ impl Part {
 
     /// Bytes that it has pinned.
     pub(super) fn pinned_bytes(&self) -> u64 {
-        match &self.pieces {
-            Pieces::Whole(cell) => cell.pinned_bytes(),
-            Pieces::Cut { top } => {
-                let of_pieces = match top.pinned() {
-                    Some(Piece::Top(pieces)) => pieces.pinned_bytes(),
+        match &self.blocks {
+            PartBlocks::Whole(cell) => cell.pinned_bytes(),
+            PartBlocks::Partitioned { top } => {
+                let of_partitions = match top.pinned() {
+                    Some(FilterBlock::Partitions(partitions)) => partitions.pinned_bytes(),
                     _ => 0,
                 };
-                top.pinned_bytes() + of_pieces
+                top.pinned_bytes() + of_partitions
             }
         }
     }
@@ -412,18 +415,18 @@ impl Part {
         Handle { offset: self.offset + before, bytes: self.said.top_bytes as usize }
     }
 
-    fn top_form(&self) -> Form {
-        Form::Top { first: self.offset }
+    fn top_form(&self) -> BlockForm {
+        BlockForm::Partitions { first: self.offset }
     }
 
-    /// What `ask` makes of the pieces of a part that is cut; `None` where its top cannot be used.
-    fn with_pieces<T>(
+    /// What `ask` makes of the partitions of a part; `None` where its top cannot be used.
+    fn with_partitions<T>(
         &self,
-        top: &Cell<Pinned>,
-        keeper: &Keeper,
-        ask: impl FnOnce(hold::Pieces<'_>) -> Option<T>,
+        top: &FilterCell<PinnedFilter>,
+        loader: &BlockLoader,
+        ask: impl FnOnce(Partitions<'_>) -> Option<T>,
     ) -> Option<T> {
-        let top = top.get(keeper, self.top_form(), || Some(self.top_place()))?;
-        ask(top.pieces()?)
+        let top = loader.get(top, self.top_form(), || self.top_place())?;
+        ask(top.partitions()?)
     }
 }

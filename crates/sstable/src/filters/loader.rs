@@ -1,10 +1,10 @@
-//! What the pieces of one table's filters share: the file they are read from, who allows them
-//! memory, and what was found wrong with them.
+//! Reads the blocks of one table's filters: the file they lie in, the host that grants them memory, and
+//! what was found wrong with them.
 //!
-//! 1. A filter of our own goes from the file to its aligned memory in turns, and a group of small
-//!    ones is asked in the bytes that were read: neither is in memory twice.
-//! 2. A piece is read by one thread at a time: the others wait for their [`Turn`] and find it there.
-//!    A filter of a user's is not waited for, since opening it runs the user's code.
+//! 1. A filter of our own is read chunk by chunk into its aligned memory, and a group of small ones is
+//!    queried in the bytes that were read: neither is in memory twice.
+//! 2. A block is read by one thread at a time: the others wait for their [`Turn`] and find it in memory.
+//!    Nobody waits for a user's filter, since opening it runs the user's code.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,8 +12,8 @@ use trommel_base::sync::{Condvar, Mutex, lock, wait};
 use trommel_filter::{DecodeError, Filter, SmallFilters};
 use trommel_vfs::advise_huge_pages;
 
-use super::hold::{Piece, Top};
 use crate::Error;
+use crate::filter_block::{FilterBlock, PartitionIndex};
 use crate::filter_host::{FilterHost, FilterState, PinCharge};
 use crate::format::{BlockKind, Handle};
 use crate::index::Index;
@@ -23,12 +23,12 @@ use crate::user_filter::{OpenUserFilter, UserFilterReader};
 
 const NO_READER: &str = "its policy is not here";
 
-/// What all pieces of a table share.
+/// Reads filter blocks, and remembers what is wrong with any.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    /// The file that the pieces lie in.
+pub(super) struct BlockLoader {
+    /// The file that the blocks lie in.
     pub(super) source: Arc<Source>,
-    /// The table's, which is another one where they lie in a sidecar.
+    /// The table's own file, which is another one where they lie in a sidecar.
     pub(super) table: Arc<Source>,
     pub(super) index: Arc<IndexTree>,
     pub(super) host: Option<Arc<dyn FilterHost>>,
@@ -40,7 +40,7 @@ pub(super) struct Keeper {
     turns: Turns,
 }
 
-impl Keeper {
+impl BlockLoader {
     /// Without a host everything is pinned.
     pub(super) fn new(
         source: Arc<Source>,
@@ -79,9 +79,9 @@ impl Keeper {
         }
     }
 
-    /// Told where a piece can be held nowhere.
+    /// Notifies the host that a block can be held nowhere.
     #[cold]
-    pub(super) fn tell_not_held(&self) {
+    pub(super) fn report_not_held(&self) {
         if let Some(host) = &self.host {
             host.not_held();
         }
@@ -92,44 +92,44 @@ impl Keeper {
         PinCharge::new(self.host.as_ref(), bytes)
     }
 
-    /// Waits until nobody reads the piece at `offset`, and keeps others from it meanwhile.
+    /// Waits until no thread reads the block at `offset`, and excludes others meanwhile.
     pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
         self.turns.take(offset)
     }
 
-    /// Reads the piece at `handle` from the file.
-    pub(super) fn read(&self, handle: Handle, form: Form) -> Result<Piece, Unread> {
+    /// Reads the block at `handle` from the file.
+    pub(super) fn read(&self, handle: Handle, form: BlockForm) -> Result<FilterBlock, Unread> {
         let payload = || self.source.read_plain(handle, BlockKind::Filter);
-        let piece = match form {
-            Form::Filter => {
+        let block = match form {
+            BlockForm::Filter => {
                 let kind = BlockKind::Filter;
                 let filter = self.source.stream_plain(handle, kind, |from, bytes| {
                     Filter::read(from, bytes, advise_huge_pages)
                 })?;
-                filter.map(Piece::Filter).map_err(|error| refused(&error))
+                filter.map(FilterBlock::Filter).map_err(|error| refused(&error))
             }
-            Form::Small => {
-                SmallFilters::decode(payload()?).map(Piece::Small).map_err(|error| refused(&error))
-            }
-            Form::User => self.open_users(&payload()?).map(Piece::User),
-            Form::Foreign => {
+            BlockForm::Small => SmallFilters::decode(payload()?)
+                .map(FilterBlock::Small)
+                .map_err(|error| refused(&error)),
+            BlockForm::User => self.open_user_filter(&payload()?).map(FilterBlock::User),
+            BlockForm::Foreign => {
                 payload()?;
                 Err(FilterState::Foreign(NO_READER.into()))
             }
-            Form::Top { first } => {
+            BlockForm::Partitions { first } => {
                 let payload = self.source.read_plain(handle, BlockKind::FilterTop)?;
                 let index = Index::decode(&payload, handle.offset)
                     .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
                 match index.len() > 0 && index.range() == (first, handle.offset) {
-                    true => Ok(Piece::Top(Top::new(index))),
+                    true => Ok(FilterBlock::Partitions(PartitionIndex::new(index))),
                     false => Err(FilterState::Damaged("its top does not cover its pieces".into())),
                 }
             }
         };
-        Ok(piece?)
+        Ok(block?)
     }
 
-    fn open_users(&self, bytes: &[u8]) -> Result<OpenUserFilter, FilterState> {
+    fn open_user_filter(&self, bytes: &[u8]) -> Result<OpenUserFilter, FilterState> {
         let reader = self.reader.as_ref().ok_or_else(|| FilterState::Foreign(NO_READER.into()))?;
         OpenUserFilter::open(Arc::clone(reader), bytes).map_err(|why| {
             let name = reader.name();
@@ -138,10 +138,10 @@ impl Keeper {
     }
 }
 
-/// Who reads which piece.
+/// The blocks that threads are reading.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Where the pieces lie that are being read.
+    /// Offsets of those blocks.
     being_read: Mutex<Vec<u64>>,
     was_read: Condvar,
 }
@@ -157,7 +157,7 @@ impl Turns {
     }
 }
 
-/// Leave to read one piece, while nobody else may.
+/// The right to read one block, while no other thread may.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     offset: u64,
@@ -170,7 +170,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Why a piece is not here.
+/// Why a block is not in memory.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The file system failed to read it: another time it may not.
@@ -202,18 +202,18 @@ fn refused(error: &DecodeError) -> FilterState {
     }
 }
 
-/// As what a block of the region is read.
+/// How a block of the region is decoded.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum BlockForm {
     Filter,
     /// Small filters, one a data block.
     Small,
-    /// A filter of the user's whose reader is here.
+    /// A filter of a user's policy whose reader is here.
     User,
-    /// One that nobody here can ask: no more of it is known than that its checksum is right.
+    /// One that cannot be queried here: only its checksum is verified.
     Foreign,
-    /// The top of the pieces that lie from `first` up to it.
-    Top {
+    /// The index of the partitions that lie from `first` up to it.
+    Partitions {
         first: u64,
     },
 }
@@ -227,10 +227,10 @@ mod models {
 
     use super::*;
 
-    /// Three threads want a piece, one of them another first: each is read once, by one at a time.
+    /// Three threads want a block, one of them another first: each is read once, by one at a time.
     #[test]
-    fn a_piece_is_read_by_one_thread_at_a_time() {
-        check("a_piece_is_read_by_one_thread_at_a_time", || {
+    fn a_filter_block_is_read_by_one_thread_at_a_time() {
+        check("a_filter_block_is_read_by_one_thread_at_a_time", || {
             let turns = Arc::new(Turns::default());
             let (reading, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             let pinned = Arc::new(OnceLock::new());
@@ -240,7 +240,7 @@ mod models {
                 move |offset: u64| {
                     let _turn = turns.take(offset);
                     if offset == 1 && pinned.get().is_none() {
-                        assert_eq!(reading.fetch_add(1, Relaxed), 0, "two read one piece");
+                        assert_eq!(reading.fetch_add(1, Relaxed), 0, "two read one block");
                         reads.fetch_add(1, Relaxed);
                         reading.fetch_sub(1, Relaxed);
                         let _ = pinned.set(());

@@ -1,0 +1,183 @@
+//! What one block of a filter region decodes to, and the cells in which a table pins such blocks.
+//!
+//! 1. A cell is found without a lock, by one load. It is filled once; its memory stays charged to the
+//!    table's host as long as the table is open.
+//! 2. The cells of a part's partitions belong to their index, and are counted with it: partitions are
+//!    pinned only where their index is, so an index that the cache evicts drops no pinned bytes.
+//!
+//! Which blocks are read, and where each is held, is decided above (`filters/resident.rs`).
+
+use std::borrow::Borrow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trommel_filter::{Filter, SmallFilters};
+
+use crate::filter_host::PinCharge;
+use crate::format::Handle;
+use crate::index::Index;
+use crate::user_filter::OpenUserFilter;
+use crate::verdict::{Answers, Verdict};
+
+/// A block of the filter region, decoded.
+#[derive(Debug)]
+pub(crate) enum FilterBlock {
+    /// A filter, of the whole table or of a range of its keys.
+    Filter(Filter),
+    /// A filter for each data block of a range of keys.
+    Small(SmallFilters),
+    /// The index of the partitions of a part.
+    Partitions(PartitionIndex),
+    /// A filter of a user's policy.
+    User(OpenUserFilter),
+}
+
+impl FilterBlock {
+    /// What the filter answers for `key`, whose hash this is.
+    #[inline]
+    pub(crate) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
+        match self {
+            Self::Filter(filter) => Verdict::of(filter, hash),
+            Self::User(filter) => filter.verdict(key, hash),
+            Self::Small(_) | Self::Partitions(_) => Verdict::UNFILTERED,
+        }
+    }
+
+    /// What the filter answers for each of many keys.
+    pub(crate) fn answer(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
+        if let Self::Filter(filter) = self {
+            let (kind, expected) = (filter.kind().into(), filter.expected_fpr());
+            let verdict = Verdict { maybe: true, kind, expected };
+            filter.may_contain_many(hashes, answers.add(hashes.len(), verdict));
+            return;
+        }
+        for (key, hash) in keys.iter().zip(hashes) {
+            answers.add_one(self.verdict(key, *hash));
+        }
+    }
+
+    /// What the filter of the data block at `offset` answers; `None` if it is not in this block.
+    pub(crate) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
+        let Self::Small(filters) = self else { return None };
+        let maybe = filters.may_contain_hash(offset, hash)?;
+        Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
+    }
+
+    /// Bytes of memory that it takes; `stored` is its length in the file, which a user's filter counts
+    /// for at least, whatever it states.
+    pub(crate) fn memory_bytes(&self, stored: usize) -> u64 {
+        let heap = match self {
+            Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
+            Self::Small(filters) => filters.memory_bytes() - size_of::<SmallFilters>(),
+            Self::Partitions(top) => top.index.heap_bytes() + size_of_val(&*top.cells),
+            Self::User(filter) => filter.memory_bytes().max(stored),
+        };
+        FILTER_OVERHEAD_BYTES + heap as u64
+    }
+}
+
+/// The index of a part's partitions, with a cell for each.
+#[derive(Debug)]
+pub(crate) struct PartitionIndex {
+    index: Index,
+    cells: Box<[FilterCell<Box<PinnedFilter>>]>,
+}
+
+impl PartitionIndex {
+    pub(crate) fn new(index: Index) -> Self {
+        let cells = std::iter::repeat_with(FilterCell::default).take(index.len()).collect();
+        Self { index, cells }
+    }
+
+    /// The separators of the partitions, and where these lie.
+    #[inline]
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The cell of partition `i`.
+    #[inline]
+    pub(crate) fn cell(&self, i: usize) -> Option<&FilterCell<Box<PinnedFilter>>> {
+        self.cells.get(i)
+    }
+
+    /// The partition at which a search for `key` arrives.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> usize {
+        self.index.find(key).min(self.index.len() - 1)
+    }
+
+    /// Where its partitions lie.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = Handle> {
+        (0..self.index.len()).map_while(|i| self.index.handle(i))
+    }
+
+    /// Bytes that its partitions have pinned.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.cells.iter().map(FilterCell::pinned_bytes).sum()
+    }
+}
+
+/// A block that stays as long as its table is open. (It is dropped before its charge.)
+#[derive(Debug)]
+pub(crate) struct PinnedFilter {
+    block: FilterBlock,
+    charge: PinCharge,
+}
+
+/// Bytes that a whole filter takes in memory beyond those in the file, at most.
+pub const FILTER_OVERHEAD_BYTES: u64 = size_of::<PinnedFilter>() as u64;
+
+/// Where a table pins one block. `P` is [`PinnedFilter`] itself where there is one cell, and a box
+/// around it where there are many.
+#[derive(Debug)]
+pub(crate) struct FilterCell<P> {
+    pinned: OnceLock<P>,
+    is_unusable: AtomicBool,
+    /// Whether the host was notified that the block can be held nowhere.
+    is_reported: AtomicBool,
+}
+
+impl<P> Default for FilterCell<P> {
+    fn default() -> Self {
+        Self {
+            pinned: OnceLock::new(),
+            is_unusable: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<P: Borrow<PinnedFilter> + From<PinnedFilter>> FilterCell<P> {
+    /// The block, if it is pinned.
+    #[inline]
+    pub(crate) fn pinned(&self) -> Option<&FilterBlock> {
+        self.pinned.get().map(|pinned| &pinned.borrow().block)
+    }
+
+    /// Pins a block, unless one is pinned already; the block that is.
+    pub(crate) fn pin(&self, block: FilterBlock, charge: PinCharge) -> Option<&FilterBlock> {
+        let _ = self.pinned.set(PinnedFilter { block, charge }.into());
+        self.pinned()
+    }
+
+    /// Bytes that it has pinned.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes())
+    }
+
+    /// Whether the block was found unusable.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.is_unusable.load(Ordering::Relaxed)
+    }
+
+    /// Marks the block as unusable.
+    pub(crate) fn mark_unusable(&self) {
+        self.is_unusable.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this call is the first to report that the block can be held nowhere.
+    pub(crate) fn report_once(&self) -> bool {
+        !self.is_reported.load(Ordering::Relaxed) && !self.is_reported.swap(true, Ordering::Relaxed)
+    }
+}

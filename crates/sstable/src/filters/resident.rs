@@ -1,0 +1,228 @@
+//! Where filter blocks are held: in the table, or in the block cache.
+//!
+//! 1. A block is read when it is first queried, never when the table is opened.
+//! 2. The table's [`FilterHost`](crate::FilterHost) decides whether its bytes may be *pinned*, in a
+//!    [`FilterCell`]. They are charged before they are allocated, by what they take at most, then by
+//!    what they do take, and returned after they are freed.
+//! 3. Otherwise the block goes to the block cache like any other, and is evicted like one. A block
+//!    that the cache cannot keep, or that would exceed the limit on memory for filters
+//!    ([`FilterMemory`](crate::FilterMemory)), is not read at all: reading it again for each query
+//!    would cost more than the data block that it might save.
+//! 4. A block that cannot be used is remembered as such: it answers "maybe", and the host is notified
+//!    once a table. One that the file system failed to read answers "maybe" this once, and is read
+//!    again for the next query: that says nothing about the block.
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::loader::{BlockForm, BlockLoader, Unread};
+use crate::cache::CachedFilter;
+use crate::filter_block::{
+    FILTER_OVERHEAD_BYTES, FilterBlock, FilterCell, PartitionIndex, PinnedFilter,
+};
+use crate::filter_host::{FilterState, PinCharge};
+use crate::format::Handle;
+use crate::index::Index;
+use crate::source::Source;
+
+/// A filter block to query.
+pub(super) enum Resident<'a> {
+    Pinned(&'a FilterBlock),
+    Cached(Arc<CachedFilter>),
+}
+
+impl Deref for Resident<'_> {
+    type Target = FilterBlock;
+
+    #[inline]
+    fn deref(&self) -> &FilterBlock {
+        match self {
+            Self::Pinned(block) => block,
+            Self::Cached(cached) => cached.block(),
+        }
+    }
+}
+
+impl Resident<'_> {
+    /// The partitions, if this is their index.
+    #[inline]
+    pub(super) fn partitions(&self) -> Option<Partitions<'_>> {
+        let FilterBlock::Partitions(top) = &**self else { return None };
+        Some(Partitions { top, are_pinned: matches!(self, Self::Pinned(_)) })
+    }
+}
+
+/// The partitions of a part, as long as their index is held.
+#[derive(Clone, Copy)]
+pub(super) struct Partitions<'a> {
+    top: &'a PartitionIndex,
+    /// Whether they may be pinned: as long as their index is.
+    are_pinned: bool,
+}
+
+impl<'a> Partitions<'a> {
+    /// Partition `i`, from where it is held or from the file; `None` if it cannot be used or held.
+    #[inline]
+    pub(super) fn get(
+        self,
+        i: usize,
+        loader: &BlockLoader,
+        form: BlockForm,
+    ) -> Option<Resident<'a>> {
+        let cell = self.top.cell(i)?;
+        match cell.pinned() {
+            Some(block) => Some(Resident::Pinned(block)),
+            None => loader.fetch(cell, form, self.index().handle(i)?, self.are_pinned),
+        }
+    }
+
+    /// The separators of the partitions.
+    #[inline]
+    pub(super) fn index(self) -> &'a Index {
+        self.top.index()
+    }
+
+    /// The partition at which a search for `key` arrives.
+    #[inline]
+    pub(super) fn find(self, key: &[u8]) -> usize {
+        self.top.find(key)
+    }
+}
+
+impl BlockLoader {
+    /// The block of `cell`, from where it is held or from the file; `None` if it cannot be used or
+    /// held.
+    #[inline]
+    pub(super) fn get<'a>(
+        &self,
+        cell: &'a FilterCell<PinnedFilter>,
+        form: BlockForm,
+        handle: impl FnOnce() -> Handle,
+    ) -> Option<Resident<'a>> {
+        match cell.pinned() {
+            Some(block) => Some(Resident::Pinned(block)),
+            None => self.fetch(cell, form, handle(), true),
+        }
+    }
+
+    /// As `get`, of a block that is not pinned, and may be only if `may_pin`.
+    #[cold]
+    fn fetch<'a, P: Borrow<PinnedFilter> + From<PinnedFilter>>(
+        &self,
+        cell: &'a FilterCell<P>,
+        form: BlockForm,
+        handle: Handle,
+        may_pin: bool,
+    ) -> Option<Resident<'a>> {
+        if cell.is_unusable() {
+            return None;
+        }
+        let bytes = most_memory(handle, form);
+        // A charge that is granted is returned at once: the thread whose turn it is takes it.
+        if !may_pin || self.charge(bytes).is_none() {
+            let Source { cache, number, .. } = &*self.source;
+            if let Some(cached) = cache.filter(*number, handle.offset) {
+                return Some(Resident::Cached(cached));
+            }
+            if !cache.can_keep(bytes) || cache.charge_filter(bytes).is_none() {
+                if cell.report_once() {
+                    self.report_not_held();
+                }
+                return None;
+            }
+        }
+        let _turn = (!matches!(form, BlockForm::User)).then(|| self.turn(handle.offset));
+        self.load(cell, form, handle, may_pin)
+    }
+
+    /// Brings the block to memory, unless another thread just did.
+    fn load<'a, P: Borrow<PinnedFilter> + From<PinnedFilter>>(
+        &self,
+        cell: &'a FilterCell<P>,
+        form: BlockForm,
+        handle: Handle,
+        may_pin: bool,
+    ) -> Option<Resident<'a>> {
+        if let Some(block) = cell.pinned() {
+            return Some(Resident::Pinned(block));
+        }
+        let Source { cache, number, .. } = &*self.source;
+        let most = most_memory(handle, form);
+        if let Some(charge) = may_pin.then(|| self.charge(most)).flatten() {
+            let block = self.read_or_mark(cell, form, handle)?;
+            let charge = self.charge_all(cell, charge, block.memory_bytes(handle.bytes))?;
+            cache.remove(*number, handle.offset);
+            return cell.pin(block, charge).map(Resident::Pinned);
+        }
+        if let Some(cached) = cache.filter(*number, handle.offset) {
+            return Some(Resident::Cached(cached));
+        }
+        let mut charge = cache.can_keep(most).then(|| cache.charge_filter(most)).flatten()?;
+        let block = self.read_or_mark(cell, form, handle)?;
+        let bytes = block.memory_bytes(handle.bytes);
+        if !cache.can_keep(bytes) {
+            self.refuse(cell, bytes);
+            return None;
+        }
+        if !charge.resize(bytes) {
+            return None;
+        }
+        Some(Resident::Cached(cache.insert_filter(*number, handle.offset, block, charge)))
+    }
+
+    /// Reads the block; marks it if it cannot be used.
+    fn read_or_mark<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
+        &self,
+        cell: &FilterCell<P>,
+        form: BlockForm,
+        handle: Handle,
+    ) -> Option<FilterBlock> {
+        match self.read(handle, form) {
+            Ok(block) => Some(block),
+            Err(Unread::Failed(_)) => None,
+            Err(Unread::Useless(state)) => {
+                cell.mark_unusable();
+                self.note(state);
+                None
+            }
+        }
+    }
+
+    /// A charge for the `bytes` that the block turns out to take.
+    fn charge_all<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
+        &self,
+        cell: &FilterCell<P>,
+        mut charge: PinCharge,
+        bytes: u64,
+    ) -> Option<PinCharge> {
+        if bytes <= charge.bytes() {
+            charge.shrink_to(bytes);
+            return Some(charge);
+        }
+        drop(charge);
+        let charge = self.charge(bytes);
+        if charge.is_none() {
+            self.refuse(cell, bytes);
+        }
+        charge
+    }
+
+    /// Gives up on a user's filter that is larger than what may be held.
+    fn refuse<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
+        &self,
+        cell: &FilterCell<P>,
+        bytes: u64,
+    ) {
+        cell.mark_unusable();
+        let why = format!("it takes {bytes} bytes of memory, more than it may have");
+        self.note(FilterState::Foreign(why));
+    }
+}
+
+/// What a block of our own takes in memory, at most: a filter no more than it takes in the file, and
+/// an index of partitions, whose cells are counted with it, less than four times as much.
+fn most_memory(handle: Handle, form: BlockForm) -> u64 {
+    let times = if matches!(form, BlockForm::Partitions { .. }) { 4 } else { 1 };
+    (times * handle.bytes) as u64 + FILTER_OVERHEAD_BYTES
+}

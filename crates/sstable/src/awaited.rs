@@ -74,7 +74,7 @@ impl<'a, const N: usize> Awaited<'a, N> {
         }
     }
 
-    /// What is to be asked for, with [`ask_for_lines`], before the block of request `nth` is verified,
+    /// What is to be asked for, with [`ask_second_for`], before the block of request `nth` is verified,
     /// after that, and when it was searched.
     #[inline]
     pub(crate) fn turns(&mut self, nth: usize) -> [&'a [u8]; TURNS] {

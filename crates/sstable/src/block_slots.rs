@@ -1,18 +1,20 @@
 //! Slots through which lookups find cached blocks of a table without a search of the block cache.
 //!
-//! 1. Each leaf of the index has a *slot* for each of its blocks once the first of them is cached: a
-//!    reference to the block's buffer. Five slots share a lock and two neighbouring cache lines.
-//! 2. The cache remains the owner: it weighs entries and evicts them. A block enters its slot before it
-//!    enters the cache, and dropping the cache's entry ([`CachedBlock`]) empties the slot, so no slot
-//!    outlives the entry.
-//! 3. A hit in a slot is reported to the cache once a *turn*, that is, once for each 32nd of its capacity
-//!    that was inserted. While nothing is replaced, nothing is reported.
-//! 4. The memory of slots is charged to the cache ([`SlotBudget`]), first come, first served. Blocks of
-//!    leaves that got no slots are looked up in the cache, as are blocks whose slot is empty, and those
-//!    whose slot another thread has locked: only dropping an entry waits for the lock.
+//! 1. Each leaf of the index has a *slot* for each of its blocks once the first of them is cached:
+//!    a reference to the block's buffer. Five slots share a lock and two neighbouring cache lines.
+//! 2. The cache remains the owner: it weighs entries and evicts them. A block enters its slot
+//!    before it enters the cache, and dropping the cache's entry ([`CachedBlock`]) empties the
+//!    slot, so no slot outlives the entry.
+//! 3. A hit in a slot is reported to the cache once a *turn*, that is, once for each 32nd of its
+//!    capacity that was inserted. While nothing is replaced, nothing is reported.
+//! 4. The memory of slots is charged to the cache ([`SlotBudget`]), first come, first served.
+//!    Blocks of leaves that got no slots are looked up in the cache, as are blocks whose slot is
+//!    empty, and those whose slot another thread has locked: only dropping an entry waits for the
+//!    lock.
 //!
-//! A thread that holds a group's lock takes no other lock; the cache may drop an entry while it holds one
-//! of its own. Called by [`Source`](crate::source::Source) for lookups and cursors, and by batched lookups.
+//! A thread that holds a group's lock takes no other lock; the cache may drop an entry while it
+//! holds one of its own. Called by [`Source`](crate::source::Source) for lookups and cursors, and
+//! by batched lookups.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -38,7 +40,8 @@ pub(crate) struct BlockLocation<'a> {
 }
 
 impl<'a> BlockLocation<'a> {
-    /// The block at `at` of the table with these `slots`; `leaf` says that it is stored at `handle`.
+    /// The block at `at` of the table with these `slots`; `leaf` says that it is stored at
+    /// `handle`.
     #[inline]
     pub(crate) fn new(slots: &'a BlockSlots, leaf: &'a Index, at: At, handle: Handle) -> Self {
         Self { leaf, at, handle, slots, group: slots.group(at) }
@@ -51,8 +54,8 @@ impl<'a> BlockLocation<'a> {
         Some(Self::new(self.slots, self.leaf, At { slot, ..self.at }, handle))
     }
 
-    /// The block, if it is in its slot, and whether this hit is the first of the `turn`, which is to be
-    /// reported to the cache.
+    /// The block, if it is in its slot, and whether this hit is the first of the `turn`, which is
+    /// to be reported to the cache.
     #[inline]
     pub(crate) fn block(&self, turn: u32) -> Option<(SharedBlock, bool)> {
         let mut group = self.group?.try_lock().ok()?;
@@ -169,8 +172,8 @@ impl Drop for SlotCharge {
     }
 }
 
-/// The slots of one leaf's blocks, aligned apart from their reference count, which every insertion and
-/// eviction of a block changes.
+/// The slots of one leaf's blocks, aligned apart from their reference count, which every insertion
+/// and eviction of a block changes.
 #[derive(Debug)]
 #[repr(align(64))]
 struct LeafSlots {
@@ -357,8 +360,8 @@ mod models {
     use super::fixtures::block;
     use super::*;
 
-    /// Two threads have read one block, and both entries are dropped, while a third thread finds one of
-    /// them in the cache and puts it back into the slot. In the end the slot is empty.
+    /// Two threads have read one block, and both entries are dropped, while a third thread finds
+    /// one of them in the cache and puts it back into the slot. In the end the slot is empty.
     #[test]
     fn a_dropped_block_is_in_no_slot() {
         check("a_dropped_block_is_in_no_slot", || {

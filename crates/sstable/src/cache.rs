@@ -1,10 +1,10 @@
-//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and filter blocks
-//! that are not pinned. All are evicted alike, the least used first.
+//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and filter
+//! blocks that are not pinned. All are evicted alike, the least used first.
 //!
 //! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
-//! block is keyed by a number that the cache gives each open table, not by anything a file says,
-//! so two files that claim the same id never answer for each other. Lookups find most blocks without
-//! a search here, through their [slots](crate::block_slots).
+//! block is keyed by a number that the cache gives each open table, not by anything in a file, so
+//! two files that claim the same id never answer for each other. Lookups find most blocks without a
+//! search here, through their [slots](crate::block_slots).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::block_slots::{CachedBlock, SlotBudget, SlotRef};
 use crate::filter_block::FilterBlock;
 use crate::filter_memory::{CachedCharge, FilterMemory};
 
-/// What an entry costs beside its bytes: itself, its key, the allocation.
+/// What an entry costs besides its bytes: itself, its key, the allocation.
 const ENTRY_OVERHEAD_BYTES: u64 = 112;
-/// What a block costs beside its buffer.
+/// What a block costs besides its buffer.
 const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<CachedBlock>() as u64 + 24;
 /// Used to size the cache's tables at first; wrong guesses only cost a regrowth.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
@@ -29,8 +29,8 @@ const TYPICAL_BLOCK_BYTES: u64 = 4096;
 const SHARDS: usize = 64;
 /// Slots may take at most this fraction of the capacity, and blocks may not: 1/32.
 const SLOTS_FRACTION: u64 = 32;
-/// Turns in which everything that the cache holds may have been replaced. A block that is used all the
-/// time is reported in each, which keeps it even if nearly all others are used as well.
+/// Turns in which everything that the cache holds may have been replaced. A block that is used all
+/// the time is reported in each, which keeps it even if nearly all others are used as well.
 const TURNS: u64 = 32;
 
 /// Names a block: the number of its table, its offset.
@@ -156,7 +156,8 @@ struct Shared {
 /// Bits of a table's number that count the tables of one store; those above them are the store's.
 const TABLE_BITS: u32 = 40;
 
-/// The number of a turn, which each lookup reads, on a cache line apart from what each insertion writes.
+/// The number of a turn, which each lookup reads, on a cache line apart from what each insertion
+/// writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Turn(AtomicU32);
@@ -215,8 +216,8 @@ impl BlockCache {
         Arc::new(Self { shared, owner, next_table: AtomicU64::new(0), filters: Arc::default() })
     }
 
-    /// The same cache for the tables of another store: capacity and blocks are shared, filters are counted and
-    /// limited apart.
+    /// The same cache for the tables of another store: capacity and blocks are shared, filters are
+    /// counted and limited apart.
     #[must_use]
     pub fn share(&self) -> Arc<Self> {
         Self::of_next_owner(Arc::clone(&self.shared))
@@ -227,8 +228,8 @@ impl BlockCache {
         self.shared.blocks.retain(|key, _| key.table >> TABLE_BITS != self.owner);
     }
 
-    /// Changes the capacity, and evicts what no longer fits. Slots of blocks stay until their tables are
-    /// closed, even if they take more than a 32nd of it now.
+    /// Changes the capacity, and evicts what no longer fits. Slots of blocks stay until their
+    /// tables are closed, even if they take more than a 32nd of it now.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.capacity.store(bytes, Ordering::Relaxed);
         self.shared.slots.set_limit(for_slots(bytes));
@@ -320,8 +321,8 @@ impl BlockCache {
         }
     }
 
-    /// Inserts a filter block of the bytes that are charged; unless the limit on filters has fallen since,
-    /// as the eviction that follows such a change could not find the block.
+    /// Inserts a filter block of the bytes that are charged; unless the limit on filters has fallen
+    /// since, as the eviction that follows such a change could not find the block.
     pub(crate) fn insert_filter(
         &self,
         table: u64,
@@ -375,7 +376,8 @@ mod tests {
         for (turn, is_first) in [(0, true), (0, false), (1, true), (1, false)] {
             assert_eq!(hit(location(&slots, &leaf, 8), turn), Some((buffers[0], is_first)));
         }
-        // A second reader of the same block takes the slot, and keeps it when the first entry is dropped.
+        // A second reader of the same block takes the slot, and keeps it when the first entry is
+        // dropped.
         insert(8, other);
         assert_eq!(hit(location(&slots, &leaf, 8), 1), Some((buffers[1], true)));
         assert_eq!(hit(location(&slots, &leaf, 3), 1), None);

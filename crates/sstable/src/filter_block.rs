@@ -1,9 +1,10 @@
 //! What one block of a filter region decodes to, and the cells in which a table pins such blocks.
 //!
-//! 1. A cell is found without a lock, by one load. It is filled once; its memory stays charged to the
-//!    table's host as long as the table is open.
-//! 2. The cells of a part's partitions belong to their index, and are counted with it: partitions are
-//!    pinned only where their index is, so an index that the cache evicts drops no pinned bytes.
+//! 1. A cell is found without a lock, by one load. It is filled once; its memory stays charged to
+//!    the table's host as long as the table is open.
+//! 2. The cells of a part's partitions belong to their index, and are counted with it: partitions
+//!    are pinned only where their index is, so an index that the cache evicts drops no pinned
+//!    bytes.
 //!
 //! Which blocks are read, and where each is held, is decided above (`filters/resident.rs`).
 
@@ -63,8 +64,8 @@ impl FilterBlock {
         Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
     }
 
-    /// Bytes of memory that it takes; `stored` is its length in the file, which a user's filter counts
-    /// for at least, whatever it states.
+    /// Bytes of memory that it takes; `stored` is its length in the file, which a user's filter
+    /// counts for at least, whatever it states.
     pub(crate) fn memory_bytes(&self, stored: usize) -> u64 {
         let heap = match self {
             Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),

@@ -1,11 +1,11 @@
 //! The memory that an open table comes to take, and the host that accounts for it.
 //!
 //! 1. Filters are *pinned*: a [`PinCharge`] is granted by the host before the memory is allocated.
-//! 2. Anything else that a table loads when it is first needed is *reported*: [`LoadedMemory`] tells the
-//!    host before the bytes are held.
+//! 2. Anything else that a table loads when it is first needed is *reported*: [`LoadedMemory`]
+//!    tells the host before the bytes are held.
 //!
-//! Both return their bytes to the host when they are dropped. Used by whatever a table loads: leaves of
-//! the index, blocks of filters, the record of verified blocks.
+//! Both return their bytes to the host when they are dropped. Used by whatever a table loads:
+//! leaves of the index, blocks of filters, the record of verified blocks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub enum FilterState {
     Spared,
 }
 
-/// Grants a table's filters their memory, accounts for what else an open table comes to take, and is notified
-/// of filters that cannot be used.
+/// Grants a table's filters their memory, accounts for what else an open table comes to take, and
+/// is notified of filters that cannot be used.
 pub trait FilterHost: Send + Sync + fmt::Debug {
     /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
     /// from now on.
@@ -41,23 +41,24 @@ pub trait FilterHost: Send + Sync + fmt::Debug {
     /// `bytes` that were pinned are held no longer.
     fn unpin(&self, bytes: u64);
 
-    /// The open table is about to take `bytes` more, for as long as it is open: of its index, which is read
-    /// when it is needed.
+    /// The open table is about to take `bytes` more, for as long as it is open: of its index, which
+    /// is read when it is needed.
     fn grows(&self, _bytes: u64) {}
 
     /// `bytes` of these are held no longer.
     fn shrinks(&self, _bytes: u64) {}
 
     /// A filter, or a partition of one, was needed and can be held nowhere: it may not be pinned,
-    /// and takes more than half a shard of the block cache. Reported once for each partition as long as
-    /// the top of its part is in memory, and of a whole filter as long as the table is open; the
-    /// table answers "maybe" in its place.
+    /// and takes more than half a shard of the block cache. Reported once for each partition as
+    /// long as the top of its part is in memory, and of a whole filter as long as the table is
+    /// open; the table answers "maybe" in its place.
     fn not_held(&self) {}
 
     /// A filter of the table cannot be used; reported once.
     fn unusable(&self, state: &FilterState);
 
-    /// Reads the filters of users' policies that are stored in the table, if there is such a reader.
+    /// Reads the filters of users' policies that are stored in the table, if there is such a
+    /// reader.
     fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
         None
     }
@@ -105,7 +106,8 @@ impl Drop for PinCharge {
     }
 }
 
-/// Bytes that a table has loaded beyond those that it took when it was opened, reported to its host.
+/// Bytes that a table has loaded beyond those that it took when it was opened, reported to its
+/// host.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedMemory {
     host: Option<Arc<dyn FilterHost>>,

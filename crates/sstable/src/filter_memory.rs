@@ -1,21 +1,21 @@
-//! Bytes of filters in memory, pinned and cached, and the most that there may be of them.
+//! Bytes of filters in memory, pinned and cached, and the limit on them.
 //!
 //! # Algorithm
-//! 1. What is to be held is admitted first, and given back after it was freed: at no moment is more
-//!    in memory than is counted.
-//! 2. One word has the bytes that are held, and above them how often the limit was changed or
-//!    something given back. Whoever admits swaps that word: what was judged by a limit that has changed
-//!    since is judged anew.
-//! 3. A limit that rises is in force at once. Of one that falls nothing beyond it is admitted any
-//!    more, and it is in force as soon as no more than that is held: until what is beyond it has
-//!    left the memory, as lookups that were asking it end, the one before is.
+//! 1. Bytes are admitted before they are allocated, and given back after they were freed: at no
+//!    moment is more in memory than is counted.
+//! 2. One word has the bytes that are held, and above them a count of changes: of the limit, or by
+//!    bytes given back. Admission swaps that word, so a decision by a limit that has changed since
+//!    is made anew.
+//! 3. A limit that rises is in force at once. When it falls, nothing beyond it is admitted any
+//!    more, and it is in force as soon as no more than that is held. Until the excess has left the
+//!    memory, as lookups that use it end, the previous limit is in force.
 //!
 //! # Invariants
-//! * No more is held than the limit in force, at every moment and for everyone who looks
+//! * No more is held than the limit in force, at every moment and for every observer
 //!   ([`FilterMemory::seen`]).
 //! * A limit that has come into force stays so until the next one is set.
-//! * Nothing here waits for another thread but for whoever sets the limit, as pieces are given back in
-//!   the middle of an eviction.
+//! * Nothing here waits for another thread, except setting the limit, as filter blocks are given
+//!   back in the middle of an eviction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -29,7 +29,7 @@ const HELD: u64 = (1 << HELD_BITS) - 1;
 /// One change of the limit, or one return, in the word. They are counted modulo 65,536.
 const CHANGE: u64 = 1 << HELD_BITS;
 
-/// Who counts filters in memory, and admits them.
+/// Counts the filters in memory, and admits more up to a limit.
 #[derive(Debug)]
 pub struct FilterMemory {
     /// Bytes that are held, and changes.
@@ -40,7 +40,7 @@ pub struct FilterMemory {
     before: AtomicU64,
     /// Those in the block cache among them.
     cached: AtomicU64,
-    /// Held by who sets the limit.
+    /// Held while the limit is set.
     changing: Mutex<()>,
 }
 
@@ -264,8 +264,8 @@ mod models {
         });
     }
 
-    /// Whoever looks while something leaves, something else wants its room and the limit falls sees no
-    /// more held than the limit.
+    /// Whoever looks while something leaves, something else wants its room and the limit falls sees
+    /// no more held than the limit.
     #[test]
     fn no_more_is_seen_than_the_limit() {
         check("no_more_is_seen_than_the_limit", || {

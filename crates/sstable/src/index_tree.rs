@@ -1,4 +1,9 @@
-//! The index of a table as its reader sees it: one level, or a top and leaves loaded at first use.
+//! The index of a table: one level, or a top and leaves that are loaded at first use.
+//!
+//! 1. A search looks into the top, then into one leaf, which is read past the block cache if it is
+//!    not in memory. A leaf stays as long as the table is open, and is reported to the table's
+//!    host.
+//! 2. What is found is located for the block cache as well: the tree holds the slots of its blocks.
 
 use std::sync::{Arc, OnceLock};
 
@@ -41,12 +46,12 @@ impl IndexTree {
         })
     }
 
-    /// The same, whose leaves the host is told of.
+    /// The same; `host` accounts for the memory of its leaves.
     pub(crate) fn held_by(self, host: Option<Arc<dyn FilterHost>>) -> Self {
         Self { leaves_memory: LoadedMemory::new(host), ..self }
     }
 
-    /// Who is told of what it comes to take.
+    /// The host that accounts for its memory.
     pub(crate) fn host(&self) -> Option<Arc<dyn FilterHost>> {
         self.leaves_memory.host()
     }
@@ -136,11 +141,11 @@ impl IndexTree {
         if at.slot < leaf.len() {
             return Ok(Some((leaf, at)));
         }
-        // Only where a leaf disagrees with the top, which says that the key is not behind it.
+        // Only where a leaf disagrees with the top, by which the key is not after the leaf.
         self.next(at, source, stats)
     }
 
-    /// The block behind `at`, with its leaf.
+    /// The block after `at`, with its leaf.
     #[inline]
     pub(crate) fn next(
         &self,

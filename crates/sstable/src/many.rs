@@ -1,16 +1,18 @@
-//! Looking up many keys in the tables of one sorted run, so that they wait for memory and for the
-//! device together.
+//! Lookups of many keys in the tables of one sorted run, which overlap their waits for memory and
+//! for the device.
 //!
-//! Keys are taken a *round* of [`ROUND`] at a time: all of them are looked for in the indexes, and the
-//! processor's memory is asked for what a search of each one's block looks at, in the map or by the
-//! block's place in the cache, before the first is searched; blocks of a map that are to be verified are
-//! asked for while those before them are (see [`Awaited`]).
+//! 1. Keys are taken a *round* of [`ROUND`] at a time: all of them are searched in the indexes, and
+//!    what a search of each one's block reads is prefetched, in the map or through the block's
+//!    cache slot, before the first block is searched. Blocks of a map that are to be verified are
+//!    prefetched while those before them are verified (see [`Awaited`]).
+//! 2. Before the first block is read, the files get access hints for the blocks of the next
+//!    [`HINTED_AHEAD`] keys, in all of the tables, so that those reads overlap.
+//! 3. Whether a block of a map is in memory is not known. So a round's first block is timed, and
+//!    the files get the hints where it was waited for.
+//! 4. Files that are opened for direct reads have no use for hints: the reads of those blocks are
+//!    handed to the system at once, or several threads make them.
 //!
-//! Before the first block is read the files are told of the blocks of the [`TOLD_AHEAD`] keys behind
-//! it, in all of the tables, so that those reads overlap. What lies in a map is there or is waited for,
-//! and nobody says which: there a round's first block is timed, and where it was waited for the files are
-//! told. For files that are read past the system's memory, which can fetch nothing ahead, the system is
-//! handed the reads of those blocks at once, or several threads read them. Called by the engine's `multi_get`.
+//! Called by the engine's `multi_get`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,10 +33,10 @@ use crate::together::read_together;
 /// Keys that are taken together.
 const ROUND: usize = 16;
 
-/// Requests whose blocks the files are told of at once.
-const TOLD_AHEAD: usize = 64;
+/// Requests for whose blocks the files get access hints at once.
+const HINTED_AHEAD: usize = 64;
 
-/// So many stored bytes of blocks, the first one not counted, and no more blocks are read at once.
+/// Most stored bytes of blocks that are read at once, the first block not counted.
 const TOGETHER_BYTES: usize = 4 << 20;
 
 /// A block in a map that took longer than this was not in memory: verifying one takes less than a
@@ -44,7 +46,7 @@ const FROM_DEVICE: Duration = Duration::from_micros(15);
 /// One key to look for.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Its table's place among those that are asked.
+    /// The number of its table.
     pub table: usize,
     /// The key.
     pub key: &'a [u8],
@@ -55,9 +57,9 @@ pub struct Request<'a> {
 }
 
 /// Looks up each of `requests` in its table, which `tables` has under that number, as
-/// [`Table::get`] does: `answer` is called with each one's place among them and what was found, in
-/// their order. Where neighbours have one block, as when they are sorted by key, it is read once. All
-/// tables are read in the same way, through maps or not.
+/// [`Table::get`] does: `answer` is called with the number of each request and what was found, in
+/// their order. Where neighbours have one block, as when they are sorted by key, it is read once.
+/// All tables are read in the same way, through maps or not.
 ///
 /// # Errors
 ///
@@ -73,10 +75,11 @@ pub fn get_many<'a>(
     let is_mapped = first.is_some_and(|table| table.source.mapped);
     let (ahead, together) = (ReadStats::default(), Vec::new());
     let (taken, awaited) = ([const { None }; ROUND], Awaited::new());
-    let mut batch = Batch { tables, requests, is_mapped, told: 0, ahead, together, taken, awaited };
+    let mut batch =
+        Batch { tables, requests, is_mapped, hinted: 0, ahead, together, taken, awaited };
     let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
-        let places = batch.ask_ahead(first, round, stats)?;
+        let places = batch.prefetch_round(first, round, stats)?;
         let ahead = |nth: usize| *places.get(nth - first)?;
         for (nth, request) in (first..).zip(round) {
             let Some(place) = ahead(nth) else {
@@ -127,13 +130,13 @@ struct Batch<'a, 'r, Tables> {
     tables: Tables,
     requests: &'r [Request<'r>],
     is_mapped: bool,
-    /// The files were told of the blocks of the requests before this one.
-    told: usize,
-    /// What was read for that.
+    /// The first request for whose block the files have got no access hint.
+    hinted: usize,
+    /// What was read of indexes for that.
     ahead: ReadStats,
-    /// Blocks that were read at once and not yet looked at, in the order of the requests.
+    /// Blocks that were read at once and not yet searched, in the order of the requests.
     together: Vec<(Wanted<'a>, SharedBlock)>,
-    /// Blocks of this round that were in their places in the cache and are not yet looked at.
+    /// Blocks of this round that were taken from their cache slots and are not yet searched.
     taken: [Option<SharedBlock>; ROUND],
     /// Blocks of this round that lie in a map and are to be verified.
     awaited: Awaited<'a, ROUND>,
@@ -152,9 +155,9 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         Ok(found.map(|(leaf, at)| Wanted { table, location: table.index.locate(leaf, at) }))
     }
 
-    /// Finds the keys of the round that begins with request `first`, and asks for what a search of their
-    /// blocks looks at.
-    fn ask_ahead(
+    /// Finds the keys of the round that begins with request `first`, and prefetches what a search
+    /// of their blocks reads.
+    fn prefetch_round(
         &mut self,
         first: usize,
         round: &[Request<'_>],
@@ -187,12 +190,11 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         Ok(places)
     }
 
-    /// Takes the blocks of a round that are in their `places` in the cache. None of them is waited for
-    /// before all of them are asked for.
+    /// Takes the blocks of a round from their cache slots, after all of them were prefetched.
     fn take(&mut self, places: &[Option<Wanted<'a>>; ROUND]) {
         self.taken = [const { None }; ROUND];
         if !self.together.is_empty() {
-            // Nearly all that the cache holds of this round are among them.
+            // Nearly all blocks of this round that are cached are in their slots.
             return;
         }
         for Wanted { location, .. } in places.iter().flatten() {
@@ -231,12 +233,13 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             return Ok(Held::shared(location.handle, block));
         }
         self.timed(nth, place, |batch| {
-            table.hold_after(location, stats, || batch.tell_ahead(nth, place))
+            table.hold_after(location, stats, || batch.hint_ahead(nth, place))
         })
     }
 
-    /// The block of request `nth` from a file that is read past the system's memory: out of the cache, or
-    /// read at once with those behind it. `None` where it cannot be read, which then shows again.
+    /// The block of request `nth` from a file that is opened for direct reads: from the cache, or
+    /// read at once with those after it. `None` where it cannot be read; a second read reports the
+    /// error.
     fn hold_direct(
         &mut self,
         nth: usize,
@@ -247,14 +250,14 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             if let Some(block) = place.table.source.cached(place.location, stats) {
                 return Some(block);
             }
-            if nth >= self.told {
+            if nth >= self.hinted {
                 self.read_at_once(nth, place);
             }
         }
         self.read_of(place)
     }
 
-    /// The block at `place` out of those that were read at once; none before it is wanted any more.
+    /// The block at `place` among those that were read at once; those before it are dropped.
     fn read_of(&mut self, place: Wanted<'a>) -> Option<SharedBlock> {
         let found = self
             .together
@@ -263,14 +266,14 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         self.together.drain(..=found?).next_back().map(|(_, block)| block)
     }
 
-    /// Reads the block of request `nth`, which is at `first`, and those behind it that the cache does not
-    /// hold.
+    /// Reads the block of request `nth`, which is at `first`, and those after it that are not
+    /// cached.
     #[cold]
     fn read_at_once(&mut self, nth: usize, first: Wanted<'a>) {
         let mut blocks = Blocks::new(self, nth, first);
         read_at_once(&mut blocks);
         let (ahead, blocks) = blocks.finish();
-        self.told = self.seen(&ahead);
+        self.hinted = self.seen(&ahead);
         for (place, block) in blocks {
             let Some(block) = block else { continue };
             self.ahead.block_reads += 1;
@@ -279,35 +282,35 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         }
     }
 
-    /// Does what looks at the block of request `nth`; if that is a round's first, and its block had to
-    /// come into a map from the device, tells the files of those behind it.
+    /// Runs `look`, which reads the block of request `nth`. If that is a round's first, and its
+    /// block came into the map from the device, the files get access hints for those after it.
     #[inline]
     fn timed<T>(&mut self, nth: usize, place: Wanted<'a>, look: impl FnOnce(&mut Self) -> T) -> T {
-        let is_timed = place.table.source.mapped && nth.is_multiple_of(ROUND) && nth >= self.told;
+        let is_timed = place.table.source.mapped && nth.is_multiple_of(ROUND) && nth >= self.hinted;
         let began = is_timed.then(Instant::now);
         let looked = look(self);
         if began.is_some_and(|began| began.elapsed() > FROM_DEVICE) {
-            self.tell_ahead(nth, place);
+            self.hint_ahead(nth, place);
         }
         looked
     }
 
-    /// Tells the files which blocks will be read for the requests behind number `nth`, whose block is
-    /// at `last`, unless they were told.
+    /// Hints to the files at the blocks of the requests after number `nth`, whose block is at
+    /// `last`, unless that was done before.
     #[cold]
-    fn tell_ahead(&mut self, nth: usize, last: Wanted<'a>) {
-        if nth < self.told {
+    fn hint_ahead(&mut self, nth: usize, last: Wanted<'a>) {
+        if nth < self.hinted {
             return;
         }
         let mut ahead = Ahead::of(nth, last);
         while let Some(place) = self.next_ahead(&mut ahead) {
-            place.table.source.tell(place.location);
+            place.table.source.will_need(place.location);
         }
-        self.told = self.seen(&ahead);
+        self.hinted = self.seen(&ahead);
     }
 
-    /// The next block that `ahead` comes to, other than the one before it. What goes wrong here goes wrong
-    /// again when the blocks are read.
+    /// The next block of `ahead`, other than the one before it. An error here is reported when the
+    /// blocks are read.
     fn next_ahead(&self, ahead: &mut Ahead<'a>) -> Option<Wanted<'a>> {
         while ahead.until < ahead.end {
             let request = self.requests.get(ahead.until)?;
@@ -322,48 +325,50 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         None
     }
 
-    /// Counts what `ahead` read, and returns the first request that it did not come to.
+    /// Counts what `ahead` read, and returns the first request that it did not reach.
     fn seen(&mut self, ahead: &Ahead<'a>) -> usize {
         self.ahead.index_reads += ahead.stats.index_reads;
         ahead.until
     }
 }
 
-/// Requests behind one, whose blocks are looked for before they are needed.
+/// Later requests, whose blocks are located before they are needed.
 struct Ahead<'a> {
-    /// The first that was not looked at.
+    /// The first that was not located.
     until: usize,
     end: usize,
-    /// The block of the last one that has any.
+    /// The block of the last one that has one.
     last: Wanted<'a>,
     stats: ReadStats,
 }
 
 impl<'a> Ahead<'a> {
-    /// Those behind request `nth`, whose block is at `last`.
+    /// Those after request `nth`, whose block is at `last`.
     fn of(nth: usize, last: Wanted<'a>) -> Self {
         let until = nth + 1;
-        Self { until, end: until + TOLD_AHEAD, last, stats: ReadStats::default() }
+        Self { until, end: until + HINTED_AHEAD, last, stats: ReadStats::default() }
     }
 }
 
-/// Blocks that the cache does not hold, found one after the other, read at once, and left in the cache.
+/// Blocks that are not cached, located one after the other, read at once, and inserted into the
+/// cache.
 ///
-/// The system is handed them while the next are looked for. What it does not read so, several threads read.
+/// Reads are handed to the system while the next blocks are located. Where the system does not take
+/// them, several threads make them.
 struct Blocks<'a, 'r, 'b, Tables> {
     batch: &'b Batch<'a, 'r, Tables>,
     ahead: Ahead<'a>,
-    /// Those of all but the first.
+    /// Stored bytes of all except the first.
     bytes: usize,
     places: Vec<Wanted<'a>>,
-    /// What they are to be read to, of the first ones.
+    /// Buffers, of the first ones so far.
     room: Vec<Arc<[u8]>>,
     /// Those that were read, `None` inside if they are damaged.
     read: Vec<Option<Option<SharedBlock>>>,
 }
 
 impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tables> {
-    /// That of request `nth`, which is at `first`, and those behind it.
+    /// The block of request `nth`, which is at `first`, and those after it.
     fn new(batch: &'b Batch<'a, 'r, Tables>, nth: usize, first: Wanted<'a>) -> Self {
         let (places, room, read) = (Vec::new(), Vec::new(), Vec::new());
         Self { batch, ahead: Ahead::of(nth, first), bytes: 0, places, room, read }
@@ -414,7 +419,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '
         Some(place.piece())
     }
 
-    /// New memory takes its time, the more if the system has to fetch it, and the device is waited for anyway.
+    /// Allocates buffers while the device is waited for: new memory costs page faults.
     fn meanwhile(&mut self) {
         let places = self.places.get(self.room.len()..).unwrap_or_default();
         self.room.extend(places.iter().map(|place| zeroed(place.location.handle.bytes)));
@@ -442,7 +447,7 @@ impl<'a> Wanted<'a> {
         Piece { file: &*self.table.source.file, offset, bytes }
     }
 
-    /// Leaves the block that was read here in the cache, if it was.
+    /// Inserts the block that was read here into the cache, if it was.
     fn keep(&self, block: Option<SharedBlock>) -> Option<SharedBlock> {
         if let Some(block) = &block {
             self.table.source.keep(self.location, block);

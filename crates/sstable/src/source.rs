@@ -1,8 +1,9 @@
 //! Brings blocks from the file into memory, verified.
 //!
-//! A data block comes from one of three places: the block cache, through the block's slot or by a search;
-//! the map, if the table was opened with one (the checksum is verified at each use, as a mapped file can
-//! change, unless the caller opted out); or a `pread`. Meta blocks always use `pread`, into owned memory.
+//! A data block comes from one of three places: the block cache, through the block's slot or by a
+//! search; the map, if the table was opened with one (the checksum is verified at each use, as a
+//! mapped file can change, unless the caller opted out); or a `pread`. Meta blocks always use
+//! `pread`, into owned memory.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -18,12 +19,12 @@ use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
 
-/// Bytes that are read at a time of a block that goes to its memory in turns.
+/// Bytes of each read of a block that is streamed to its memory.
 const TURN_BYTES: usize = 256 << 10;
 
 const PACKED: Fault = Fault::Unsupported("a meta block is compressed");
 
-/// What reads cost, counted by whoever reads, so that readers do not meet in a counter.
+/// What reads cost, counted by each reader, so that readers do not contend for a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStats {
     /// Data blocks read from the file (or from its map).
@@ -82,9 +83,9 @@ impl Source {
         Ok(stored)
     }
 
-    /// Has `take` read the payload of an uncompressed meta block, whose length it is told, a little
-    /// at a time: what it makes of it and the block are never in memory together. Each stored byte
-    /// is read once. What was taken is worth something only if this returns no error.
+    /// Passes the payload of an uncompressed meta block, as a stream, and its length to `take`: the
+    /// block and what `take` makes of it are never in memory together. Each stored byte is read
+    /// once. What was taken is valid only if this returns no error.
     pub(crate) fn stream_plain<T>(
         &self,
         handle: Handle,
@@ -146,7 +147,8 @@ impl Source {
         })
     }
 
-    /// The stored bytes of a block that says it is not compressed, if reads go through the map.
+    /// The stored bytes of a block that is not compressed by its frame, if reads go through the
+    /// map.
     #[inline]
     pub(crate) fn raw_in_map(&self, handle: Handle) -> Result<Option<&[u8]>, Error> {
         let Some(map) = self.map() else { return Ok(None) };
@@ -229,7 +231,7 @@ impl Source {
     }
 
     /// Hints to the file that a data block will be read, unless the cache holds it.
-    pub(crate) fn tell(&self, location: BlockLocation<'_>) {
+    pub(crate) fn will_need(&self, location: BlockLocation<'_>) {
         if self.in_cache(location).is_none() {
             self.file.will_need(location.handle.offset, location.handle.bytes);
         }
@@ -289,7 +291,7 @@ impl Source {
     }
 }
 
-/// Has `take` read the payload of a block, and reads what it leaves, and the frame.
+/// Passes the payload of a block to `take`, then reads what it leaves, and the frame.
 fn take_framed<T>(
     block: &mut impl Read,
     payload_bytes: usize,
@@ -303,12 +305,12 @@ fn take_framed<T>(
     Ok((took, frame))
 }
 
-/// A stretch of a file that is a block, read from front to back.
+/// A block of a file, read from front to back.
 struct Turns<'a> {
     file: &'a dyn ReadFile,
     at: u64,
     left: usize,
-    /// Over what was read, but for the checksum at the block's end.
+    /// Over what was read, except the checksum at the block's end.
     checksum: Checksum,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Opening reads the footer, the index (its top, where it has two levels) and the properties into
 //! owned memory: usually one `pread` of the file's last 64 KiB, and one more for an index that does
-//! not lie in it. Filters are read when they are first asked. A point read is then a search of the index, one
-//! block, and one or two entries decoded. The filter is not asked here: the engine asks it before
-//! it comes, so that it can count.
+//! not lie in it. Filters are read when they are first queried. A point read is then a search of
+//! the index, one block, and one or two decoded entries. It does not query the filter: the engine
+//! does so before it calls, so that it can count.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, Tab
 /// What opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// What the manifest says of a table; a file that says otherwise is not that table.
+/// A table's identity by the manifest; a file with another one is not that table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Length of the file.
@@ -36,7 +36,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What the file says of itself: for tools that have no manifest at hand.
+    /// The identity by the file itself, for tools that have no manifest at hand.
     pub fn of_file(file: &dyn ReadFile, path: &Path) -> Result<Self, Error> {
         let footer = read_footer(file, path)?;
         Ok(Self { file_bytes: file.bytes(), table_id: footer.table_id })
@@ -58,10 +58,10 @@ pub(crate) fn read_footer(file: &dyn ReadFile, path: &Path) -> Result<Footer, Er
 pub struct TableConfig {
     /// Where verified blocks are kept.
     pub cache: Arc<BlockCache>,
-    /// How the file was opened. With [`Access::Mapped`] point reads look at the map and copy
-    /// values out; with the others they read through the cache.
+    /// How the file was opened. With [`Access::Mapped`] point reads search the map and copy
+    /// values from it; with the others they read through the cache.
     pub access: Access,
-    /// Who allows filters their memory. Without one, filters stay once they are read.
+    /// Grants filters their memory. Without one, filters stay once they are read.
     pub filter_host: Option<Arc<dyn FilterHost>>,
 }
 
@@ -105,7 +105,7 @@ pub struct Table {
     pub(crate) footer: Footer,
     pub(crate) filters: Filters,
     properties: Properties,
-    /// Where lookups, and walks that trust in that, verify each block of a map once.
+    /// Where lookups, and scans that trust in that, verify each block of a map once.
     pub(crate) verified: Option<Arc<VerifiedBlocks>>,
 }
 
@@ -154,10 +154,10 @@ impl Table {
         Ok(Self { source, index, footer, filters, properties, verified: None })
     }
 
-    /// Has point reads by way of a map verify a block when they first use it, and not again: what
-    /// changes behind the map from then on is not seen by its checksum. Walks do so where they
-    /// [trust](ScanOptions::trust_verified) in it. Does nothing where reads go through the cache, which holds only what
-    /// was verified.
+    /// Makes point reads from a map verify a block when they first use it, and not again: changes
+    /// of the mapped file from then on are not detected by its checksum. Scans do the same if they
+    /// [trust](ScanOptions::trust_verified) in it. Does nothing where reads go through the cache,
+    /// which holds only verified blocks.
     #[must_use]
     pub fn verifying_once(mut self) -> Self {
         let verified = || Arc::new(VerifiedBlocks::new(self.index.leaf_count(), self.index.host()));
@@ -171,8 +171,8 @@ impl Table {
         &self.filters
     }
 
-    /// The same table without its filters, for who reads all of it and is to keep none of them in
-    /// memory meanwhile.
+    /// The same table without its filters, for a reader of the whole table that is to keep none of
+    /// them in memory.
     #[must_use]
     pub fn without_filters(&self) -> Self {
         Self {
@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// What the table says about itself.
+    /// The table's properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -219,7 +219,7 @@ impl Table {
     }
 
     /// The newest version of `key` not newer than `seqno`. `hash` is the key's
-    /// [`trommel_filter::hash`]. Does not ask the filter.
+    /// [`trommel_filter::hash`]. Does not query the filter.
     pub fn get(
         &self,
         key: &[u8],
@@ -230,7 +230,7 @@ impl Table {
         self.look_up(key, hash, seqno, Wants::Value, stats)
     }
 
-    /// As [`Table::get`], and only what is wanted of it.
+    /// As [`Table::get`], but returns only what is wanted.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -289,7 +289,7 @@ impl Table {
         self.get_from(place, key, hash, seqno, Wants::Value, stats)
     }
 
-    /// A walk over the table's entries.
+    /// A cursor over the table's entries.
     #[inline]
     pub fn cursor(&self, options: ScanOptions) -> TableCursor {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
@@ -309,8 +309,8 @@ impl Table {
         }
     }
 
-    /// At most `parts` - 1 keys, ascending, that divide the table's entries into parts of about the same
-    /// size, as well as what is kept in memory of its index can tell. Reads nothing.
+    /// At most `parts` - 1 keys, ascending, that divide the table's entries into parts of about the
+    /// same size, as far as the index in memory can tell. Reads nothing.
     pub fn dividing_keys(&self, parts: usize) -> Vec<Vec<u8>> {
         let top = self.index.top();
         let parts = parts.clamp(1, top.len().max(1));
@@ -321,9 +321,9 @@ impl Table {
         keys
     }
 
-    /// Takes what the cache has of the table out of it: for a table that will not be read again.
-    /// Reads nothing: where the index or the top of a filter is not in memory, its blocks stay until
-    /// they are the least used.
+    /// Evicts the table's blocks from the cache, for a table that will not be read again. Reads
+    /// nothing: where the index or the top of a filter is not in memory, its blocks stay until they
+    /// are the least used.
     pub fn evict(&self) {
         self.filters.evict();
         for leaf in self.index.loaded_leaves() {
@@ -370,8 +370,8 @@ impl Table {
         Some((stored, self.verified.as_ref().is_some_and(|known| known.has(location.at))))
     }
 
-    /// Asks the processor for what a search of a block begins with, if it lies in a map. One that has to be
-    /// verified is not asked for: its stored bytes are returned.
+    /// Prefetches what a search of a block reads first, if it lies in a map. A block that has to be
+    /// verified is not prefetched: its stored bytes are returned.
     #[inline]
     pub(crate) fn ask_for_search(&self, location: BlockLocation<'_>) -> Option<&[u8]> {
         let (stored, is_known) = self.mapped(location)?;
@@ -382,7 +382,7 @@ impl Table {
         None
     }
 
-    /// Asks the processor for the entry of a block that need not be verified that a key of this hash may be.
+    /// Prefetches the entry that a key of this hash may have in a block that need not be verified.
     #[inline]
     pub(crate) fn ask_for_entry(&self, location: BlockLocation<'_>, hash: u64) {
         if let Some((stored, true)) = self.mapped(location)
@@ -393,8 +393,8 @@ impl Table {
         }
     }
 
-    /// The data block whose stored bytes lie in a map, unless it is compressed; verified, now or, where
-    /// once is enough, before.
+    /// The data block whose stored bytes lie in a map, unless it is compressed; verified, now or,
+    /// where once is enough, earlier.
     #[inline]
     fn look_at<'a>(
         &self,

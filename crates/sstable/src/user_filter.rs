@@ -1,15 +1,15 @@
 //! Filters of a user's policy: its traits, and the containment of the user's code.
 //!
-//! 1. A [`UserFilterBuilder`] takes the keys of a table and ends in bytes, which are stored as a block
-//!    like any other; the table's directory names the policy (`filters/user_build.rs`).
-//! 2. A [`UserFilterReader`] of that name opens them at their first use. Without one, or where it refuses
-//!    the bytes, the table answers "maybe".
+//! 1. A [`UserFilterBuilder`] takes the keys of a table and ends in bytes, which are stored as a
+//!    block like any other; the table's directory names the policy (`filters/user_build.rs`).
+//! 2. A [`UserFilterReader`] of that name opens them at their first use. Without one, or where it
+//!    refuses the bytes, the table answers "maybe".
 //! 3. A panic in any of this is caught (where panics unwind), reported to the reader, and answers
-//!    "maybe". The filter is not queried again. The user's values are dropped by [`Contained`] alone, as
-//!    dropping them runs the user's code, too.
+//!    "maybe". The filter is not queried again. The user's values are dropped by [`Contained`]
+//!    alone, as dropping them runs the user's code, too.
 //!
-//! The user remains responsible for a filter that denies no key of its table. A sample of the keys finds
-//! filters that always lie; verification queries every key.
+//! The user remains responsible for a filter that denies no key of its table. A sample of the keys
+//! finds filters that always lie; verification queries every key.
 
 use std::any::Any;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What filters answer for one key, and for many keys at once.
 //!
-//! Neighbouring keys that one filter answers for are a *run*: kind and rate are stored once for all of
-//! them, and whoever counts, counts them together. The lists are reused for table after table.
+//! Neighbouring keys that one filter answers for are a *run*: kind and rate are stored once for all
+//! of them, and whoever counts, counts them together. The lists are reused for table after table.
 
 use std::fmt;
 use std::ops::Range;

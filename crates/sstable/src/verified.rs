@@ -1,4 +1,4 @@
-//! Which data blocks of a mapped table were found intact, for tables that verify each one once.
+//! Which data blocks of a mapped table were found intact, for tables that verify each block once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,8 @@ pub(crate) struct VerifiedBlocks {
 }
 
 impl VerifiedBlocks {
-    /// None yet, of a table whose index has this many leaves. `host` accounts for the memory of the bits.
+    /// None yet, of a table whose index has this many leaves. `host` accounts for the memory of the
+    /// bits.
     pub(crate) fn new(leaf_count: usize, host: Option<Arc<dyn FilterHost>>) -> Self {
         let leaves = std::iter::repeat_with(OnceLock::new).take(leaf_count).collect();
         Self { memory: LoadedMemory::new(host), leaves }
@@ -25,7 +26,7 @@ impl VerifiedBlocks {
     #[inline]
     pub(crate) fn has(&self, at: At) -> bool {
         let words = self.leaves.get(at.leaf).and_then(OnceLock::get);
-        // Nothing is read by way of a bit: the bytes that it speaks of never change.
+        // Relaxed: a bit publishes no memory, as the bytes of its block never change.
         words
             .and_then(|words| words.get(at.slot / 64))
             .is_some_and(|word| word.load(Ordering::Relaxed) >> (at.slot % 64) & 1 == 1)

@@ -1,26 +1,29 @@
-//! A walk over one table, in both directions.
+//! A cursor over one table, in both directions.
 //!
-//! 1. A positioned block (after a seek) comes through the cache, if the scan uses it.
+//! 1. The first blocks after a seek come through the cache, if the scan uses it.
 //! 2. A scan that goes on in one direction reads ahead: several blocks in one `pread`, twice as
 //!    many each time up to [`ScanOptions::read_ahead_bytes`]. Each block is verified when the
 //!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
 //!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
-//! 3. Out of a mapped file blocks are copied one by one, and verified in the copy: what lies behind a
-//!    map can change, what a walk stands on does not. A walk that trusts what was found intact before walks over
-//!    that in the map, and does not verify it again.
-//! 4. The file is told ahead what a walk comes to, where the system cannot see it: out of a map, and
-//!    backward (`told`).
-//! 5. No value holds the buffer of a read-ahead, which is reused. Once a value was taken from a block,
-//!    the next one out of that buffer is copied into a buffer of its own, which values share; from the
-//!    block before, values are copied. So a value that is kept holds its block at most, and a scan that
-//!    takes no values copies nothing.
+//! 3. Blocks of a mapped file are copied one by one, and verified in the copy: a mapped file can
+//!    change under the cursor, a copy does not. A cursor that trusts in earlier verification
+//!    iterates over verified blocks in the map, and does not verify them again.
+//! 4. The file gets access hints for what the scan will read where the system cannot detect it:
+//!    from a map, and backward (`access_hints`).
+//! 5. No value holds the read-ahead buffer, which is reused. Once a value was taken from a block,
+//!    the next block from that buffer is copied into a buffer of its own, which values share; from
+//!    the block before, values are copied. So a value that is kept holds at most its block, and a
+//!    scan that takes no values copies nothing.
 //!
-//! The key is put together in a place that is reused; the value is not copied, except where it lies in a
-//! map or in a read-ahead buffer and is to outlive its place.
+//! The key is assembled in a buffer that is reused; the value is not copied, unless it lies in a
+//! map or in a read-ahead buffer and is to outlive it.
 
-mod coming;
+mod access_hints;
+mod block_prefetch;
+mod direction;
+mod entered;
+mod options;
 mod reading;
-mod told;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,53 +32,28 @@ use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, St
 use trommel_vfs::SharedMap;
 
 use crate::Error;
-use crate::block::{Block, Layout, SharedBlock, Stand, Way};
+use crate::block::{Block, Stand, Way};
 use crate::format::{Fault, Handle};
 use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
-use reading::{Direction, Reading};
+use direction::Direction;
+use entered::EnteredBlock;
+pub use options::ScanOptions;
+use reading::Reading;
 
-/// How a scan reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanOptions {
-    /// Whether blocks come from the cache and, as long as the scan is not reading ahead, stay in
-    /// it (default true). False for compactions.
-    pub fill_cache: bool,
-    /// Most bytes read in one go (default 128 KiB).
-    pub read_ahead_bytes: usize,
-    /// Whether each entry is compared with the one before it on the way forward, so that a table
-    /// in which they are out of order ends in an error (default false; true for compactions).
-    pub check_order: bool,
-    /// Whether a block that a lookup or such a walk found intact is not verified again, where it is not compressed
-    /// and comes out of a map whose blocks lookups verify once ([`Table::verifying_once`](crate::Table::verifying_once)), and the scan fills the cache;
-    /// default false.
-    pub trust_verified: bool,
-}
-
-impl Default for ScanOptions {
-    fn default() -> Self {
-        Self {
-            fill_cache: true,
-            read_ahead_bytes: 128 << 10,
-            check_order: false,
-            trust_verified: false,
-        }
-    }
-}
-
-/// What a walk needs of its table: not the filters, so that a walk that goes on keeps none of them
-/// in memory once the table itself is closed.
+/// What a cursor needs of its table: not the filters, so that a long scan keeps none of them in
+/// memory after the table itself is closed.
 #[derive(Debug)]
 struct Blocks {
     source: Arc<Source>,
     index: Arc<IndexTree>,
-    /// The map, where blocks that were found intact are walked over in it.
+    /// The map, if the cursor iterates over verified blocks in it.
     map: Option<SharedMap>,
 }
 
-/// A block of the index, if there is one.
+/// A block and the leaf that lists it, if there is one.
 type Place<'a> = Option<(&'a Index, At)>;
 
 impl Blocks {
@@ -89,7 +67,7 @@ impl Blocks {
         self.index.previous(at, &self.source, stats)
     }
 
-    /// Whether it is known that the block before `at` ends before `key`, which is the first one there.
+    /// Whether the block before `at` is known to end before `key`, the first key at `at`.
     fn ends_before(&self, at: At, key: &[u8]) -> bool {
         let before = at.slot.checked_sub(1).zip(self.index.loaded_leaf(at.leaf));
         // Where versions of one key straddle blocks, the separator is that key.
@@ -105,49 +83,10 @@ impl Blocks {
     }
 }
 
-/// A block that a cursor entered.
-#[derive(Debug)]
-enum Entered {
-    Shared(SharedBlock),
-    /// One in the map.
-    InMap(InMap),
-}
-
-/// A block in a map: its payload begins there and is so long.
-#[derive(Debug)]
-struct InMap {
-    start: usize,
-    len: u32,
-    layout: Layout,
-}
-
-impl Entered {
-    /// The block, of a table with this map.
-    #[inline]
-    fn view<'a>(&'a self, map: Option<&'a SharedMap>) -> Block<'a> {
-        match self {
-            Self::Shared(block) => block.view(),
-            Self::InMap(InMap { start, len, layout }) => {
-                let payload = map.and_then(|map| map.get(*start..*start + *len as usize));
-                Block { payload: payload.unwrap_or_default(), layout: *layout }
-            }
-        }
-    }
-
-    /// How many entries it has.
-    #[inline]
-    fn count(&self) -> usize {
-        match self {
-            Self::Shared(block) => block.count(),
-            Self::InMap(block) => block.layout.count(),
-        }
-    }
-}
-
-/// The block in which a key is to be sought.
+/// The block that a seek found ahead of time.
 #[derive(Debug)]
 struct Sought {
-    /// The key, if it is a [short](short) one.
+    /// The key, if it is a [short] one.
     key: Option<(u128, usize)>,
     at: At,
 }
@@ -164,10 +103,10 @@ pub struct TableCursor {
     table: Blocks,
     reading: Reading,
     at: At,
-    /// The block that a seek will enter.
+    /// The block that the next seek will enter.
     sought: Option<Sought>,
     handle: Handle,
-    block: Option<Entered>,
+    block: Option<EnteredBlock>,
     /// Whether it stands on an entry.
     valid: bool,
     /// The entry, where `valid`.
@@ -177,8 +116,8 @@ pub struct TableCursor {
 }
 
 impl TableCursor {
-    /// A cursor over the table of this source and index, on no entry yet. `verified` are the blocks of its
-    /// map that need not be verified again, where the scan trusts in that.
+    /// A cursor over the table of this source and index, on no entry yet. `verified` are the blocks
+    /// of its map that need not be verified again, where the scan trusts in that.
     #[inline]
     pub(crate) fn new(
         source: &Arc<Source>,
@@ -224,7 +163,7 @@ impl TableCursor {
         self.reading.restart();
     }
 
-    /// Enters the block at the place that `find` names; false if it names none.
+    /// Enters the block that `find` returns; false if it returns none.
     #[inline]
     fn enter(
         &mut self,
@@ -255,7 +194,7 @@ impl TableCursor {
         self.stand_anew(i, way)
     }
 
-    /// As `stand`, where that takes a look at the block.
+    /// As `stand`, where the block must be decoded further.
     #[inline(never)]
     fn stand_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
         const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
@@ -287,7 +226,7 @@ impl TableCursor {
     /// Entries of the current block.
     #[inline]
     fn count(&self) -> usize {
-        self.block.as_ref().map_or(0, Entered::count)
+        self.block.as_ref().map_or(0, EnteredBlock::count)
     }
 
     /// Goes to the first entry of the next block; off the end if there is none.
@@ -308,8 +247,8 @@ impl TableCursor {
         }
     }
 
-    /// Finds the first entry at or behind (`key`, `seqno`): its block is entered and its number
-    /// returned. `None` if all entries are smaller.
+    /// Finds the first entry at or after (`key`, `seqno`), enters its block and returns its number.
+    /// `None` if all entries are smaller.
     fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
         self.restart();
         let sought = self.sought.take().filter(|sought| sought.key.is_some());
@@ -349,7 +288,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// As `begins_key`, where that takes a look at the block or the index.
+    /// As `begins_key`, where the block or the index has to tell.
     #[inline(never)]
     fn begins_key_by_block(&self) -> bool {
         let Some(block) = self.view() else { return false };
@@ -401,11 +340,11 @@ impl Cursor for TableCursor {
     fn await_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
         let Blocks { source, index, map } = &self.table;
         if source.mapped && map.is_none() {
-            // All of a block is copied, which takes no longer where nothing was asked for.
+            // The whole block is copied, which takes no longer without a prefetch.
             return false;
         }
         if stage == Stage::Find {
-            // What goes wrong here goes wrong in the seek.
+            // An error here is returned by the seek.
             let found = index.find(key, source, &mut self.reading.stats);
             let found = found.ok().flatten();
             self.sought = found.map(|(_, at)| Sought { key: short(key), at });
@@ -481,7 +420,7 @@ impl Cursor for TableCursor {
     }
 
     fn shared_value(&self) -> Option<Slice> {
-        let Some(Entered::Shared(block)) = self.block.as_ref().filter(|_| self.valid) else {
+        let Some(EnteredBlock::Shared(block)) = self.block.as_ref().filter(|_| self.valid) else {
             return None;
         };
         self.reading.note_value_taken();

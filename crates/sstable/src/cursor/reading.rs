@@ -1,5 +1,5 @@
-//! How a walk over a table gets its blocks: from the cache, from a buffer that it reads ahead into, or
-//! one by one out of the map.
+//! How a cursor gets its blocks: from the cache, from its read-ahead buffer, or one by one from the
+//! map.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trommel_base::Stage;
 use trommel_filter::prefetch_at;
 
-use super::ScanOptions;
-use super::coming::Coming;
-use super::told::Told;
-use super::{Entered, InMap};
+use super::access_hints::AccessHints;
+use super::block_prefetch::BlockPrefetch;
+use super::direction::Direction;
+use super::entered::{EnteredBlock, MappedBlock};
+use super::options::ScanOptions;
 use crate::Error;
 use crate::block::{Layout, SharedBlock, ask_for_columns, is_fitting};
 use crate::block_slots::BlockLocation;
@@ -23,48 +24,30 @@ use crate::verified::VerifiedBlocks;
 
 /// The first read-ahead of a scan that began in the cache.
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
-/// So many neighbouring blocks come through the cache before a scan reads ahead.
+/// Neighbouring blocks that come through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
-/// So many neighbouring blocks are read out of a map before the file is told what comes: a short walk in
-/// memory does not pay for a call.
-const BLOCKS_BEFORE_TELLING: u32 = 4;
-/// Of neighbouring blocks, the first whose next one is asked for: a short walk does not get that far.
-const BLOCKS_BEFORE_COMING: u32 = 3;
+/// Neighbouring blocks that are read from a map before the file gets access hints: a short scan in
+/// memory does not pay for a system call.
+const BLOCKS_BEFORE_HINTS: u32 = 4;
+/// Neighbouring blocks that are entered before the next one is prefetched: a short scan does not
+/// get that far.
+const BLOCKS_BEFORE_PREFETCH: u32 = 3;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    Backward,
-}
-
-impl Direction {
-    /// The block of the same leaf that a walk comes to behind this one.
-    #[inline]
-    fn behind(self, location: BlockLocation<'_>) -> Option<BlockLocation<'_>> {
-        match self {
-            Self::Forward => location.moved_to(location.at.slot + 1),
-            Self::Backward => {
-                location.at.slot.checked_sub(1).and_then(|slot| location.moved_to(slot))
-            }
-        }
-    }
-}
-
-/// What a walk reads, and has read.
+/// How a cursor reads, and what it has read.
 #[derive(Debug)]
 pub(super) struct Reading {
     options: ScanOptions,
-    /// Which blocks need not be verified again, if it trusts in that and can keep the map.
+    /// Which blocks need not be verified again, if the scan trusts in that and can keep the map.
     known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
-    /// The buffer of a block that was copied out of the read-ahead.
+    /// The buffer of a block that was copied from the read-ahead buffer.
     own: Option<Arc<[u8]>>,
     /// Whether a value of the block that was entered last was taken, so that those of the next one
     /// probably are. Only a hint.
     value_taken: AtomicBool,
-    coming: Coming,
-    told: Told,
+    prefetch: BlockPrefetch,
+    hints: AccessHints,
     /// Neighbouring blocks entered in a row.
     run: u32,
 }
@@ -87,7 +70,7 @@ impl ReadAhead {
         inside.then(|| (handle.offset - self.range.start) as usize)
     }
 
-    /// The buffer's first bytes, if there are so many, and nobody else holds it.
+    /// The buffer's first `bytes`, if it is that long and not shared.
     #[inline]
     fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
         Arc::get_mut(self.buffer.as_mut()?)?.get_mut(..bytes)
@@ -107,15 +90,15 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// Copies a block out of the map.
+    /// Copies a block from the map.
     fn copy(&mut self, stored: &[u8], handle: Handle) {
         copy_into(&mut self.buffer, stored);
         self.range = handle.offset..handle.end();
     }
 }
 
-/// Copies `bytes` to the start of `buffer`: the one that is there if nobody else holds it, and if it is
-/// not much too large, otherwise a new one.
+/// Copies `bytes` to the start of `buffer`: the present one if it is not shared and not much too
+/// large, otherwise a new one.
 fn copy_into<'a>(buffer: &'a mut Option<Arc<[u8]>>, bytes: &[u8]) -> &'a Arc<[u8]> {
     let room = buffer.as_mut().filter(|buffer| is_fitting(buffer, bytes.len()));
     let room = room.and_then(Arc::get_mut).and_then(|room| room.get_mut(..bytes.len()));
@@ -129,11 +112,11 @@ fn copy_into<'a>(buffer: &'a mut Option<Arc<[u8]>>, bytes: &[u8]) -> &'a Arc<[u8
 impl Reading {
     #[inline]
     pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
-        let (stats, ahead, coming) = <(ReadStats, ReadAhead, Coming)>::default();
-        let told = Told::default();
+        let (stats, ahead, prefetch) = <(ReadStats, ReadAhead, BlockPrefetch)>::default();
+        let hints = AccessHints::default();
         let (own, value_taken) = (None, AtomicBool::new(false));
         let mut reading =
-            Self { options, known, stats, ahead, own, value_taken, coming, told, run: 0 };
+            Self { options, known, stats, ahead, own, value_taken, prefetch, hints, run: 0 };
         reading.restart();
         reading
     }
@@ -148,8 +131,8 @@ impl Reading {
     #[inline]
     pub(super) fn restart(&mut self) {
         self.run = 0;
-        self.coming.forget();
-        self.told = Told::default();
+        self.prefetch.forget();
+        self.hints = AccessHints::default();
         let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
         self.ahead.window = first.min(self.options.read_ahead_bytes);
     }
@@ -160,13 +143,13 @@ impl Reading {
         self.value_taken.store(true, Ordering::Relaxed);
     }
 
-    /// A step within a block: asks for some more of the next one.
+    /// Prefetches some more of the next block, for a step within the current one.
     #[inline]
     pub(super) fn step(&mut self) {
-        self.coming.ask();
+        self.prefetch.step();
     }
 
-    /// Asks the processor for what entering a block and seeking in it waits for.
+    /// Prefetches what entering a block and seeking in it would wait for.
     pub(super) fn await_block(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
         match stage {
             Stage::Find => {}
@@ -177,7 +160,7 @@ impl Reading {
                     prefetch_at(stored.as_ptr_range().end.addr() - 1);
                 }
             }
-            // What is compressed comes out of the cache all the same.
+            // Compressed blocks come from the cache all the same.
             Stage::Ask => match source.raw_in_map(wanted.handle) {
                 Ok(Some(stored)) => ask_for_columns(stored),
                 _ => wanted.prefetch_block(),
@@ -185,27 +168,27 @@ impl Reading {
         }
     }
 
-    /// The block that is wanted, verified now or before; a walk that goes on in this direction has the next one
-    /// asked for, and the file told what it will read.
+    /// The block that is wanted, verified now or before. A scan that goes on in this direction
+    /// prefetches the next one, and gives the file access hints.
     pub(super) fn load(
         &mut self,
         source: &Source,
         wanted: BlockLocation<'_>,
         direction: Direction,
-    ) -> Result<Entered, Error> {
+    ) -> Result<EnteredBlock, Error> {
         self.run = self.run.saturating_add(1);
         let takes_values = std::mem::take(self.value_taken.get_mut());
         let block = match self.in_map(source, wanted, direction)? {
-            Some(block) => Entered::InMap(block),
+            Some(block) => EnteredBlock::Mapped(block),
             None => {
                 let block = self.fetch(source, wanted, direction)?;
-                Entered::Shared(if takes_values { self.alone(block) } else { block })
+                EnteredBlock::Shared(if takes_values { self.alone(block) } else { block })
             }
         };
-        if self.run >= BLOCKS_BEFORE_COMING && self.options.fill_cache {
-            let is_in_map = matches!(block, Entered::InMap(_));
+        if self.run >= BLOCKS_BEFORE_PREFETCH && self.options.fill_cache {
+            let is_in_map = matches!(block, EnteredBlock::Mapped(_));
             let is_mapped = is_in_map || self.ahead.position(wanted.handle).is_some();
-            self.look_ahead(source, wanted, direction, is_mapped, block.count());
+            self.prefetch_next(source, wanted, direction, is_mapped, block.count());
         }
         Ok(block)
     }
@@ -227,34 +210,34 @@ impl Reading {
         source: &Source,
         wanted: BlockLocation<'_>,
         direction: Direction,
-    ) -> Result<Option<InMap>, Error> {
+    ) -> Result<Option<MappedBlock>, Error> {
         let BlockLocation { at, handle, .. } = wanted;
         if !self.options.fill_cache || !self.known.as_ref().is_some_and(|known| known.has(at)) {
             return Ok(None);
         }
         let Some(stored) = source.raw_in_map(handle)? else { return Ok(None) };
-        self.coming.forget();
-        self.tell_of_map(source, handle, direction);
+        self.prefetch.forget();
+        self.hint_for_map(source, handle, direction);
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
         let opened = frame_of(stored).and_then(|(payload, _)| {
             let (start, len) = (handle.offset as usize, payload.len() as u32);
-            Ok(InMap { start, len, layout: Layout::parse(payload)? })
+            Ok(MappedBlock { start, len, layout: Layout::parse(payload)? })
         });
         opened.map(Some).map_err(|fault| fault.at(&source.path, handle.offset))
     }
 
-    /// Tells a mapped file, in a walk that has gone on for some blocks, what comes.
+    /// Gives a mapped file access hints, once the scan has gone on for some blocks.
     #[inline]
-    fn tell_of_map(&mut self, source: &Source, handle: Handle, direction: Direction) {
-        if source.mapped && self.run > BLOCKS_BEFORE_TELLING {
-            self.told.tell(source, handle.offset..handle.end(), direction);
+    fn hint_for_map(&mut self, source: &Source, handle: Handle, direction: Direction) {
+        if source.mapped && self.run > BLOCKS_BEFORE_HINTS {
+            self.hints.will_read(source, handle.offset..handle.end(), direction);
         }
     }
 
-    /// Has the block behind `wanted` asked for, which will be entered after so many steps. What is wrong
-    /// with it is found when it is entered.
-    fn look_ahead(
+    /// Prefetches the block after `wanted`, which will be entered in this many steps. Whatever is
+    /// wrong with it is found when it is entered.
+    fn prefetch_next(
         &mut self,
         source: &Source,
         wanted: BlockLocation<'_>,
@@ -263,13 +246,13 @@ impl Reading {
         steps: usize,
     ) {
         let is_new = |next: &BlockLocation<'_>| self.ahead.position(next.handle).is_none();
-        let Some(next) = direction.behind(wanted).filter(is_new) else { return };
+        let Some(next) = direction.after(wanted).filter(is_new) else { return };
         if is_mapped && let Some(map) = source.map() {
-            self.coming.lies_in(source.in_map(map, next.handle).unwrap_or_default(), steps);
+            self.prefetch.set_bytes(source.in_map(map, next.handle).unwrap_or_default(), steps);
         } else if let Some(block) = source.in_cache(next) {
-            self.coming.found(next.handle, block, steps);
-            // To take up the one behind that would wait for its count of references and for its columns.
-            if let Some(later) = direction.behind(next) {
+            self.prefetch.set_block(next.handle, block, steps);
+            // Entering the block after that would wait for its reference count and its columns.
+            if let Some(later) = direction.after(next) {
                 later.prefetch_block();
             }
         }
@@ -282,13 +265,13 @@ impl Reading {
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
         let handle = wanted.handle;
-        if let Some(block) = self.coming.take(handle) {
+        if let Some(block) = self.prefetch.take(handle) {
             self.stats.cache_hits += 1;
             return Ok(block);
         }
         if self.ahead.position(handle).is_none() {
             if self.options.fill_cache {
-                self.tell_of_map(source, handle, direction);
+                self.hint_for_map(source, handle, direction);
                 if let Some(stored) = source.raw_in_map(handle)? {
                     self.ahead.copy(stored, handle);
                     let block = self.open(source, handle)?;
@@ -305,7 +288,7 @@ impl Reading {
                 }
             }
             let range = window(wanted, self.ahead.window, direction);
-            self.told.tell(source, range.clone(), direction);
+            self.hints.will_read(source, range.clone(), direction);
             self.ahead.read(source, range)?;
             self.ahead.window =
                 self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
@@ -313,7 +296,7 @@ impl Reading {
         self.open(source, handle)
     }
 
-    /// A block out of the buffer.
+    /// A block from the read-ahead buffer.
     fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;

@@ -1,10 +1,10 @@
-//! Reads the blocks of one table's filters: the file they lie in, the host that grants them memory, and
-//! what was found wrong with them.
+//! Reads the blocks of one table's filters: the file they lie in, the host that grants them memory,
+//! and what was found wrong with them.
 //!
-//! 1. A filter of our own is read chunk by chunk into its aligned memory, and a group of small ones is
-//!    queried in the bytes that were read: neither is in memory twice.
-//! 2. A block is read by one thread at a time: the others wait for their [`Turn`] and find it in memory.
-//!    Nobody waits for a user's filter, since opening it runs the user's code.
+//! 1. A filter of our own is read chunk by chunk into its aligned memory, and a group of small ones
+//!    is queried in the bytes that were read: neither is in memory twice.
+//! 2. A block is read by one thread at a time: the others wait for their [`Turn`] and find it in
+//!    memory. Nobody waits for a user's filter, since opening it runs the user's code.
 
 use std::sync::{Arc, OnceLock};
 

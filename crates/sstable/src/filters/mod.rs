@@ -1,21 +1,22 @@
-//! The filters of a table, as its reader asks them.
+//! The filters of a table.
 //!
 //! 1. The filter region holds up to two parts: a filter of whole keys, and one of prefixes
 //!    ([`directory`]).
-//! 2. A point lookup asks the whole keys' filter ([`Filters::ask`]); where a table has none, that
-//!    of the prefixes, if the key has one. A scan within one prefix asks that of the prefixes
-//!    ([`Filters::ask_prefix`]).
-//! 3. A part is one filter or is cut into pieces ([`part`]); a piece is read when it is first
-//!    asked, and held in the table or in the block cache ([`resident`]).
-//! 4. Where the table has a sidecar, its filters are asked instead of the table's own. These stand in
-//!    where anything of the sidecar cannot be used.
+//! 2. A point lookup queries the filter of whole keys ([`Filters::ask`]); where a table has none,
+//!    that of the prefixes, if the key has one. A scan within one prefix queries that of the
+//!    prefixes ([`Filters::ask_prefix`]).
+//! 3. A part is one filter or is partitioned ([`part`]); a block of it is read when it is first
+//!    queried ([`loader`]), and held in the table or in the block cache ([`resident`]).
+//! 4. Where the table has a sidecar, its filters are queried instead of the table's own. These
+//!    stand in where anything of the sidecar cannot be used.
 //! 5. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
 //!    made by another extractor, or by a user's policy that is not here ([`crate::user_filter`]).
 //!
-//! Called by the engine before it touches a table's blocks, so that it can count.
+//! Called by the engine before it reads a table's blocks, so that it can count.
 
 mod build;
 mod directory;
+mod facts;
 mod loader;
 mod part;
 mod pieces;
@@ -34,6 +35,7 @@ pub(crate) use directory::{
     Listed, decode as decode_directory, encode as encode_directory,
     encode_whole as encode_whole_directory,
 };
+pub use facts::FilterFacts;
 use loader::BlockLoader;
 use part::Part;
 pub(crate) use pieces::BuiltPart;
@@ -46,51 +48,8 @@ use crate::format::Footer;
 use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::user_filter::UserFilterReader;
-use crate::verdict::{Answers, FilterLabel, Verdict};
+use crate::verdict::{Answers, Verdict};
 use crate::{Error, Properties};
-
-/// What a table's filter of whole keys is; of prefixes, where it has no other.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilterFacts {
-    /// Its kind; [`FilterKind::None`] where there is none to ask.
-    pub kind: FilterLabel,
-    /// Bits per key asked for.
-    pub bits_asked: f64,
-    /// Bits per key stored.
-    pub bits_stored: f64,
-    /// Distinct keys in it, or prefixes.
-    pub keys: u64,
-    /// Whether it is of prefixes.
-    pub is_of_prefixes: bool,
-    /// Whether it is of another kind than was asked for, as its keys could not be built into that. Not
-    /// told of a filter that is cut, whose pieces may differ in that.
-    pub is_fallback: bool,
-    /// Bits that a positive answer looks at.
-    pub probes: u32,
-    /// Its exact expected rate.
-    pub expected: f64,
-    /// Bytes of memory, were it loaded whole.
-    pub bytes: u64,
-    /// Whether it can be asked. One that is not cut and can be held nowhere answers "maybe" to
-    /// every key; of one that is cut, each piece has its own fate.
-    pub is_held: bool,
-}
-
-impl FilterFacts {
-    /// Those of no filter.
-    pub const NONE: Self = Self {
-        kind: FilterLabel::Own(FilterKind::None),
-        bits_asked: 0.0,
-        bits_stored: 0.0,
-        keys: 0,
-        is_of_prefixes: false,
-        is_fallback: false,
-        probes: 0,
-        expected: 1.0,
-        bytes: 0,
-        is_held: false,
-    };
-}
 
 /// The filters of one open table.
 #[derive(Debug)]
@@ -98,7 +57,7 @@ pub struct Filters {
     loader: BlockLoader,
     keys: Option<Part>,
     prefixes: Option<Part>,
-    /// Those that nobody here can ask.
+    /// Those that cannot be queried here.
     foreign: Vec<Part>,
     /// The table's own, where these are those of its sidecar.
     own: Option<Box<Filters>>,
@@ -106,7 +65,8 @@ pub struct Filters {
 
 impl Filters {
     /// Reads from the properties what the filter region holds; of the region itself, nothing yet.
-    /// Without a host, whatever is read stays. `reader` is whose policy is here.
+    /// Without a host, whatever is read stays. `reader` is that of the user's policy, if there is
+    /// one.
     pub(crate) fn open(
         source: &Arc<Source>,
         index: &Arc<IndexTree>,
@@ -129,16 +89,16 @@ impl Filters {
         Self::of_parts(loader, parts, footer.filter_offset())
     }
 
-    /// The filters of a sidecar of this table alone, side by side from `offset` of `sidecar`. They have no
-    /// host: whatever is read stays in memory.
+    /// The filters of a sidecar of this table alone, side by side from `offset` of `sidecar`. They
+    /// have no host: whatever is read stays in memory.
     pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
         let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
         Self::of_parts(BlockLoader::new(sidecar, table, index, None, reader.clone()), parts, offset)
     }
 
-    /// Becomes those that lie side by side from `offset` of `source` on, a sidecar; what it was stands
-    /// in for them.
+    /// Replaces these filters by those of a sidecar, side by side from `offset` of `source`. They
+    /// stand in for the sidecar's.
     pub(crate) fn stand_behind(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
         let BlockLoader { table, index, host, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
@@ -147,7 +107,7 @@ impl Filters {
         self.own = Some(Box::new(own));
     }
 
-    /// None of them: they hold and answer nothing, and know whose policy is here.
+    /// No filters at all, with the same reader of a user's policy.
     pub(crate) fn left_out(&self) -> Self {
         let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
@@ -172,7 +132,7 @@ impl Filters {
         filters
     }
 
-    /// The table's own, whether or not they are those that are asked.
+    /// The table's own, whether or not they are those that are queried.
     pub fn own(&self) -> &Self {
         self.own.as_deref().unwrap_or(self)
     }
@@ -182,14 +142,14 @@ impl Filters {
         self.own.is_some()
     }
 
-    /// What is asked where these cannot be: the table's own, where something of the sidecar cannot be
-    /// used. (What is used and says nothing, as it was built without a filter, has none to stand in.)
+    /// What is queried in place of these: the table's own, where something of the sidecar cannot be
+    /// used. (A sidecar that was built without a filter is used, and has no stand-in.)
     fn stand_in(&self) -> Option<&Self> {
         self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
-    /// Whether they lie in a sidecar of which something cannot be used, or which is not there: the
-    /// table's own answer then, as far as they were read.
+    /// Whether the table's own filters answer, as far as they were read, because something of the
+    /// sidecar cannot be used or the sidecar is missing.
     pub fn have_stand_in(&self) -> bool {
         self.stand_in().is_some()
     }
@@ -199,7 +159,7 @@ impl Filters {
         self.loader.note(FilterState::Damaged(why));
     }
 
-    /// Whether there is one that this version does not know, or that nobody here can ask.
+    /// Whether there is one that this version does not know, or that cannot be queried here.
     pub(crate) fn has_unused(&self) -> bool {
         matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
@@ -220,7 +180,7 @@ impl Filters {
     }
 
     /// Whether there are filters, and why not, as far as they were read so far: each is read when
-    /// it is first asked. See [`check`](Self::check).
+    /// it is first queried. See [`check`](Self::check).
     pub fn state(&self) -> &FilterState {
         const READY: &FilterState = &FilterState::Loaded;
         const ABSENT: &FilterState = &FilterState::Absent;
@@ -228,8 +188,8 @@ impl Filters {
         self.loader.fault().unwrap_or(if parts { READY } else { ABSENT })
     }
 
-    /// [`state`](Self::state), once everything has been read, what nobody here can ask too. Holds
-    /// nothing in memory that was not there.
+    /// [`state`](Self::state), once everything has been read, also what cannot be queried here.
+    /// Keeps nothing of that in memory.
     ///
     /// # Errors
     /// [`Error::Io`] where a part could not be read.
@@ -240,7 +200,8 @@ impl Filters {
         Ok(self.state())
     }
 
-    /// What the table's filter of whole keys says of the key whose [`trommel_filter::hash`] this is.
+    /// What the table's filter of whole keys answers for the key whose [`trommel_filter::hash`]
+    /// this is.
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {
@@ -249,8 +210,8 @@ impl Filters {
         }
     }
 
-    /// As [`ask`](Self::ask), where the filter is not whole and pinned. Where those of the sidecar say
-    /// nothing, the table's own are asked.
+    /// As [`ask`](Self::ask), where the filter is not whole and pinned. Where the sidecar's cannot
+    /// answer, the table's own are queried.
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
         let asked = self.keys.as_ref();
@@ -263,7 +224,7 @@ impl Filters {
         }
     }
 
-    /// Notes where the cache lines of the filter of whole keys lie, if it is whole and pinned.
+    /// Passes the cache lines of the filter of whole keys to `lines`, if it is whole and pinned.
     #[inline]
     pub fn note_lines(&self, lines: &FilterLines) {
         if let Some(filter) = self.keys.as_ref().and_then(Part::pinned_filter) {
@@ -271,8 +232,8 @@ impl Filters {
         }
     }
 
-    /// Asks for the cache line that [`ask`](Self::ask) looks at first, without waiting for it: a
-    /// hint, given only where a whole filter of keys is pinned. Never reads the file.
+    /// Prefetches the cache line that [`ask`](Self::ask) reads first, if a whole filter of keys is
+    /// pinned. Never reads the file.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(part) = &self.keys {
@@ -280,8 +241,8 @@ impl Filters {
         }
     }
 
-    /// [`ask`](Self::ask) for many keys, whose hashes are `hashes`, cheapest if they are sorted: what
-    /// it says of each replaces what `answers` held.
+    /// [`ask`](Self::ask) for many keys, whose hashes are `hashes`, cheapest if they are sorted.
+    /// Their answers replace what `answers` held.
     pub fn ask_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
         answers.clear();
         if self.stand_in().is_some() {
@@ -310,7 +271,7 @@ impl Filters {
         }
     }
 
-    /// Who can read filters of users, if anybody can.
+    /// The reader of a user's policy, if there is one.
     pub(crate) fn reader(&self) -> Option<&Arc<dyn UserFilterReader>> {
         self.loader.reader.as_ref()
     }
@@ -327,23 +288,24 @@ impl Filters {
         self.prefixes.as_ref().map(|part| &part.said).or_else(own)
     }
 
-    /// What was stored, in its order, whether or not it can be asked.
+    /// The stored parts, in their order, whether or not they can be queried.
     pub fn stored_parts(&self) -> impl Iterator<Item = &FilterPart> {
         self.parts().chain(&self.foreign).map(|part| &part.said)
     }
 
-    /// What the filter that point lookups ask is. Reads it where the table does not say.
+    /// The facts of the filter that point lookups query. Reads it where the table's directory does
+    /// not have them.
     pub fn facts(&self) -> FilterFacts {
         let facts = self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()));
         self.or_own(facts, Self::facts)
     }
 
-    /// What the filter of prefixes is; its `keys` are prefixes.
+    /// The facts of the filter of prefixes; its `keys` are prefixes.
     pub fn prefix_facts(&self) -> FilterFacts {
         self.or_own(self.facts_of(self.prefixes.as_ref()), Self::prefix_facts)
     }
 
-    /// `facts`, or what `of_own` says where those are of nothing and the table's own stand in.
+    /// `facts`, or those of the table's own filters where these stand in and there are no others.
     fn or_own(&self, facts: FilterFacts, of_own: fn(&Self) -> FilterFacts) -> FilterFacts {
         match self.stand_in() {
             Some(own) if facts.kind == FilterKind::None => of_own(own),
@@ -355,14 +317,14 @@ impl Filters {
         part.and_then(|part| part.facts(&self.loader)).unwrap_or(FilterFacts::NONE)
     }
 
-    /// Bytes of memory that the filters have pinned; what lies in the block cache counts there.
+    /// Bytes of memory that the filters have pinned; those in the block cache count there.
     pub fn pinned_bytes(&self) -> u64 {
         let own = self.own.as_ref().map_or(0, |own| own.pinned_bytes());
         own + self.parts().map(Part::pinned_bytes).sum::<u64>()
     }
 
-    /// Takes the filters out of the block cache. Of one that is cut and whose top is in memory no more,
-    /// pieces may stay until they are the least used.
+    /// Evicts the filters from the block cache. Where the top of a partitioned one is no longer in
+    /// memory, partitions may stay until they are the least used.
     pub fn evict(&self) {
         for part in self.parts() {
             part.evict(&self.loader);
@@ -377,7 +339,10 @@ impl Filters {
     }
 }
 
-/// The parts of the filter region; the text says what is wrong with its directory.
+/// The parts of the filter region.
+///
+/// # Errors
+/// What is wrong with its directory.
 pub(crate) fn parts_of(
     footer: &Footer,
     properties: &Properties,

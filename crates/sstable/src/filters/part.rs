@@ -1,21 +1,23 @@
 //! One part of the filter region: which of its blocks answers for a key.
 //!
 //! * A *whole* part is one block.
-//! * A *partitioned* part is several, each for a range of keys that ends where a data block ends; after
-//!   them lies their *top*, an index of separators like that of the data blocks. The partition of a
-//!   key is the first whose separator is not smaller.
-//! * Where there is a filter for each data block, a partition is a group of them. The index of the data
-//!   blocks is searched first, then the top, and the filter of that one block is queried.
+//! * A *partitioned* part is several, each for a range of keys that ends where a data block ends;
+//!   after them lies their *top*, an index of separators like that of the data blocks. The
+//!   partition of a key is the first whose separator is not smaller.
+//! * Where there is a filter for each data block, a partition is a group of them. The index of the
+//!   data blocks is searched first, then the top, and the filter of that one block is queried.
 //!
-//! A key whose versions straddle two partitions is in the first of them, which is where a search for it
-//! arrives. A prefix is in every partition that holds a key with it; see [`Part::ask_prefix`].
+//! A key whose versions straddle two partitions is in the first of them, which is where a search
+//! for it arrives. A prefix is in every partition that holds a key with it; see
+//! [`Part::ask_prefix`].
 
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
+use super::directory::{FilterPart, FilterRole, FilterShape};
+use super::facts::FilterFacts;
 use super::loader::{BlockForm, BlockLoader, Unread};
 use super::resident::Partitions;
-use super::{FilterFacts, FilterPart, FilterRole, FilterShape};
 use crate::Error;
 use crate::cache::CachedFilter;
 use crate::filter_block::{FilterBlock, FilterCell, PinnedFilter};
@@ -70,7 +72,7 @@ impl Part {
         Self { said, kind, form, offset, blocks }
     }
 
-    /// Why the part that is `said` to be there is asked nothing, if so.
+    /// Why the part that is `said` to be there cannot be queried, if so.
     pub(super) fn why_foreign(said: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
         if said.policy.is_empty() {
             return None;
@@ -101,7 +103,7 @@ impl Part {
         Some(filter)
     }
 
-    /// As [`ask`](Self::ask), where that is not so simple.
+    /// As [`ask`](Self::ask), where the filter is not whole and pinned.
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
@@ -123,8 +125,8 @@ impl Part {
         asked.unwrap_or(Verdict::UNFILTERED)
     }
 
-    /// Asks for the first cache line that [`ask`](Self::ask) looks at, if it is known without a
-    /// search: not of a partitioned part.
+    /// Prefetches the first cache line that [`ask`](Self::ask) reads, if it is known without a
+    /// search: not for a partitioned part.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(filter) = self.pinned_filter() {
@@ -134,8 +136,8 @@ impl Part {
 
     /// Whether the table may hold a key with this prefix, whose hash this is.
     ///
-    /// A search for the prefix itself arrives at the first partition (or block) that may hold such a
-    /// key. If its separator starts with the prefix, such keys may also begin in the next one.
+    /// A search for the prefix itself arrives at the first partition (or block) that may hold such
+    /// a key. If its separator starts with the prefix, such keys may also begin in the next one.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
             PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
@@ -201,7 +203,7 @@ impl Part {
         None
     }
 
-    /// What the filter of the block says that a search for `key` arrives at.
+    /// What the filter of the block answers that a search for `key` arrives at.
     fn ask_block(
         &self,
         top: &FilterCell<PinnedFilter>,
@@ -335,7 +337,7 @@ impl Part {
         }
     }
 
-    /// What a user's filter is, as it says itself and as the directory does.
+    /// The facts of a user's filter, by its own statements and by the directory.
     fn user_facts(&self, filter: &OpenUserFilter) -> FilterFacts {
         let FilterPart { keys, bytes, .. } = self.said;
         FilterFacts {

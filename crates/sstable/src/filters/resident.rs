@@ -2,15 +2,15 @@
 //!
 //! 1. A block is read when it is first queried, never when the table is opened.
 //! 2. The table's [`FilterHost`](crate::FilterHost) decides whether its bytes may be *pinned*, in a
-//!    [`FilterCell`]. They are charged before they are allocated, by what they take at most, then by
-//!    what they do take, and returned after they are freed.
+//!    [`FilterCell`]. They are charged before they are allocated, by what they take at most, then
+//!    by what they do take, and returned after they are freed.
 //! 3. Otherwise the block goes to the block cache like any other, and is evicted like one. A block
 //!    that the cache cannot keep, or that would exceed the limit on memory for filters
 //!    ([`FilterMemory`](crate::FilterMemory)), is not read at all: reading it again for each query
 //!    would cost more than the data block that it might save.
-//! 4. A block that cannot be used is remembered as such: it answers "maybe", and the host is notified
-//!    once a table. One that the file system failed to read answers "maybe" this once, and is read
-//!    again for the next query: that says nothing about the block.
+//! 4. A block that cannot be used is remembered as such: it answers "maybe", and the host is
+//!    notified once a table. One that the file system failed to read answers "maybe" this once, and
+//!    is read again for the next query: that says nothing about the block.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -220,8 +220,8 @@ impl BlockLoader {
     }
 }
 
-/// What a block of our own takes in memory, at most: a filter no more than it takes in the file, and
-/// an index of partitions, whose cells are counted with it, less than four times as much.
+/// What a block of our own takes in memory, at most: a filter no more than it takes in the file,
+/// and an index of partitions, whose cells are counted with it, less than four times as much.
 fn most_memory(handle: Handle, form: BlockForm) -> u64 {
     let times = if matches!(form, BlockForm::Partitions { .. }) { 4 } else { 1 };
     (times * handle.bytes) as u64 + FILTER_OVERHEAD_BYTES

@@ -1,12 +1,12 @@
 //! Builds a filter of a user's policy, and checks it before it is stored.
 //!
-//! The finished bytes are opened at once and queried for a sample of the keys: bytes that cannot be opened,
-//! or that deny a key, are not stored, and the table has no filter.
+//! The finished bytes are opened at once and queried for a sample of the keys: bytes that cannot be
+//! opened, or that deny a key, are not stored, and the table has no filter.
 
 use std::sync::Arc;
 
-use super::BuiltPart;
 use super::directory::{FilterPart, FilterRole, FilterShape};
+use super::pieces::BuiltPart;
 use crate::user_filter::{
     Contained, MOST_MEMORY_BYTES, OpenUserFilter, UserFilterBuilder, UserFilterReader,
 };

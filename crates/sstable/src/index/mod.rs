@@ -1,25 +1,28 @@
 //! The sparse index: one separator a block.
 //!
 //! ```text
-//! count, prefix length, zero, first offset | words | stored lengths | suffix lengths | prefix | rests
+//! count, prefix length, zero, first offset |
+//! words | stored lengths | suffix lengths | prefix | rests
 //! ```
 //!
 //! A separator is the shortest key that is not smaller than its block's last key and smaller than
-//! the next block's first; where versions of one key straddle two blocks it is that key. What all
-//! separators have in common is stored once; the next eight bytes of each are a word, first byte
-//! most significant, so that words compare as the bytes do; what is longer lies behind as rests.
+//! the next block's first; where versions of one key straddle two blocks it is that key. The common
+//! prefix of all separators is stored once; the next eight bytes of each are a word, first byte
+//! most significant, so that words compare as the bytes do; the rests, of longer separators, come
+//! last.
 //!
-//! 1. A search compares the key with the prefix, then makes a word of the eight bytes behind it.
-//! 2. A binary search without unpredictable branches finds the first word that is not smaller: first
-//!    among the *landmarks*, every 32nd word once more, which are few enough to stay near the processor;
-//!    then among the words before that landmark. Their lines, and those that say where their blocks end, are
-//!    asked for together (but for what lies on a fifth line of either): a search of all words would wait for
-//!    one after the other.
+//! 1. A search compares the key with the prefix, then makes a word of the eight bytes after it.
+//! 2. A binary search without unpredictable branches finds the first word that is not smaller:
+//!    first among the *landmarks*, a copy of every 32nd word, which are few enough to stay in the
+//!    processor's caches; then among the words before that landmark. The cache lines of these
+//!    words, and of the ends of their blocks, are prefetched together (except for a fifth line of
+//!    either): a search of all words would wait for one line after the other.
 //! 3. Where words are equal, lengths and rests decide.
 //!
-//! Blocks lie side by side, so a block's place is the sum of the lengths before it. A large index
+//! Blocks are contiguous, so a block's offset is the sum of the lengths before it. A large index
 //! has two levels: leaves of bounded size, each an index of data blocks, and a top that is an
-//! index of leaves. Decoded once into arrays, checked in full, kept as long as the table is open.
+//! index of leaves. This module decodes and searches single index blocks, each checked in full; the
+//! [tree](crate::index_tree) loads them and keeps them as long as the table is open.
 
 mod builder;
 
@@ -44,12 +47,12 @@ pub(crate) struct At {
 #[derive(Debug)]
 pub(crate) struct Index {
     prefix: Box<[u8]>,
-    /// The words, and behind them the landmarks: every [`STRIDE`]th word, the last of each so many.
+    /// The words, followed by the landmarks: every [`STRIDE`]th word.
     words: Box<[u64]>,
-    /// Offset of the byte behind each block.
+    /// Offset of the byte after each block.
     ends: Box<[u64]>,
     first_offset: u64,
-    /// Length of each separator behind the prefix.
+    /// Length of each separator after the prefix.
     suffixes: Box<[u16]>,
     /// Where the rest of each separator ends in `rests`; empty if there are no rests.
     rest_ends: Box<[u32]>,
@@ -128,7 +131,7 @@ impl Index {
         self.words.get(..self.len()).unwrap_or_default()
     }
 
-    /// The place of block `i`.
+    /// Where block `i` lies.
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> Option<Handle> {
         let end = *self.ends.get(i)?;
@@ -139,7 +142,7 @@ impl Index {
         Some(Handle { offset, bytes: (end - offset) as usize })
     }
 
-    /// Offset of the first block, and of the byte behind the last.
+    /// Offset of the first block, and of the byte after the last.
     pub(crate) fn range(&self) -> (u64, u64) {
         (self.first_offset, self.ends.last().copied().unwrap_or(self.first_offset))
     }
@@ -166,7 +169,7 @@ impl Index {
         let words = self.words().get(start..).unwrap_or_default();
         let ends = self.ends.get(start..).unwrap_or_default();
         let near = match words.first_chunk::<STRIDE>().zip(ends.first_chunk::<STRIDE>()) {
-            // So it nearly always is; of a number that is known, no step of the search is counted.
+            // Nearly always; the search is unrolled, as the number of words is known.
             Some((words, ends)) => {
                 ask_for_lines(words);
                 ask_for_lines(ends);
@@ -201,7 +204,7 @@ impl Index {
         own.min(8).cmp(&len.min(8)).then_with(|| self.rest(i).cmp(rest))
     }
 
-    /// What separator `i` has behind the prefix and the word.
+    /// The rest of separator `i`, after the prefix and the word.
     #[inline]
     fn rest(&self, i: usize) -> &[u8] {
         let Some(end) = self.rest_ends.get(i) else { return &[] };
@@ -253,7 +256,7 @@ impl Index {
     }
 }
 
-/// `words` with the landmarks behind them.
+/// `words`, followed by the landmarks.
 fn with_landmarks(words: &[u64]) -> Box<[u64]> {
     let landmarks = words.iter().skip(STRIDE - 1).step_by(STRIDE);
     words.iter().chain(landmarks).copied().collect()
@@ -316,7 +319,7 @@ fn lower_bound(words: &[u64], word: u64) -> usize {
     base + usize::from(words.get(base).is_some_and(|w| *w < word))
 }
 
-/// Bytes an index of `count` separators takes, when `suffixes` is the sum of what each has behind
+/// Bytes an index of `count` separators takes, when `rests` is the sum of what each has after
 /// the prefix and its first eight bytes.
 fn encoded_bytes(count: usize, prefix: usize, rests: usize) -> usize {
     INDEX_HEADER_BYTES + count * INDEX_SLOT_BYTES + prefix + rests

@@ -1,8 +1,8 @@
 //! A filter sidecar: a file that holds other filters of a table than the table itself, so that they
 //! can be rebuilt without writing its data again.
 //!
-//! 1. [`Table::write_sidecar`] reads all keys of a table, block by block past every cache, and writes
-//!    the filters that are asked for (`build.rs`).
+//! 1. [`Table::write_sidecar`] reads all keys of a table, block by block past every cache, and
+//!    writes the filters that are asked for (`build.rs`).
 //! 2. [`Sidecar::open`] reads the end of such a file: its footer, and what filters lie in it.
 //! 3. [`Table::take_sidecar`] has a table asked through them instead of through its own.
 //! 4. [`Table::verify_sidecar`] reads every byte and asks every key.
@@ -44,8 +44,8 @@ impl Sidecar {
     /// Opens the sidecar in `file`, which `path` names in errors. Of its filters nothing is read.
     ///
     /// # Errors
-    /// [`Error::Corruption`] where its end is not what a writer left; [`Error::Unsupported`] for a newer
-    /// format; [`Error::Io`].
+    /// [`Error::Corruption`] where its end is not what a writer left; [`Error::Unsupported`] for a
+    /// newer format; [`Error::Io`].
     pub fn open(file: Arc<dyn ReadFile>, path: &Path) -> Result<Self, Error> {
         let file_bytes = file.bytes();
         let mut end = [0; FOOTER_BYTES];
@@ -175,8 +175,8 @@ impl Sidecar {
 }
 
 impl Table {
-    /// Has the table asked through the filters of `sidecar` instead of its own, which stand in where
-    /// these cannot be used.
+    /// Replaces the table's filters by those of `sidecar`; its own stand in where these cannot be
+    /// used.
     ///
     /// # Errors
     /// [`Error::Corruption`] if it was built from another table: nothing has changed then.
@@ -194,9 +194,10 @@ impl Table {
         self.filters.note_damage(format!("its sidecar cannot be used: {why}"));
     }
 
-    /// Reads every byte of `sidecar`, which must be one of this table, and asks every key of the table
-    /// of the filters in it, as every key's prefix, if `extractor` has the name of the one that made
-    /// them. Whether there is one that this version does not know, or a user's that is not here.
+    /// Reads every byte of `sidecar`, which must be one of this table, and queries its filters for
+    /// every key of the table, and for every key's prefix if `extractor` has the name of the one
+    /// that made them. Returns whether there is a filter that this version does not know, or one of
+    /// a user's policy that is not here.
     ///
     /// # Errors
     /// The first thing that is wrong, with either file.

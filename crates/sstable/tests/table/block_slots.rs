@@ -100,8 +100,8 @@ fn slots_take_a_small_part_of_the_cache() {
     }
 }
 
-/// What is read of the first `often` entries, which are all read at first, and of the others, where of
-/// each kind so many are drawn in each of `rounds`.
+/// What is read of the first `often` entries, which are all read at first, and of the others, where
+/// of each kind so many are drawn in each of `rounds`.
 fn read_often(
     capacity: u64,
     often: usize,
@@ -125,8 +125,8 @@ fn read_often(
     (of_often, of_seldom)
 }
 
-/// Hits in slots are reported to the cache often enough: a block that is used all the time stays, whatever
-/// else is read once.
+/// Hits in slots are reported to the cache often enough: a block that is used all the time stays,
+/// whatever else is read once.
 #[test]
 fn a_block_that_is_used_in_its_slot_is_not_evicted() {
     let (of_often, of_seldom) = read_often(4 << 20, 600, 10_000, (1, 1));

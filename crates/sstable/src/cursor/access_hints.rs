@@ -1,47 +1,51 @@
-//! What a walk tells the file that it will read, so that the device reads it meanwhile.
+//! Access hints: what a scan tells the file that it will read, so that the device reads it in
+//! advance.
 //!
-//! 1. A walk that has gone on for some blocks tells the file of what it reads and a window behind that, and
-//!    of the next one, twice as long, when it is half through: what it comes to is there or under way.
-//! 2. Forward reads by calls are left to the system, which sees that they are sequential. What is read out of
-//!    a map it takes for reads at random, since point reads are, and of reads backward it makes nothing.
+//! 1. A scan that has gone on for some blocks hints at what it reads and a window beyond that, and
+//!    at the next window, twice as long, once it is half through the last one: what it reads next
+//!    is in memory or on its way.
+//! 2. Forward reads by calls are left to the system, which detects that they are sequential. Reads
+//!    from a map it takes for random ones, as those of point reads are, and backward reads it does
+//!    not detect.
 //!
 //! No answer depends on any of this. Called by [`Reading`](super::reading::Reading).
 
 use std::ops::Range;
 
-use super::reading::Direction;
+use super::direction::Direction;
 use crate::source::Source;
 
 /// The first window, in bytes.
 const FIRST_WINDOW_BYTES: u64 = 64 << 10;
-/// The longest window, in bytes: at 1 GB/s, what a device brings in a millisecond.
+/// The longest window, in bytes: what a device reads in a millisecond at 1 GB/s.
 const LONGEST_WINDOW_BYTES: u64 = 1 << 20;
 
-/// How far the file was told.
+/// How far hints were given.
 #[derive(Debug)]
-pub(super) struct Told {
-    /// `None` before anything was to be told.
+pub(super) struct AccessHints {
+    /// `None` before the first read.
     direction: Option<Direction>,
-    /// Going forward the end, going backward the start of what it was told; `None` if that is nothing.
+    /// The end of what was hinted at, going forward, or its start, going backward; `None` before
+    /// the first hint.
     until: Option<u64>,
-    /// How much it is told next.
+    /// Bytes of the next hint.
     window: u64,
 }
 
-impl Default for Told {
+impl Default for AccessHints {
     fn default() -> Self {
         Self { direction: None, until: None, window: FIRST_WINDOW_BYTES }
     }
 }
 
-impl Told {
-    /// Tells the file of this table what is to be read and what comes behind it, if it is to be told more:
-    /// `reads` is read next.
+impl AccessHints {
+    /// Hints to the file of this table at `reads`, which is read next, and at what comes after it,
+    /// where that was not hinted at before.
     #[inline]
-    pub(super) fn tell(&mut self, source: &Source, reads: Range<u64>, direction: Direction) {
+    pub(super) fn will_read(&mut self, source: &Source, reads: Range<u64>, direction: Direction) {
         let before = self.direction.replace(direction);
         if before.is_some_and(|before| before != direction) {
-            // A walk to and fro over one border is not told of.
+            // No hints for a scan that goes back and forth.
             *self = Self { direction: Some(direction), ..Self::default() };
             return;
         }
@@ -52,7 +56,7 @@ impl Told {
         source.file.will_need(range.start, (range.end - range.start) as usize);
     }
 
-    /// What the file is to be told when `reads` is read of a table with so many bytes of data.
+    /// The next hint when `reads` is read of a table with `data_bytes` bytes of data blocks.
     #[inline]
     fn next(
         &mut self,

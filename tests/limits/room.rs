@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use trommel::{Db, Durability, Options, ReadMode, WriteBatch};
+use trommel::{BackgroundJob, Db, Durability, Error, ErrorKind, Options, ReadMode, WriteBatch};
 
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried, value};
@@ -159,6 +159,36 @@ fn no_room_to_flush(dir: &Path) {
     known.check_again(&store, options);
 }
 
+/// A writer that waits for a flush which has no room is refused, and told why.
+fn no_room_in_the_background(dir: &Path) {
+    let store = dir.join("store");
+    let options = tiny().log(false).stall_timeout(Some(Duration::from_secs(1)));
+    let mut known = Known::default();
+    let db = Db::open(&store, options.clone()).unwrap();
+    assert!(known.fill(&db, 500).is_none());
+    db.wait_idle().unwrap();
+    let ballast = Ballast::all(dir);
+    let refused = known.fill(&db, 20_000).expect("the disk is full");
+    assert_eq!(refused.kind(), ErrorKind::Retry, "{refused}");
+    let Error::Stalled { job, source, .. } = &refused else { panic!("{refused}") };
+    assert_eq!(*job, BackgroundJob::Flush, "{refused}");
+    assert!(source.to_string().to_lowercase().contains("no space left"), "{source}");
+    let last = db.stats().background_error.expect("a flush has failed");
+    assert!(last.is_current() && last.job == BackgroundJob::Flush, "{last}");
+    known.check(&db);
+    ballast.give_back();
+    while let Some(refused) = known.fill(&db, known.written + 100) {
+        assert!(matches!(refused, Error::Stalled { .. }), "{refused}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    db.wait_idle().unwrap();
+    let last = db.stats().background_error.expect("it is told for as long as the store is open");
+    assert!(!last.is_current(), "{last}");
+    known.check(&db);
+    db.close().unwrap();
+    known.check_again(&store, options);
+}
+
 fn no_room_for_a_batch(dir: &Path) {
     let store = dir.join("store");
     let mut known = Known::default();
@@ -252,6 +282,7 @@ scenarios! {
     a_full_disk_has_no_room_to_compact in Small: no_room_to_compact;
     a_full_disk_has_no_room_to_open in Small: no_room_to_open;
     a_full_disk_has_no_room_to_flush in Small: no_room_to_flush;
+    a_full_disk_holds_writers_up_and_says_so in Small: no_room_in_the_background;
     a_full_disk_has_no_room_for_a_batch in Small: no_room_for_a_batch;
     a_full_disk_has_no_room_for_a_checkpoint in Small: no_room_for_a_checkpoint;
     a_full_disk_has_no_room_to_close in Small: no_room_to_close;

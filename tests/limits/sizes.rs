@@ -2,9 +2,10 @@
 //! address space that is all used (`RLIMIT_AS`).
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trommel::{Compression, Db, Durability, Options, ReadMode};
+use trommel::{Compression, Db, Durability, Error, Options, ReadMode};
 
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried};
@@ -80,6 +81,35 @@ fn table_bytes(store: &Path) -> u64 {
     tables.map(|entry| entry.metadata().unwrap().len()).sum()
 }
 
+/// Flushes and merges without address space for their tables: the files are read instead of mapped, or whoever writes
+/// is told.
+fn maps_in_the_background(dir: &Path) {
+    let store = dir.join("store");
+    let options = tiny().read_mode(ReadMode::Mapped).stall_timeout(Some(Duration::from_secs(1)));
+    let mut known = Known::default();
+    let db = Db::open(&store, options.clone()).unwrap();
+    assert!(known.fill(&db, 10_000).is_none());
+    db.wait_idle().unwrap();
+    let before = db.stats();
+    let maximum = getrlimit(Resource::As).maximum;
+    let current = Some(address_space() + (2 << 20));
+    setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+    while let Some(refused) = known.fill(&db, 20_000) {
+        assert!(matches!(refused, Error::Stalled { .. }), "{refused}");
+    }
+    let waited = tried(&db.wait_idle());
+    setrlimit(Resource::As, Rlimit { current: None, maximum }).unwrap();
+    let after = db.stats();
+    assert!(after.flushes > before.flushes && after.compactions > before.compactions);
+    assert!(waited || after.background_error.is_some_and(|error| error.is_current()));
+    let (mapped, files) = (mapped_tables(), table_bytes(&store));
+    assert!(mapped < files, "all {files} bytes of the tables were mapped");
+    counted("maps_not_made", 1);
+    known.check(&db);
+    db.close().unwrap();
+    known.check_again(&store, options);
+}
+
 /// Maps more tables than there is address space for: reads go another way, or are refused.
 fn maps(dir: &Path, threads: usize) {
     let store = dir.join("store");
@@ -114,6 +144,7 @@ fn maps(dir: &Path, threads: usize) {
 }
 
 scenarios! {
+    address_space_is_short_in_the_background in Directory: maps_in_the_background;
     no_log_may_grow in Directory: |dir| {
         files(dir, tiny().write_buffer_bytes(1 << 20), 200 << 10);
     };

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use trommel_memtable::ArenaPool;
 use trommel_sstable::BlockCache;
-use trommel_vfs::Vfs;
+use trommel_vfs::{OpenFlag, Vfs};
 
 use crate::background::Background;
 use crate::budget::Tuner;
@@ -28,7 +28,6 @@ use crate::options_record::OptionsRecord;
 use crate::recovery::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
-use crate::sync::quiet::AtomicU64 as QuietU64;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
@@ -95,8 +94,8 @@ pub(crate) struct Engine {
     pub(crate) poison: OnceLock<Arc<Error>>,
     /// What reads are refused with: the store was closed, or nothing in it is certain.
     pub(crate) closed: OnceLock<Error>,
-    /// The process in which reads are not refused.
-    pub(crate) open_in: QuietU64,
+    /// What `opener` reads.
+    pub(crate) open_flag: OpenFlag,
     /// Released when the store is closed.
     pub(crate) lock: Arc<HeldLock>,
 }
@@ -145,16 +144,16 @@ impl Engine {
         Err(self.poison(Error::io(&self.dir.join(LOCK), "keeping the lock on", source)))
     }
 
-    /// Whether reads are refused: see `check_open`. Two loads, for hot paths.
+    /// Whether reads are refused: see `check_open`.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.open_in.load(Ordering::Relaxed) != self.opener.running()
+        self.opener.is_closed()
     }
 
     /// Refuses reads from now on, with this error, if they are not refused already.
     pub(crate) fn refuse_reads(&self, error: Error) {
         let _ = self.closed.set(error);
-        self.open_in.store(Opener::NOWHERE, Ordering::Release);
+        self.open_flag.close();
     }
 
     /// An error if the store was closed, if nothing that it holds is certain, or if another process opened it.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trommel_sstable::BlockCache;
+use trommel_vfs::OpenFlag;
 
 use crate::error::{Error, Result};
-use crate::fork::Opener;
 use crate::memory::{Ceiling, Held};
 use crate::options::{Options, default_cache_bytes};
 use crate::version::SharedFiles;
@@ -57,7 +57,7 @@ struct Shared {
     ceiling: Arc<Ceiling>,
     memory_limit: Option<u64>,
     files: Arc<SharedFiles>,
-    opener: Opener,
+    open_flag: OpenFlag,
 }
 
 impl Options {
@@ -72,7 +72,7 @@ impl Options {
 impl Drop for Shared {
     fn drop(&mut self) {
         // Its threads are not there, and may have held its locks.
-        if self.opener.is_forked() {
+        if self.open_flag.get().is_forked() {
             return;
         }
         self.workers.end();
@@ -152,7 +152,7 @@ impl EnvironmentBuilder {
             blocks,
             memory_limit,
             files: SharedFiles::new(max_open_files),
-            opener: Opener::current(),
+            open_flag: OpenFlag::new(),
         };
         Ok(Environment { shared: Arc::new(shared) })
     }

@@ -10,38 +10,30 @@
 
 use std::sync::Arc;
 
-use trommel_vfs::Process;
+use trommel_vfs::{OpenFlag, OpenFlagRef};
 
 use crate::error::{Error, Result};
 
-/// The process that opened a store.
+/// The process that opened a store, and whether it is still open.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Opener(Process);
+pub(crate) struct Opener(OpenFlagRef);
 
 impl Opener {
-    /// The process that calls.
-    pub(crate) fn current() -> Self {
-        Self(Process::current())
+    /// The process that calls, which holds the flag for as long as what it opens.
+    pub(crate) fn of(flag: &OpenFlag) -> Self {
+        Self(flag.get())
     }
 
     /// Whether the caller runs in a process that was forked from it.
     #[inline]
     pub(crate) fn is_forked(self) -> bool {
-        !self.0.is_current()
+        self.0.is_forked()
     }
 
-    /// No process.
-    pub(crate) const NOWHERE: u64 = u64::MAX;
-
-    /// The number of the process that opened the store.
-    pub(crate) fn number(self) -> u64 {
-        self.0.number()
-    }
-
-    /// The number of the process that calls: that one, unless it was forked from it.
+    /// Whether it was closed, or the caller runs in such a process. One load, for hot paths.
     #[inline]
-    pub(crate) fn running(self) -> u64 {
-        self.0.running()
+    pub(crate) fn is_closed(self) -> bool {
+        !self.0.is_open()
     }
 
     /// An error where it does.

@@ -28,7 +28,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
-use trommel_vfs::{DirEntry, FileLock, Vfs};
+use trommel_vfs::{DirEntry, FileLock, OpenFlag, Vfs};
 
 use self::carried::Carried;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
@@ -519,7 +519,7 @@ fn assemble(
     let arenas = ArenaPool::new(options.arena_limit());
     let view = first_view(recovered, &arenas);
     let lock = Arc::new(HeldLock::new(held));
-    let (read_only, opener) = (options.read_only, Opener::current());
+    let (read_only, open_flag) = (options.read_only, OpenFlag::new());
     let options = CurrentOptions::new(options);
     let counters = Counters::new();
     let last_seqno = recovered.state.last_seqno;
@@ -529,7 +529,7 @@ fn assemble(
     Engine {
         dir: dir.to_path_buf(),
         read_only,
-        opener,
+        opener: Opener::of(&open_flag),
         store_id: recovered.store_id,
         recovery,
         own,
@@ -568,7 +568,7 @@ fn assemble(
         dead_from: AtomicU64::new(u64::MAX),
         poison: std::sync::OnceLock::new(),
         closed: std::sync::OnceLock::new(),
-        open_in: opener.number().into(),
+        open_flag,
         lock,
     }
 }

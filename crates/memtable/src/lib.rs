@@ -83,8 +83,8 @@ pub struct Memtable {
     chains: Newest,
     written: Mutex<Written>,
     len: AtomicUsize,
-    /// Bytes that `written` leads to.
-    written_bytes: AtomicUsize,
+    /// Bytes of all but the arena: the memtable itself, and what `written` leads to.
+    other_bytes: AtomicUsize,
     /// What most keys are expected to begin with.
     common_prefix: Box<[u8]>,
     /// How many entries are expected.
@@ -122,7 +122,7 @@ impl Memtable {
             chains: Newest::none(),
             written: Mutex::default(),
             len: AtomicUsize::new(0),
-            written_bytes: AtomicUsize::new(0),
+            other_bytes: AtomicUsize::new(size_of::<Self>() + used.len()),
             common_prefix: Box::from(used),
             expected: 0,
             arena: Arena::new(Arc::clone(pool)),
@@ -217,7 +217,8 @@ impl Memtable {
 
     fn account(&self, written: &Written) {
         let chains = self.chains.get().map_or(0, Chains::bytes);
-        self.written_bytes.store(chains + written.order.bytes(), Relaxed);
+        let own = size_of::<Self>() + self.common_prefix.len();
+        self.other_bytes.store(own + chains + written.order.bytes(), Relaxed);
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -270,8 +271,7 @@ impl Memtable {
     /// Bytes of memory held: the arena's chunks, used or not yet, and what finds and orders the
     /// entries, with what the allocator adds to them. Right to within a few per cent.
     pub fn memory_bytes(&self) -> usize {
-        let held = self.arena.reserved_bytes() + self.written_bytes.load(Relaxed);
-        size_of::<Self>() + self.common_prefix.len() + held
+        self.arena.reserved_bytes() + self.other_bytes.load(Relaxed)
     }
 
     /// A cursor over the entries whose inserts had returned when it was made, and over none that

@@ -42,7 +42,7 @@ pub use input::FileInput;
 pub use layer::Layer;
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit, usable_memory_bytes};
 pub use memory::MemoryVfs;
-pub use process::Process;
+pub use process::{OpenFlag, OpenFlagRef};
 pub use sim::{
     Data, Entries, Failure, Fault, Image, Loss, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
 };

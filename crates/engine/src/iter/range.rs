@@ -379,12 +379,14 @@ impl DbCursor {
 
     /// Moves to the next entry; off the end it does nothing.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
+    #[inline]
     pub fn next(&mut self) -> Result<()> {
         self.cursor.next()?;
         self.stay_within()
     }
 
     /// Moves to the previous entry; off the end it does nothing.
+    #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;
         self.stay_within()
@@ -475,7 +477,7 @@ impl DbCursor {
     /// assert_eq!(bytes, 5);
     /// # Ok::<(), trommel::Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.cursor.entry()
     }

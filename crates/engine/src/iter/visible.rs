@@ -7,7 +7,7 @@
 //!    before all of them. So a key costs a few steps and two seeks a source, however often it was overwritten.
 //! 2. Where nothing is yielded, each new key is held against the bounds, so that nothing is read beyond
 //!    them only to find the next key.
-//! 3. Once the store is closed, every movement fails.
+//! 3. Once the store is closed, every movement fails. A visit that is under way ends within a block.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -21,7 +21,7 @@ use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
 use super::range::SharedBounds;
 use super::source::Source;
 use crate::error::Result;
-use crate::fork::leak;
+use crate::fork::{Opener, leak};
 use crate::handle::Handle;
 use crate::view::View;
 
@@ -77,6 +77,7 @@ pub(crate) struct VisibleCursor {
     reseeks: u64,
     /// Where that value is copied to, if it cannot be shared.
     values: SliceBuffer,
+    opener: Opener,
     _view: Arc<View>,
     /// Last: the view is released before the store may be closed.
     store: Arc<Handle>,
@@ -84,7 +85,7 @@ pub(crate) struct VisibleCursor {
 
 impl Drop for VisibleCursor {
     fn drop(&mut self) {
-        if self.store.engine.opener.is_forked() {
+        if self.opener.is_forked() {
             let nothing = MergeCursor::new(Vec::new());
             std::mem::forget(std::mem::replace(&mut self.merge, nothing));
             leak(&self._view);
@@ -99,8 +100,10 @@ impl Drop for VisibleCursor {
         self.store.engine.counters.with_at_the_end(|shard| {
             shard.scan_block_reads.add(read.block_reads);
             shard.scan_cache_hits.add(read.cache_hits);
-            shard.scan_skipped.add(skipped);
-            shard.scan_reseeks.add(self.reseeks);
+            if skipped > 0 {
+                shard.scan_skipped.add(skipped);
+                shard.scan_reseeks.add(self.reseeks);
+            }
         });
     }
 }
@@ -123,6 +126,7 @@ impl VisibleCursor {
             skipped: 0,
             reseeks: 0,
             values: SliceBuffer::default(),
+            opener: store.engine.opener,
             _view: view,
             store,
         }
@@ -131,7 +135,7 @@ impl VisibleCursor {
     /// An error, off the end, if the store was closed, or opened by another process.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
-        if self.store.engine.is_closed() { self.refuse() } else { Ok(()) }
+        if self.opener.is_closed() { self.refuse() } else { Ok(()) }
     }
 
     #[cold]
@@ -150,8 +154,8 @@ impl VisibleCursor {
         }
     }
 
-    /// The current key and its value, which is not copied.
-    #[inline]
+    /// The current key and its value, which is not copied. Always inlined: a call costs a tenth of a step.
+    #[inline(always)]
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         match self.stand {
             Stand::Nowhere => None,
@@ -233,15 +237,15 @@ impl VisibleCursor {
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value) && !self.store.engine.is_closed();
+            let mut goes_on = visit(key, value);
             if goes_on && self.stand == Stand::On {
-                let (seen, engine) = (self.seqno, &self.store.engine);
-                let left = self.merge.visit_onward(|head, key, value| {
-                    offer(head.seqno <= seen, head, &mut goes_on, || {
-                        visit(key, value) && !engine.is_closed()
-                    })
+                let (seen, opener) = (self.seqno, self.opener);
+                let ends = || opener.is_closed();
+                let left = self.merge.visit_onward(ends, |head, key, value| {
+                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
+                    self.check_open()?;
                     self.settle_forward(Some(left))?;
                     continue;
                 }
@@ -259,16 +263,16 @@ impl VisibleCursor {
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value) && !self.store.engine.is_closed();
+            let mut goes_on = visit(key, value);
             if goes_on && self.stand == Stand::On {
-                let (seen, engine) = (self.seqno, &self.store.engine);
+                let (seen, opener) = (self.seqno, self.opener);
+                let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno) && !planted(Bug::ReverseSkipsVersion);
-                let left = self.merge.visit_back(hides, |head, key, value| {
-                    offer(sees(seen, head.seqno), head, &mut goes_on, || {
-                        visit(key, value) && !engine.is_closed()
-                    })
+                let left = self.merge.visit_back(ends, hides, |head, key, value| {
+                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
+                    self.check_open()?;
                     self.leave_backward(Some(left))?;
                     continue;
                 }

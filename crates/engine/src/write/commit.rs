@@ -184,7 +184,8 @@ impl Engine {
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
             let is_full = leader.is_full();
-            drop((leader, turnstile));
+            drop(leader);
+            drop(turnstile);
             if is_full {
                 self.freeze_full();
             }

@@ -180,11 +180,9 @@ impl Reading {
         let takes_values = std::mem::take(self.value_taken.get_mut());
         let block = match self.in_map(source, wanted, direction)? {
             Some(block) => EnteredBlock::Mapped(block),
-            None => {
-                let block = self.fetch(source, wanted, direction)?;
-                EnteredBlock::Shared(if takes_values { self.alone(block) } else { block })
-            }
+            None => EnteredBlock::Shared(self.fetch(source, wanted, direction)?),
         };
+        let block = if takes_values { self.alone(block) } else { block };
         if self.run >= BLOCKS_BEFORE_PREFETCH && self.options.fill_cache {
             let is_in_map = matches!(block, EnteredBlock::Mapped(_));
             let is_mapped = is_in_map || self.ahead.position(wanted.handle).is_some();
@@ -194,13 +192,15 @@ impl Reading {
     }
 
     /// The block in a buffer that holds little else: its values are taken, and may be kept.
-    #[inline]
-    fn alone(&mut self, block: SharedBlock) -> SharedBlock {
-        if block.is_alone() {
-            return block;
+    #[inline(never)]
+    fn alone(&mut self, block: EnteredBlock) -> EnteredBlock {
+        match block {
+            EnteredBlock::Shared(block) if !block.is_alone() => {
+                let buffer = Arc::clone(copy_into(&mut self.own, block.view().payload));
+                EnteredBlock::Shared(SharedBlock { buffer, start: 0, ..block })
+            }
+            block => block,
         }
-        let buffer = Arc::clone(copy_into(&mut self.own, block.view().payload));
-        SharedBlock { buffer, start: 0, ..block }
     }
 
     /// The block that is wanted, where it lies in the map, if it need not be verified again.

@@ -250,8 +250,8 @@ fn a_visitor_is_lent_what_steps_would_show() {
                 if ends && taken == wanted { Offered::Last } else { Offered::Taken }
             };
             let left = match backward {
-                true => merge.visit_back(|newer| newer % 3 > 0, visit),
-                false => merge.visit_onward(visit),
+                true => merge.visit_back(|| false, |newer| newer % 3 > 0, visit),
+                false => merge.visit_onward(|| false, visit),
             };
             lent[usize::from(backward)] += taken;
             if let Some(left) = left.unwrap() {
@@ -368,8 +368,8 @@ fn a_visit_goes_on_behind_each_leaf() {
                 };
                 note(&key);
                 let left = match backward {
-                    true => merge.visit_back(|_| true, |_, key, _| note(key)),
-                    false => merge.visit_onward(|_, key, _| note(key)),
+                    true => merge.visit_back(|| false, |_| true, |_, key, _| note(key)),
+                    false => merge.visit_onward(|| false, |_, key, _| note(key)),
                 };
                 if left.unwrap().is_none() {
                     let moved = if backward { merge.prev() } else { merge.next() };
@@ -398,10 +398,13 @@ fn a_visit_ends_in_the_error_of_a_source() {
         all.dedup_by(|next, before| next.0 == before.0);
         let mut seen: Vec<Vec<u8>> =
             merge.entry().map(|entry| entry.key.to_vec()).into_iter().collect();
-        let outcome = merge.visit_onward(|_, key, _| {
-            seen.push(key.to_vec());
-            Offered::Taken
-        });
+        let outcome = merge.visit_onward(
+            || false,
+            |_, key, _| {
+                seen.push(key.to_vec());
+                Offered::Taken
+            },
+        );
         let expected = all.iter().map(|version| &version.0);
         assert!(expected.take(seen.len()).eq(&seen), "seed {seed}");
         if outcome.is_err() {
@@ -422,7 +425,10 @@ fn a_visitor_that_panics_leaves_the_merge_off_the_end() {
     let mut merge = MergeCursor::new(vec![ListCursor::new(keys(&["a", "b", "c"]))]);
     merge.seek_to_first().unwrap();
     let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        merge.visit_onward(|_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") })
+        merge.visit_onward(
+            || false,
+            |_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") },
+        )
     }));
     assert!(visited.is_err());
     assert_eq!(merge.entry(), None);

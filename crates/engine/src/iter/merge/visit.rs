@@ -113,14 +113,12 @@ enum Halt<E> {
     Failed(E),
 }
 
-/// What was visited.
-struct Past {
-    /// The rank of the last one.
-    key: Rank,
-    /// That of the last one that was passed, and how many of its key were.
-    passed: Rank,
+/// What was passed.
+struct Passed {
+    /// The rank of the last one, and how many of its key there were.
+    last: Rank,
     steps: u32,
-    /// All that were passed, without what the visit began on.
+    /// All of them, without what the visit began on.
     skipped: u64,
 }
 
@@ -190,34 +188,39 @@ impl<'a, L: Cursor> Leaves<'a, L> {
         (self.count == 0).then_some(all_ended)
     }
 
-    /// Visits one entry after the other. Backward, a version of a key is passed where a newer one `hides` it.
+    /// Visits one entry after the other, behind the one of rank `last`. Backward, a version of a key is passed where a
+    /// newer one `hides` it. Returns the rank of the last one visited too, which stays in registers so.
     #[inline]
     fn visit(
         &mut self,
-        past: &mut Past,
+        mut last: Rank,
+        passed: &mut Passed,
         direction: Direction,
+        ends: &impl Fn() -> bool,
         hides: &impl Fn(SeqNo) -> bool,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Halt<L::Error> {
+    ) -> (Halt<L::Error>, Rank) {
         let is_only = self.count == 1 && self.limit.is_none();
         let has_newer = direction == Direction::Backward && !is_only;
         loop {
             let (first, mut rank) = self.first();
             if self.limit.is_some_and(|limit| limit.is_before(rank)) {
-                return Halt::Sort;
+                return (Halt::Sort, last);
             }
             let source = self.sources[first];
             let newer = if has_newer { self.newer_elsewhere(first, rank) } else { None };
             let Some(leaf) = self.leaves[first].as_deref_mut() else {
-                return Halt::Alone(source, newer);
+                return (Halt::Alone(source, newer), last);
             };
             loop {
                 let Some(shown) = leaf.head().zip(leaf.entry()) else {
-                    return Halt::Alone(source, newer);
+                    return (Halt::Alone(source, newer), last);
                 };
-                let is_passed = past.is_passed(rank, direction, newer, hides, || leaf.begins_key());
-                if let Some(halt) = past.visit(rank, shown, is_passed, visit) {
-                    return halt;
+                let begins_key = || leaf.begins_key();
+                let is_passed = is_passed(rank, last, direction, newer, hides, begins_key);
+                match passed.visit(rank, last, shown, is_passed, visit) {
+                    Ok(visited) => last = visited,
+                    Err(halt) => return (halt, last),
                 }
                 let next = match direction {
                     Direction::Forward => leaf.next_at_hand(),
@@ -226,9 +229,10 @@ impl<'a, L: Cursor> Leaves<'a, L> {
                 let next = match next {
                     Some(next) => next,
                     None => match moved(leaf, direction) {
+                        Ok(Some(_)) if ends() => return (Halt::Left, last),
                         Ok(Some(next)) => next,
-                        Ok(None) => return Halt::Step(source),
-                        Err(error) => return Halt::Failed(error),
+                        Ok(None) => return (Halt::Step(source), last),
+                        Err(error) => return (Halt::Failed(error), last),
                     },
                 };
                 rank = Rank::new(&next, direction);
@@ -269,59 +273,60 @@ fn step<C: Cursor>(cursor: &mut C, direction: Direction) -> Result<(), C::Error>
     }
 }
 
-impl Past {
-    /// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key visited last,
-    /// backward that entry itself, and one that a newer one hides. `None` where that is not known.
-    #[inline]
-    fn is_passed(
-        &self,
-        rank: Rank,
-        direction: Direction,
-        newer: Option<SeqNo>,
-        hides: &impl Fn(SeqNo) -> bool,
-        begins_key: impl FnOnce() -> bool,
-    ) -> Option<bool> {
-        if direction == Direction::Forward {
-            return Some(rank.has_key_of(self.key));
-        }
-        let is_passed = rank == self.key || newer.is_some_and(hides);
-        (is_passed || newer.is_none() && begins_key()).then_some(is_passed)
+/// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key visited last,
+/// backward that entry itself, and one that a newer one hides. `None` where that is not known.
+#[inline]
+fn is_passed(
+    rank: Rank,
+    last: Rank,
+    direction: Direction,
+    newer: Option<SeqNo>,
+    hides: &impl Fn(SeqNo) -> bool,
+    begins_key: impl FnOnce() -> bool,
+) -> Option<bool> {
+    if direction == Direction::Forward {
+        return Some(rank.has_key_of(last));
     }
+    let is_passed = rank == last || newer.is_some_and(hides);
+    (is_passed || newer.is_none() && begins_key()).then_some(is_passed)
+}
 
-    /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns what the visit ends with, if it
-    /// ends. Inlined wherever it is called: as a function of its own it costs a fifth of a visit.
+impl Passed {
+    /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns the rank of the last one visited, or
+    /// what the visit ends with. Inlined wherever it is called: as a function of its own it costs a fifth of a visit.
     #[inline(always)]
     fn visit<E>(
         &mut self,
         rank: Rank,
+        last: Rank,
         (head, entry): (KeyHead, EntryRef<'_>),
         is_passed: Option<bool>,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Option<Halt<E>> {
+    ) -> Result<Rank, Halt<E>> {
         if head.len > SHOWN_BYTES {
-            return Some(Halt::Left);
+            return Err(Halt::Left);
         }
         match is_passed {
-            None => return Some(Halt::Left),
-            Some(true) => return self.pass(rank),
+            None => return Err(Halt::Left),
+            Some(true) if self.is_long(rank, last) => return Err(Halt::Left),
+            Some(true) => return Ok(last),
             Some(false) => {}
         }
         match visit(&head, entry.key, entry.value) {
-            Offered::Left => return Some(Halt::Left),
-            Offered::Last => return Some(Halt::Last),
-            Offered::Taken => self.key = rank,
+            Offered::Left => Err(Halt::Left),
+            Offered::Last => Err(Halt::Last),
+            Offered::Taken => Ok(rank),
         }
-        None
     }
 
-    /// Passes an entry of this rank; what the visit ends with, if too many of its key were passed. Apart, so that
-    /// what visits entries stays small enough to be inlined.
+    /// Passes an entry of this rank, after one of rank `visited`; whether too many of its key were passed. Apart, so
+    /// that what visits entries stays small enough to be inlined.
     #[inline(never)]
-    fn pass<E>(&mut self, rank: Rank) -> Option<Halt<E>> {
-        self.steps = if rank.has_key_of(self.passed) { self.steps + 1 } else { 0 };
-        self.passed = rank;
-        self.skipped += u64::from(rank != self.key);
-        (self.steps >= STEPS_BEFORE_RESEEK).then_some(Halt::Left)
+    fn is_long(&mut self, rank: Rank, visited: Rank) -> bool {
+        self.steps = if rank.has_key_of(self.last) { self.steps + 1 } else { 0 };
+        self.last = rank;
+        self.skipped += u64::from(rank != visited);
+        self.steps >= STEPS_BEFORE_RESEEK
     }
 }
 
@@ -331,8 +336,8 @@ where
 {
     /// Moves forward over entries with short keys, each of which is offered to `visit` if it has another key than the
     /// one before it. Returns the mark of the last key that was taken, all of it, if the merge has moved on
-    /// behind that; `None` if it stands on the last one taken, or has not moved. Should `visit` panic, the merge is
-    /// off the end.
+    /// behind that; `None` if it stands on the last one taken, or has not moved. Whether it `ends` it asks wherever a
+    /// block does. Should `visit` panic, the merge is off the end.
     ///
     /// # Errors
     ///
@@ -340,9 +345,10 @@ where
     #[inline]
     pub(crate) fn visit_onward(
         &mut self,
+        ends: impl Fn() -> bool,
         visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
-        self.visit(Direction::Forward, |_| false, visit)
+        self.visit(Direction::Forward, ends, |_| false, visit)
     }
 
     /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An entry is offered where it
@@ -355,69 +361,83 @@ where
     #[inline]
     pub(crate) fn visit_back(
         &mut self,
+        ends: impl Fn() -> bool,
         hides: impl Fn(SeqNo) -> bool,
         visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
-        self.visit(Direction::Backward, hides, visit)
+        self.visit(Direction::Backward, ends, hides, visit)
     }
 
     #[inline]
     fn visit(
         &mut self,
         direction: Direction,
+        ends: impl Fn() -> bool,
         hides: impl Fn(SeqNo) -> bool,
         mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
-        let Some(mut past) = self.begin_visit(direction) else { return Ok(None) };
+        let Some(mut last) = self.begin_visit(direction) else { return Ok(None) };
+        let mut passed = Passed { last: Rank::LAST, steps: 0, skipped: 0 };
         loop {
             self.top = NOBODY;
             let mut leaves = Leaves::new(&mut self.sources, &self.heads, &self.order, direction);
-            let mut halt = leaves
-                .nothing()
-                .unwrap_or_else(|| leaves.visit(&mut past, direction, &hides, &mut visit));
+            let mut halt;
+            (halt, last) = match leaves.nothing() {
+                Some(halt) => (halt, last),
+                None => leaves.visit(last, &mut passed, direction, &ends, &hides, &mut visit),
+            };
             if let Halt::Alone(source, newer) = halt {
-                halt = self.visit_alone(source, newer, &mut past, &hides, &mut visit);
+                let outcome =
+                    self.visit_alone(source, newer, last, &mut passed, &hides, &mut visit);
+                match outcome {
+                    Ok(visited) => (halt, last) = (Halt::Step(source), visited),
+                    Err(end) => halt = end,
+                }
             }
-            self.skipped += std::mem::take(&mut past.skipped);
-            if let Some(end) = self.go_on(halt, &past)? {
+            self.skipped += std::mem::take(&mut passed.skipped);
+            if matches!(halt, Halt::Step(_)) && ends() {
+                halt = Halt::Left;
+            }
+            if let Some(end) = self.go_on(halt, last)? {
                 return Ok(end);
             }
         }
     }
 
-    /// What was visited, if entries from the current one on can be visited in this direction.
+    /// The rank of the current entry, if entries from there on can be visited in this direction.
     #[inline]
-    fn begin_visit(&mut self, direction: Direction) -> Option<Past> {
+    fn begin_visit(&mut self, direction: Direction) -> Option<Rank> {
         let head = self.head().filter(|head| head.len <= SHOWN_BYTES)?;
-        let key = Rank::new(&head.entry(direction), direction);
-        let past = Past { key, passed: Rank::LAST, steps: 0, skipped: 0 };
-        (self.direction == direction).then_some(past)
+        let rank = Rank::new(&head.entry(direction), direction);
+        (self.direction == direction).then_some(rank)
     }
 
-    /// Visits what `source` stands on, unless it is to be passed.
+    /// Visits what `source` stands on, unless it is to be passed. Returns the rank of the last one visited.
     #[inline]
     fn visit_alone(
         &self,
         source: usize,
         newer: Option<SeqNo>,
-        past: &mut Past,
+        last: Rank,
+        passed: &mut Passed,
         hides: &impl Fn(SeqNo) -> bool,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Halt<<C::Leaf as Cursor>::Error> {
+    ) -> Result<Rank, Halt<<C::Leaf as Cursor>::Error>> {
         let (cursor, direction) = (&self.sources[source], self.direction);
-        let Some(entry) = cursor.entry() else { return Halt::Left };
+        let Some(entry) = cursor.entry() else { return Err(Halt::Left) };
         let head = entry.internal_key().head();
         let rank = Rank::new(&head, direction);
-        let is_passed = past.is_passed(rank, direction, newer, hides, || cursor.begins_key());
-        past.visit(rank, (head, entry), is_passed, visit).unwrap_or(Halt::Step(source))
+        let begins_key = || cursor.begins_key();
+        let is_passed = is_passed(rank, last, direction, newer, hides, begins_key);
+        passed.visit(rank, last, (head, entry), is_passed, visit)
     }
 
-    /// Does what goes on from there. Returns what the visit ends with, if it ends.
+    /// Does what goes on from there, behind the `last` one visited. Returns what the visit ends with, if it ends.
     #[inline]
     fn go_on(
         &mut self,
         halt: Halt<<C::Leaf as Cursor>::Error>,
-        past: &Past,
+        last: Rank,
     ) -> Result<Option<Option<Mark>>, C::Error> {
         match halt {
             Halt::Step(source) | Halt::Alone(source, _) => {
@@ -434,7 +454,7 @@ where
         Ok(match halt {
             Halt::Last => Some(None),
             Halt::Sort if !is_long => None,
-            _ => Some(Some(past.key.mark(self.direction))),
+            _ => Some(Some(last.mark(self.direction))),
         })
     }
 }

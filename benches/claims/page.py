@@ -116,7 +116,7 @@ def equal_rate():
     heading("Equal rates, less memory")
     print("Test 1 of the document. A store of twenty overlapping runs; every lookup is for a key that is")
     print("nowhere, and asks all twenty filters. Bits are those that have the rate by theory;")
-    print("[the plan](../../plans/equal-rate.toml).\n")
+    print("[the plan](../../benches/plans/equal-rate.toml).\n")
     rows, saved = [], {}
     for rate in (1e-2, 1e-3, 1e-4, 1.674e-5):
         base = one(records, "blocked:fpr={budget}", budget=rate)
@@ -164,7 +164,7 @@ def equal_memory():
     heading("Equal memory, fewer reads of the disk")
     print("Test 2 of the document. Twenty overlapping runs, blocks read past the page cache, and a cache of")
     print("a hundredth of them. Reads of files are counted by the disk, below the store; at 99.9% misses")
-    print("the reads of the keys that are there are among them. [The plan](../../plans/equal-memory.toml).\n")
+    print("the reads of the keys that are there are among them. [The plan](../../benches/plans/equal-memory.toml).\n")
     rows, ratio = [], {}
     for misses in (1.0, 0.999):
         for budget in (16.0, 23.4):
@@ -187,7 +187,7 @@ def equal_memory():
 def overlapping():
     records = lines("overlapping")
     heading("A hundred overlapping tables")
-    print("And a key that is in none. [The plan](../../plans/overlapping.toml).\n")
+    print("And a key that is in none. [The plan](../../benches/plans/overlapping.toml).\n")
     specs = ("none", "blocked:10", "paired:10", "paired:16")
     table(["filters", "KiB", "wasted reads a lookup", "predicted"],
           [[f"`{spec}`", f"{r['filter_bytes'] / 1024:,.0f}", estimate(r["wasted_reads"]),
@@ -203,7 +203,7 @@ def five_levels():
     records = lines("five-levels")
     heading("Five full levels")
     print("Each ten times larger than the one above; all lookups miss.")
-    print("[The plan](../../plans/five-levels.toml).\n")
+    print("[The plan](../../benches/plans/five-levels.toml).\n")
     rows, share = [], {}
     for budget in (8.0, 10.0, 12.0):
         uniform = one(records, "paired:{budget}", budget=budget)
@@ -229,7 +229,7 @@ def last_level():
     records = lines("last-level")
     heading("No filter on the last level")
     print("A rule of thumb beside what the solver does with the same bytes, on three full levels under four")
-    print("runs in level 0. [The plan](../../plans/last-level.toml).\n")
+    print("runs in level 0. [The plan](../../benches/plans/last-level.toml).\n")
     rules = ["L0=paired:12,L1-=paired:10,last=none", "L0=paired:15,L1-=paired:10,last=none",
              "L0=paired:15,L1-=paired:10"]
     rows, worst = [], 0
@@ -264,7 +264,7 @@ def accuracy():
     off = [abs(r["predicted"]["wasted_reads"] / wasted(r) - 1) for r in records]
     drawn = sum(r["cell"]["family"] == "drawn" for r in records)
     print(f"{len(records)} trees and filters, {drawn} of them drawn by a seed.")
-    print("[The plan](../../plans/accuracy.toml).\n")
+    print("[The plan](../../benches/plans/accuracy.toml).\n")
     rows = [[r["cell"]["tree"]["name"], f"`{r['cell']['filters']}`", percent(r["cell"]["misses"]),
              small(r["predicted"]["wasted_reads"]), estimate(r["wasted_reads"]), f"{share * 100:.2f}%"]
             for r, share in zip(records, off, strict=True)]
@@ -332,7 +332,7 @@ def hundredfold():
     heading("Fill N, then 100 N reads")
     print("200,000 keys written in random order and merged as the store does it, then 20 million lookups,")
     print("three times; 37% of them miss, as after a fill with keys drawn with replacement.")
-    print("[The plan](../../plans/hundredfold.toml).\n")
+    print("[The plan](../../benches/plans/hundredfold.toml).\n")
     specs = ("paired:23.4", "blocked:23.4", "ribbon:23.4")
     found = {spec: one(records, spec) for spec in specs}
     base = found["blocked:23.4"]["micros"]["mean"]

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 
 plan() {
     echo "plan $1" >&2
-    "$program" tune run "plans/$1.toml" --dir "$out" -o "$out/$1.jsonl"
+    "$program" tune run "benches/plans/$1.toml" --dir "$out" -o "$out/$1.jsonl"
 }
 
 # How often filters of these specs err: rates MILLIONS SPECS.

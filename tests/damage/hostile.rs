@@ -6,7 +6,7 @@
 //! through, and then gets and scans may differ, and a compaction may drop the tombstone of a key
 //! whose older version lies above it.
 //!
-//! `fuzz/` does the same led by coverage, with many changes at once; what it found stands here, each
+//! `tests/fuzz/` does the same led by coverage, with many changes at once; what it found stands here, each
 //! by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -36,7 +36,7 @@ mod exam;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
-#[path = "../../fuzz/src/fix/mod.rs"]
+#[path = "../fuzz/src/fix/mod.rs"]
 mod fix;
 #[cfg(test)]
 mod flips;

@@ -28,16 +28,17 @@ fn scattered(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&scattered(number).to_le_bytes());
+    key[8..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
 /// So many keys from number `first` on, in an order of their own.
-fn keys(first: u64, count: u64) -> Vec<[u8; 16]> {
+fn shuffled(first: u64, count: u64) -> Vec<[u8; 16]> {
     let mut numbers: Vec<u64> = (first..first + count).collect();
     numbers.sort_unstable_by_key(|number| scattered(!number));
-    let key = |number: u64| {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&scattered(number).to_be_bytes());
-        key[8..].copy_from_slice(&number.to_be_bytes());
-        key
-    };
     numbers.into_iter().map(key).collect()
 }
 
@@ -55,9 +56,8 @@ fn main() {
     let spec: FilterSpec = spec.parse().unwrap();
     let rounds: usize = arguments.next().map_or(5, |rounds| rounds.parse().unwrap());
 
-    let (written, present, absent) = (keys(0, count), keys(0, count), keys(1 << 40, count));
-    let mut by_number = written;
-    by_number.sort_unstable_by_key(|key| key[8..].to_vec());
+    let written: Vec<[u8; 16]> = (0..count).map(key).collect();
+    let (present, absent) = (shuffled(0, count), shuffled(1 << 40, count));
     println!("{count} keys, {spec}; ns a key");
     println!(
         "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -66,13 +66,13 @@ fn main() {
     for _ in 0..rounds {
         let memtable = Memtable::new(&ArenaPool::new(256 << 20));
         let start = Instant::now();
-        for (seqno, key) in by_number.iter().enumerate() {
+        for (seqno, key) in written.iter().enumerate() {
             memtable.insert(key, seqno as u64, EntryKind::Put, &VALUE);
         }
         let insert = start.elapsed().as_nanos() as f64 / count as f64;
         let start = Instant::now();
         let mut builder = spec.builder();
-        by_number.iter().for_each(|key| builder.add(key));
+        written.iter().for_each(|key| builder.add(key));
         let filter = Filter::decode(builder.finish()).unwrap();
         let add = start.elapsed().as_nanos() as f64 / count as f64;
         let get = |key: &[u8]| memtable.get(key, MAX_SEQNO).is_some();

@@ -235,6 +235,7 @@ impl Engine {
     }
 
     /// Logs a group, then waits until the one before it has inserted.
+    #[inline(always)]
     fn log_in_turn(
         &self,
         leader: &mut Leader,

@@ -381,7 +381,7 @@ fn the_plans_at_hand_are_plans() {
         }
     }
     assert!(seen >= 4);
-    let accuracy = include_str!("../../../../plans/accuracy.toml");
+    let accuracy = include_str!("../../../../benches/plans/accuracy.toml");
     let cells = plan(accuracy).unwrap().cells;
     let drawn = cells.iter().filter(|cell| cell.family == "drawn").count();
     assert!(cells.len() >= 20 && drawn >= 10, "{} cells, {drawn} drawn", cells.len());

@@ -28,9 +28,9 @@ behind the other.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  trommel tune run plans/small.toml
-  trommel tune run plans/small.toml --list
-  trommel tune run plans/accuracy.toml --shard 2/8 -o accuracy.2.jsonl
+  trommel tune run benches/plans/small.toml
+  trommel tune run benches/plans/small.toml --list
+  trommel tune run benches/plans/accuracy.toml --shard 2/8 -o accuracy.2.jsonl
   trommel tune report accuracy.*.jsonl -o accuracy.html";
 
 #[derive(Debug, Args)]
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn results_are_named_for_their_plan() {
-        let plan = Path::new("plans/small.toml");
+        let plan = Path::new("benches/plans/small.toml");
         assert_eq!(default_output(plan, None), Path::new("small.jsonl"));
         let shard = Some(Shard { nth: 2, of: 8 });
         assert_eq!(default_output(plan, shard), Path::new("small.2-of-8.jsonl"));

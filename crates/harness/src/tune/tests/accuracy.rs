@@ -4,7 +4,7 @@
 //! Each cell is asked until its filters have erred 10,000 times and more, so that chance moves the count by
 //! 1% (one standard deviation): 5% is five of them. That filters of one size differ adds as much again, in
 //! stores of these sizes. On average over the cells both are next to nothing, so there the bound is 1%.
-//! `plans/accuracy.toml` measures the same, longer and on larger trees.
+//! `benches/plans/accuracy.toml` measures the same, longer and on larger trees.
 
 use trommel::FilterPolicy;
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes every target, or those named, on the stable toolchain: see fuzz/README.md.
+# Fuzzes every target, or those named, on the stable toolchain: see tests/fuzz/README.md.
 #
-#   fuzz/run.sh [--seconds N] [--jobs N] [--asan] [TARGET...]
-#   fuzz/run.sh --build                                        build only
+#   tests/fuzz/run.sh [--seconds N] [--jobs N] [--asan] [TARGET...]
+#   tests/fuzz/run.sh --build                                        build only
 #
 # Each target first replays its corpus, then goes on for N seconds (default 2); those whose inputs
 # are whole stores, which take milliseconds each, six times as long. Ends with 1 if there was a find:
-# it lies in fuzz/findings/TARGET/ and is run again by the command that is printed. FUZZ_TIMEOUT is
+# it lies in tests/fuzz/findings/TARGET/ and is run again by the command that is printed. FUZZ_TIMEOUT is
 # how many seconds an input may take (default 10, as the machine may be busy with something else).
 set -euo pipefail
 cd "$(dirname "$0")"

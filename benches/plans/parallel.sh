@@ -2,7 +2,7 @@
 # A plan with GNU parallel, in eight shards on the machines of a list (one a line, as for --sshloginfile;
 # ":" is this one):
 #
-#   plans/parallel.sh plans/accuracy.toml machines
+#   benches/plans/parallel.sh benches/plans/accuracy.toml machines
 #
 # Each machine has the program in its PATH, and sees this directory under the same path. One shard at a
 # time runs on each, for shards beside one another spoil each other's times. A run that was ended goes on

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A plan on a cluster, as a Slurm job array of eight shards:
 #
-#   sbatch --array=1-8 plans/slurm.sh plans/accuracy.toml
+#   sbatch --array=1-8 benches/plans/slurm.sh benches/plans/accuracy.toml
 #
 # A job that was killed is submitted again as it was: what it has measured it does not measure again.
 # When all are done, on any machine:

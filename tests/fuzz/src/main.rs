@@ -12,7 +12,7 @@
 #![no_main]
 #![allow(clippy::disallowed_methods, reason = "libFuzzer's macro opens a file, of no store")]
 
-#[path = "../../crates/filter/tests/bounds/allocator.rs"]
+#[path = "../../../crates/filter/tests/bounds/allocator.rs"]
 mod allocator;
 mod fix;
 mod image;

@@ -108,6 +108,11 @@ fn a_disk_full_while_the_store_opens() {
     for seed in first_seed()..first_seed() + 4 * scale() {
         let enough = (0..).find(|&room| one([seed, room], &mut counters));
         assert!(enough > Some(0), "seed {seed}: an opening takes no room");
+        // More is enough, too, however far it goes towards a table.
+        for more in 1..100 {
+            let room = enough.map_or(0, |room| room + more * 41);
+            assert!(one([seed, room], &mut counters), "seed {seed}, room {room}");
+        }
     }
     assert!(counters.get("refused") > 500, "openings need more room than that");
     counters.finish();

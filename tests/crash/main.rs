@@ -36,6 +36,7 @@ mod images;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
+mod kept;
 mod killed;
 #[cfg(test)]
 mod killed_at;

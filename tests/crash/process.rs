@@ -292,6 +292,10 @@ impl Vfs for Process {
         self.call(|| self.disk.sync_dir(dir))
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.call(|| self.disk.sync_file(path))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.call(|| self.disk.lock(path))
     }

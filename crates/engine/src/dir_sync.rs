@@ -117,6 +117,10 @@ impl Vfs for DirSync {
         })
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.vfs.sync_file(&self.at(path))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.vfs.lock(&self.at(path))
     }

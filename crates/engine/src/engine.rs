@@ -23,6 +23,7 @@ use crate::files::held::HeldLock;
 use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
+use crate::log::LogEnds;
 use crate::memory::MemoryShares;
 use crate::options_record::OptionsRecord;
 use crate::recovery::RecoveryReport;
@@ -76,6 +77,8 @@ pub(crate) struct Engine {
 
     // Files over time.
     pub(crate) next_file_number: AtomicU64,
+    /// Where logs ended when the store was opened, as its manifest said.
+    pub(crate) log_ends: LogEnds,
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<Manifest>>,
     pub(crate) background: Background,

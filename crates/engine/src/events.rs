@@ -109,6 +109,12 @@ pub(crate) fn opened(records: u64, dropped: usize) {
     let _ = (records, dropped);
 }
 
+/// Opening found no room to write logs to tables, and keeps them.
+pub(crate) fn logs_kept(bytes: u64, error: &Error) {
+    tell!(warn, bytes, %error, "there is no room to write the log to tables, it is kept");
+    let _ = (bytes, error);
+}
+
 /// The options file could not be written.
 pub(crate) fn options_not_recorded(error: &Error) {
     tell!(warn, %error, "the options of the store could not be recorded");

@@ -42,6 +42,7 @@ impl Engine {
         // Only now: whoever syncs a write meanwhile acknowledges what is in that log, too.
         let log_bytes = self.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
+            self.remove_earlier_logs(frozen);
             let log = log_path(&self.dir, frozen.log_number);
             self.graveyard.add_spare(log, frozen.log_number, log_bytes);
         }
@@ -50,6 +51,16 @@ impl Engine {
         self.stalls.count_flush(bytes, time);
         crate::events::flushed(bytes, time);
         Ok(())
+    }
+
+    /// Removes the logs that `frozen`, which is a table now, was replayed from. If the opening
+    /// dropped bytes they stay until the next one, as everything does that held any.
+    fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
+        if self.recovery.dropped.is_empty() {
+            for number in &frozen.earlier_logs {
+                self.graveyard.add(log_path(&self.dir, *number));
+            }
+        }
     }
 
     /// Adds what readers may still see of `frozen` to `outputs`; returns its last sequence number.
@@ -80,7 +91,7 @@ impl Engine {
         }
         let view = self.view.load();
         let rest = view.memtables().filter(|other| !Arc::ptr_eq(other, frozen));
-        let numbers = rest.map(|memtable| memtable.log_number);
+        let numbers = rest.map(|memtable| memtable.oldest_log());
         match planted(Bug::LogReleasedEarly) {
             true => numbers.max().unwrap_or(0),
             false => numbers.min().unwrap_or(0),

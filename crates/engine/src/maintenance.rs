@@ -14,6 +14,7 @@ use crate::files::{LOCK, sidecar_path, table_path};
 use crate::install::create_manifest;
 use crate::iter::range::Bounds;
 use crate::limiter::AwaitedWork;
+use crate::log::LogEnds;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::options::Options;
@@ -67,7 +68,8 @@ impl Engine {
         self.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
         self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
-        let state = ManifestState { next_file_number: number + 1, log_number: 0, ..state.clone() };
+        let (next_file_number, log_ends) = (number + 1, LogEnds::new());
+        let state = ManifestState { next_file_number, log_number: 0, log_ends, ..state.clone() };
         create_manifest(self, dir, number, crate::env::random_u64(), &state)?.finish()?;
         self.copy_options(dir)?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());

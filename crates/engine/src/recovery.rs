@@ -5,9 +5,11 @@
 //! 2. Read and verify the logs that are still needed; decide what of them is replayed.
 //! 3. Replay into memtables, writing full ones out as tables of level 0. What short logs hold
 //!    stays in the memtable.
-//! 4. Create a new log, with [what short logs hold](carried), then a new manifest that names the new tables and the new log, and put it
-//!    in force. This is the one moment at which anything changes: a crash before it leaves the old
-//!    state, to which the same recovery applies; a crash after it leaves the new one.
+//!    Without room for that all of it stays there, and the old logs stay needed (module [`kept`]).
+//! 4. Create a new log, with [what short logs hold](carried), then a new manifest that names the
+//!    new tables and the new log, and put it in force. This is the one moment at which anything
+//!    changes: a crash before it leaves the old state, to which the same recovery applies; a crash
+//!    after it leaves the new one.
 //! 5. Record the options that shape the store (module [`options_file`](crate::options_file)).
 //! 6. Remove what neither names. If bytes had to be dropped nothing is removed, so that what a
 //!    mistaken verdict would have cost is still there.
@@ -16,9 +18,12 @@
 
 mod carried;
 mod directory;
+mod kept;
+#[cfg(test)]
+mod kept_tests;
+mod leftovers;
 mod room;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -32,6 +37,7 @@ use trommel_vfs::{DirEntry, FileLock, OpenFlag, Vfs};
 
 use self::carried::Carried;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
+use self::leftovers::orphans;
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
@@ -54,7 +60,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
-use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
+use crate::names::Numbered;
 use crate::options::Degraded;
 use crate::options::Options;
 use crate::options_record::OptionsRecord;
@@ -130,8 +136,19 @@ struct Replayed {
     state: ManifestState,
     /// The highest sequence number of all.
     last_seqno: SeqNo,
-    /// What stayed in the memtable.
+    /// What stayed in the memtable, and is to be appended to the new log.
     carried: Carried,
+    /// Whether the logs are kept: all that they hold stayed in the memtable.
+    keeps_logs: bool,
+}
+
+/// What the logs are replayed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// To tables of level 0, unless they are short.
+    Tables,
+    /// To the memtable.
+    Memory,
 }
 
 impl Engine {
@@ -175,27 +192,17 @@ impl Engine {
         *crate::sync::lock(&engine.options_record) = record;
         room.is_in(&engine.graveyard);
         engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
-        let (newest_log, log_bytes) = (plan.newest(), plan.bytes());
-        // The files of this opening are removed before it is said how many bytes are free.
-        let give_up = |error| {
-            engine.remove_new(&listing);
-            room::with_room(error, &*vfs, dir, log_bytes)
-        };
-        let replayed = engine.replay(plan, recovered.state).map_err(give_up)?;
-        engine.settle_filters(&engine.version());
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
+            let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
+            engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
                 engine.refuse_reads(Error::InDoubt { dir: dir.to_path_buf(), what });
             }
             return Ok(engine);
         }
-        if planted(Bug::ReplayedLogsRemovedEarly) {
-            let _ = engine.vfs.remove(&log_path(dir, newest_log));
-        }
-        if let Err(error) = engine.put_in_force(replayed, newest_log) {
-            return Err(if room::may_be_in_force(&error, dir) { error } else { give_up(error) });
-        }
+        engine.take_over(&plan, &recovered, &listing)?;
+        engine.settle_filters(&engine.version());
         engine.record_first_options(&listing);
         if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {
             engine.remove_leftovers(&list(&*vfs, dir)?);
@@ -219,18 +226,24 @@ impl Engine {
         Ok(Some(recovered))
     }
 
-    /// Replays the logs. What is more than a short log becomes tables, which the returned state names.
-    fn replay(&self, plan: recover::Plan, mut state: ManifestState) -> Result<Replayed> {
+    /// Replays the logs. Tables that come of it are named by the returned state.
+    fn replay(
+        &self,
+        plan: &recover::Plan,
+        mut state: ManifestState,
+        target: Target,
+    ) -> Result<Replayed> {
         let vfs = Arc::clone(&self.vfs);
         let mut last_seqno = state.last_seqno;
-        let mut carried = Carried::new(&self.options.load());
+        let to_tables = target == Target::Tables;
+        let mut carried = Carried::new(&self.options.load(), to_tables);
         plan.replay(&*vfs, |log_number, record| {
             last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
             carried.take(&record);
             let options = self.options.load();
             let memtable = Arc::clone(&self.view.load().active.memtable);
             let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
-            if full && !options.read_only {
+            if full && to_tables {
                 carried.give_up();
                 self.save_replayed(&mut state)?;
             }
@@ -239,16 +252,14 @@ impl Engine {
         if planted(Bug::SeqnoReused) {
             last_seqno = state.last_seqno;
         }
-        if carried.is_empty() {
-            if !self.options.load().read_only {
-                self.save_replayed(&mut state)?;
-            }
-            // Else no table has them, and the next opening finds them in the log.
+        // Else no table has them, and the next opening finds them in the log.
+        if carried.is_empty() && to_tables {
+            self.save_replayed(&mut state)?;
             state.last_seqno = last_seqno;
         }
         lock(&self.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
-        Ok(Replayed { state, last_seqno, carried })
+        Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
     }
 
     /// Applies the batch of `record`, whose sequence numbers must lie behind `last_seqno`, that of
@@ -299,6 +310,7 @@ impl Engine {
         let active = Arc::new(LoggedMemtable {
             memtable: Arc::new(Memtable::new(&self.arenas)),
             log_number: view.active.log_number,
+            earlier_logs: Vec::new(),
         });
         lock(&self.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
@@ -313,28 +325,34 @@ impl Engine {
     }
 
     /// Creates the log and the manifest of this opening, and puts them in force.
-    fn put_in_force(&self, replayed: Replayed, newest_log: u64) -> Result<()> {
-        let Replayed { mut state, last_seqno, carried } = replayed;
+    fn put_in_force(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
+        let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
         let log_number = self.new_file_number();
         let manifest_number = self.new_file_number();
         let has_log = self.options.load().log;
         // One that repeats what others hold follows none of them: until the manifest names it, it does not count.
-        let previous = if carried.is_empty() { newest_log } else { 0 };
-        let mut log = if has_log { Some(self.create_log(log_number, previous)?) } else { None };
+        let previous = if carried.is_empty() { plan.newest() } else { 0 };
+        let mut log = if has_log { Some(self.try_log(log_number, previous)?) } else { None };
         if let Some(log) = log.as_mut().filter(|_| !carried.is_empty()) {
             carried.append_to(log)?;
         }
-        state.log_number = if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
+        let mut earlier_logs = Vec::new();
+        if keeps_logs {
+            plan.ends(log_number).for_each(|end| _ = state.log_ends.add(end));
+            earlier_logs.extend(plan.logs());
+        } else {
+            state.log_number =
+                if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
+        }
+        state.log_ends.forget_before(state.log_number);
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
         let manifest = Manifest::create(self, manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
         *lock(&self.manifest) = Some(manifest);
-        let memtable = match carried.is_empty() {
-            true => Arc::new(Memtable::new(&self.arenas)),
-            false => Arc::clone(&self.view.load().active.memtable),
-        };
-        let active = Arc::new(LoggedMemtable { memtable, log_number });
+        // It holds what no table does.
+        let memtable = Arc::clone(&self.view.load().active.memtable);
+        let active = Arc::new(LoggedMemtable { memtable, log_number, earlier_logs });
         lock(&self.leader).start(Arc::clone(&active), log, last_seqno);
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|_| View {
@@ -344,49 +362,6 @@ impl Engine {
             fences: Arc::clone(&fences),
         });
         Ok(())
-    }
-
-    /// Removes what an opening that failed has made, which the state in force does not name: another
-    /// try would only add to it. `before` is what was there.
-    fn remove_new(&self, before: &[DirEntry]) {
-        if self.options.load().read_only {
-            return;
-        }
-        let Ok(now) = self.vfs.list(&self.dir) else { return };
-        let is_new = |entry: &&DirEntry| {
-            let is_ours = Numbered::parse(&entry.name).is_some();
-            is_ours && entry.is_file && before.iter().all(|old| old.name != entry.name)
-        };
-        for entry in now.iter().filter(is_new) {
-            let _ = self.vfs.remove(&self.dir.join(&entry.name));
-        }
-    }
-
-    /// Removes the files of ours that the store does not need.
-    fn remove_leftovers(&self, listing: &[DirEntry]) {
-        let view = self.view.load();
-        let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
-        let manifest = lock(&self.manifest).as_ref().map(Manifest::number);
-        for entry in listing.iter().filter(|entry| entry.is_file) {
-            let needed = match Numbered::parse(&entry.name) {
-                None if planted(Bug::ForeignFileRemoved) => {
-                    entry.name == *"LOCK" || entry.name == *"CURRENT"
-                }
-                None => true,
-                Some(Numbered::Table(number)) => tables.contains(&number),
-                Some(Numbered::Log(number)) => number >= view.active.log_number,
-                Some(Numbered::Manifest(number)) => Some(number) == manifest,
-                Some(Numbered::Spare(_)) => false,
-                Some(Numbered::FilterSidecar(number)) => {
-                    view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
-                }
-            };
-            if !needed {
-                self.graveyard.add(self.dir.join(&entry.name));
-            }
-        }
-        // Nothing is kept yet, so there is nothing to rest from later.
-        self.rest();
     }
 }
 
@@ -408,6 +383,7 @@ fn plan_logs(
         store_id: recovered.store_id,
         oldest: recovered.state.log_number,
         present: &present,
+        ends: &recovered.state.log_ends,
         closed: recovered.closed,
         salvage: options.salvage,
     };
@@ -433,30 +409,15 @@ fn report(
     }
 }
 
-/// The files of ours that the recovered state does not name.
-fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathBuf> {
-    let state = &recovered.state;
-    let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
-        _ if !entry.is_file => false,
-        None => entry.name == CURRENT_TMP || entry.name == OPTIONS_TMP,
-        Some(Numbered::Spare(_)) => true,
-        Some(Numbered::Manifest(number)) => number != recovered.number,
-        Some(Numbered::Log(number)) => number < state.log_number || state.log_number == 0,
-        Some(Numbered::Table(number)) => {
-            state.version.tables().all(|(_, table)| table.number != number)
-        }
-        Some(Numbered::FilterSidecar(number)) => {
-            state.version.tables().all(|(_, table)| table.filter_sidecar != Some(number))
-        }
-    };
-    listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
-}
-
 /// What reads see of a recovered state, with nothing replayed yet.
 fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     let memtable = Arc::new(Memtable::new(arenas));
     View {
-        active: Arc::new(LoggedMemtable { memtable, log_number: recovered.state.log_number }),
+        active: Arc::new(LoggedMemtable {
+            memtable,
+            log_number: recovered.state.log_number,
+            earlier_logs: Vec::new(),
+        }),
         frozen: Vec::new(),
         version: Arc::new(recovered.state.version.clone()),
         fences: Arc::new(Fences::of(&recovered.state.version)),
@@ -562,6 +523,7 @@ fn assemble(
         snapshots: crate::snapshots::Snapshots::default(),
         publication: crate::write::Awaited::new(),
         next_file_number: AtomicU64::new(recovered.state.next_file_number),
+        log_ends: recovered.state.log_ends.clone(),
         manifest: Mutex::default(),
         background: crate::background::Background::default(),
         debt: AtomicU64::new(0),

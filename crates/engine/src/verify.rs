@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
 use crate::install::Manifest;
 use crate::log::reader::{LogImage, Verdict};
-use crate::log::{FileKind, read_whole};
+use crate::log::{FileKind, LogEnds, read_whole};
 use crate::manifest::current::{self, Current};
 use crate::names::{self, Numbered};
 use crate::options_file;
@@ -123,6 +123,9 @@ enum End {
     Marker,
     /// After this many bytes, at the end of a record: it is being written.
     At(u64),
+    /// At the end of a record, of which the manifest says that it ends there: what stands behind
+    /// does not count.
+    Stated(u64),
     /// In any way that a crash explains.
     Any,
 }
@@ -179,8 +182,8 @@ impl Engine {
         }
         if self.options.load().read_only || self.poisoned().is_some() {
             // A flush may still be at work, and lets go of a log once it is installed.
-            let _no_install = lock(&self.manifest);
-            let needed = self.logs_at_rest(report);
+            let manifest = lock(&self.manifest);
+            let needed = self.logs_at_rest(manifest.as_ref(), report);
             return self.verify_needed(needed, report, tell);
         }
         self.verify_logs_in_use(report, tell)
@@ -190,11 +193,10 @@ impl Engine {
     fn verify_logs_in_use(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
         self.exclusively(|leader| {
             let manifest = lock(&self.manifest);
-            let bytes = manifest.as_ref().map_or(0, Manifest::bytes);
             // Who came before in the queue, or installed a version, may have failed in an append.
             let needed = match self.poisoned() {
-                Some(_) => self.logs_at_rest(report),
-                None => self.logs_in_use(leader, bytes, report),
+                Some(_) => self.logs_at_rest(manifest.as_ref(), report),
+                None => self.logs_in_use(leader, manifest.as_ref(), report),
             };
             self.verify_needed(needed, report, tell)
         })
@@ -273,10 +275,11 @@ impl Engine {
     fn logs_in_use(
         &self,
         leader: &Leader,
-        manifest_bytes: u64,
+        manifest: Option<&Manifest>,
         report: &mut VerifyReport,
     ) -> Result<Vec<Needed>> {
-        let mut needed = vec![self.current_manifest(End::At(manifest_bytes), report)?];
+        let bytes = manifest.map_or(0, Manifest::bytes);
+        let mut needed = vec![self.current_manifest(End::At(bytes), report)?];
         let Some(log) = leader.log() else { return Ok(needed) };
         let view = self.view.load();
         let log_file = |number, end| {
@@ -285,22 +288,39 @@ impl Engine {
         };
         needed.push(log_file(view.active.log_number, End::At(log.bytes())));
         needed.extend(view.frozen.iter().map(|frozen| log_file(frozen.log_number, End::Marker)));
+        let ends = self.log_ends_of(manifest);
+        for number in view.memtables().flat_map(|memtable| &memtable.earlier_logs) {
+            let end = ends.of(*number).map_or(End::Marker, |stated| End::Stated(stated.end));
+            needed.push(log_file(*number, end));
+        }
         Ok(needed)
     }
 
+    /// Where logs end that have no end marker.
+    fn log_ends_of<'a>(&'a self, manifest: Option<&'a Manifest>) -> &'a LogEnds {
+        manifest.map_or(&self.log_ends, |manifest| &manifest.state().log_ends)
+    }
+
     /// The files of a store that nobody writes.
-    fn logs_at_rest(&self, report: &mut VerifyReport) -> Result<Vec<Needed>> {
+    fn logs_at_rest(
+        &self,
+        manifest: Option<&Manifest>,
+        report: &mut VerifyReport,
+    ) -> Result<Vec<Needed>> {
         let mut needed = vec![self.current_manifest(End::Any, report)?];
-        let oldest = self.view.load().memtables().map(|m| m.log_number).min().unwrap_or(0);
+        let ends = self.log_ends_of(manifest);
+        let oldest = self.view.load().memtables().map(|m| m.oldest_log()).min().unwrap_or(0);
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
         for entry in listing.iter().filter(|entry| entry.is_file) {
             if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
                 && oldest != 0
                 && number >= oldest
+                && !ends.pass_over(number)
             {
                 let path = log_path(&self.dir, number);
-                needed.push(Needed { path, kind: FileKind::Log, number, end: End::Any });
+                let end = ends.of(number).map_or(End::Any, |stated| End::Stated(stated.end));
+                needed.push(Needed { path, kind: FileKind::Log, number, end });
             }
         }
         Ok(needed)
@@ -326,18 +346,24 @@ impl Engine {
 
     fn verify_log(&self, needed: &Needed, report: &mut VerifyReport) -> Result<()> {
         let Needed { path, kind, number, end } = needed;
-        let bytes = read_whole(&*self.vfs, path)?;
+        let mut bytes = read_whole(&*self.vfs, path)?;
         let length = bytes.len() as u64;
         report.bytes += length;
         report.logs += 1;
+        if let End::Stated(end) = end {
+            bytes.truncate(usize::try_from(*end).unwrap_or(usize::MAX));
+        }
         let image = LogImage::decode(bytes, path, *kind, *number)?;
         let summary = image.summary();
         let what = match (&summary.verdict, end) {
             (Verdict::Damaged(damage), _) => return Err(damage.clone().into()),
             (_, End::Any) | (Verdict::Ended { .. }, End::Marker) => return Ok(()),
             (Verdict::Clean, End::At(written)) if *written == summary.end => return Ok(()),
+            (Verdict::Clean | Verdict::Ended { .. }, End::Stated(end)) if *end == summary.end => {
+                return Ok(());
+            }
             (_, End::Marker) => "it has lost its end marker".to_owned(),
-            (_, End::At(written)) => {
+            (_, End::At(written) | End::Stated(written)) => {
                 format!("{written} bytes were written, and it does not end there")
             }
         };

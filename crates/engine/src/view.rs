@@ -13,8 +13,18 @@ use crate::version::{Candidates, Fences, Version};
 #[derive(Debug)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
-    /// Number of the oldest log that holds a write of this memtable.
+    /// Number of the log that its writes go to.
     pub(crate) log_number: u64,
+    /// Earlier logs that hold writes of this memtable, oldest first: an opening had no room to
+    /// write them to tables.
+    pub(crate) earlier_logs: Vec<u64>,
+}
+
+impl LoggedMemtable {
+    /// Number of the oldest log that holds a write of this memtable.
+    pub(crate) fn oldest_log(&self) -> u64 {
+        self.earlier_logs.first().copied().unwrap_or(self.log_number)
+    }
 }
 
 /// The sources of every read, newest first: active memtable, frozen memtables, version.

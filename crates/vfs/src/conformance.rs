@@ -238,6 +238,7 @@ fn missing_things_are_not_found(vfs: &dyn Vfs, dir: &Path) {
         refused(vfs.rename(path, &dir.join("to")), ErrorKind::NotFound, path);
         refused(vfs.hard_link(path, &dir.join("to")), ErrorKind::NotFound, path);
         refused(vfs.sync_dir(path), ErrorKind::NotFound, path);
+        refused(vfs.sync_file(path), ErrorKind::NotFound, path);
         refused(vfs.read(path, 1), ErrorKind::NotFound, path);
     }
     refused(vfs.create(&below), ErrorKind::NotFound, &below);
@@ -258,6 +259,8 @@ fn files_and_folders_are_not_confused(vfs: &dyn Vfs, dir: &Path) {
     refused(vfs.rename(&file, &folder), ErrorKind::IsADirectory, &file);
     refused(vfs.list(&file), ErrorKind::NotADirectory, &file);
     refused(vfs.sync_dir(&file), ErrorKind::NotADirectory, &file);
+    vfs.sync_file(&file).expect("a finished file");
+    refused(vfs.sync_file(&folder), ErrorKind::InvalidInput, &folder);
     let below = file.join("below");
     refused(vfs.create(&below), ErrorKind::NotADirectory, &below);
     refused(vfs.open(&below, Access::Buffered), ErrorKind::NotADirectory, &below);

@@ -139,6 +139,11 @@ impl Vfs for DiskVfs {
         folder.sync_all().map_err(failed)
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let file = open_regular(path, OFlags::RDONLY, "sync")?;
+        file.sync_data().map_err(|error| wrap("sync", path, error))
+    }
+
     fn working_dir(&self) -> Option<PathBuf> {
         std::env::current_dir().ok()
     }

@@ -70,6 +70,11 @@ pub trait Layer: Debug + Send + Sync {
         self.below().sync_dir(dir)
     }
 
+    /// See [`Vfs::sync_file`].
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.below().sync_file(path)
+    }
+
     /// See [`Vfs::lock`].
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.below().lock(path)
@@ -144,6 +149,10 @@ impl<L: Layer> Vfs for L {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         Layer::sync_dir(self, dir)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        Layer::sync_file(self, path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

@@ -121,6 +121,15 @@ pub trait Vfs: Debug + Send + Sync {
     /// Makes the directory's entries (creations, renames, removals) durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
+    /// Makes all bytes of a finished file and its length durable, whoever wrote them. After a
+    /// failure nothing may be assumed of those that were not durable before.
+    ///
+    /// `Unsupported` where the file system has no such call, which is what it says unless it is
+    /// implemented.
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        Err(error::refuse(io::ErrorKind::Unsupported, "sync", path, "no finished file can be"))
+    }
+
     /// Takes an exclusive lock on `path`, creating the file if need be. `WouldBlock` if another
     /// owner, in this process or another, holds it. Released when the value is dropped. The file
     /// must never be removed: whoever locks its successor would be a second owner.

@@ -85,6 +85,10 @@ impl Vfs for MemoryVfs {
         self.read().open_dir(dir).map(drop).map_err(|error| wrap("sync", dir, error))
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.read().open(path).map(drop).map_err(|error| wrap("sync", path, error))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let mut tree = self.write();
         let inode = match tree.open(path) {

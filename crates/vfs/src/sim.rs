@@ -353,6 +353,13 @@ impl Vfs for SimDisk {
         synced.map_err(|error| wrap("sync", dir, error))
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let synced = self.sync(OpKind::Sync, path, |tree, synced| {
+            Ok(Change::Sync { inode: tree.open(path)?.0, synced })
+        });
+        synced.map_err(|error| wrap("sync", path, error))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let opened = self.change(OpKind::Lock, path, None, |tree| match tree.open(path) {
             Ok((inode, _)) => Ok((inode, None)),

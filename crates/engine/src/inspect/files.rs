@@ -138,7 +138,7 @@ fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> 
             let sidecar = |n| state.version.tables().any(|(_, t)| t.filter_sidecar == Some(n));
             let live = match file {
                 Numbered::Table(_) => table.is_some(),
-                Numbered::Log(n) => state.log_number != 0 && n >= state.log_number,
+                Numbered::Log(n) => state.needs_log(n),
                 Numbered::Manifest(n) => n == manifest,
                 Numbered::FilterSidecar(n) => sidecar(n),
                 Numbered::Spare(_) => false,

@@ -123,7 +123,8 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     let mut trace = Trace::default();
     trace.problems.extend(manifest.check().err());
     for number in logs(vfs, dir, &state)?.into_iter().rev() {
-        match in_log(vfs, &log_path(dir, number), key, &mut trace.problems) {
+        let counted = state.log_ends.of(number).map_or(u64::MAX, |stated| stated.end);
+        match in_log(vfs, &log_path(dir, number), counted, key, &mut trace.problems) {
             Ok(sighting) if sighting.versions.is_empty() => {}
             Ok(sighting) => trace.add(sighting),
             Err(error) => trace.problems.push(error),
@@ -142,21 +143,27 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
 
 /// The logs that hold what no table holds, oldest first.
 fn logs(vfs: &dyn Vfs, dir: &Path, state: &ManifestState) -> Result<Vec<u64>> {
-    let needed = |number: &u64| state.log_number != 0 && *number >= state.log_number;
     let listing = list(vfs, dir)?;
     let numbers = listing.iter().filter_map(|entry| match Numbered::parse(&entry.name) {
         Some(Numbered::Log(number)) => Some(number),
         _ => None,
     });
-    let mut logs: Vec<u64> = numbers.filter(needed).collect();
+    let mut logs: Vec<u64> = numbers.filter(|number| state.needs_log(*number)).collect();
     logs.sort_unstable();
     Ok(logs)
 }
 
-fn in_log(vfs: &dyn Vfs, path: &Path, key: &[u8], problems: &mut Vec<Error>) -> Result<Sighting> {
+/// The versions in a log of which `counted` bytes count.
+fn in_log(
+    vfs: &dyn Vfs,
+    path: &Path,
+    counted: u64,
+    key: &[u8],
+    problems: &mut Vec<Error>,
+) -> Result<Sighting> {
     let log = Log::open(vfs, path)?;
     let mut versions = Vec::new();
-    for batch in log.scan() {
+    for batch in log.scan().take_while(|batch| batch.offset < counted) {
         for operation in batch.operations() {
             let operation = operation?;
             if operation.key == key {
@@ -170,7 +177,8 @@ fn in_log(vfs: &dyn Vfs, path: &Path, key: &[u8], problems: &mut Vec<Error>) -> 
         }
     }
     versions.reverse();
-    problems.extend(log.check().err());
+    let counts = |error: &Error| !matches!(error, Error::Corruption(c) if c.offset >= counted);
+    problems.extend(log.check().err().filter(counts));
     let path = path.to_path_buf();
     let filter = Answer::NotAsked;
     Ok(Sighting { path, level: None, filter, by_prefix: false, reached: false, versions })

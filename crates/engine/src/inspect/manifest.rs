@@ -8,8 +8,8 @@ use trommel_vfs::Vfs;
 use super::files::Role;
 use super::log::{Ending, Framed, LogSpan, record_bytes};
 use crate::error::{Error, Result};
-use crate::log::FileKind;
 use crate::log::format::FORMAT_VERSION;
+use crate::log::{FileKind, LogEnd};
 use crate::manifest::current::{self, Current};
 use crate::manifest::reader::{apply, decode_edit};
 use crate::manifest::state::ManifestState;
@@ -100,6 +100,8 @@ pub struct Edit {
     pub last_seqno: Option<u64>,
     /// The oldest log still needed, 0 for none, if the edit says so.
     pub log_number: Option<u64>,
+    /// Where logs end that stay needed without an end marker.
+    pub log_ends: Vec<LogEnd>,
 }
 
 /// The store behind one edit.
@@ -220,6 +222,7 @@ impl Manifest {
                     next_file_number: edit.next_file_number,
                     last_seqno: edit.last_seqno,
                     log_number: edit.log_number,
+                    log_ends: edit.log_ends,
                 };
                 let moment = Moment {
                     edit,

@@ -7,12 +7,14 @@
 //! * [`reader`]: the bytes of one file into records and a verdict.
 //! * [`behind`]: records that can still be verified behind damage.
 //! * [`stream`]: the same of a whole log, with one record at a time in memory.
+//! * [`ends`]: where logs end that have no end marker, as the manifest says.
 //! * [`recover`]: all logs that the manifest needs into what is replayed and what is dropped.
 //!
 //! The manifest is framed the same way and uses the writer and the reader of this module. Nothing
 //! here knows what a batch holds.
 
 pub(crate) mod behind;
+mod ends;
 pub(crate) mod format;
 pub(crate) mod framing;
 mod mask;
@@ -42,6 +44,8 @@ use trommel_vfs::{Access, ReadFile, Vfs};
 
 use crate::error::Error;
 
+pub use ends::LogEnd;
+pub(crate) use ends::LogEnds;
 pub(crate) use framing::{FileHeader, FileKind};
 pub(crate) use recover::{DropReason, Dropped};
 pub(crate) use writer::LogWriter;

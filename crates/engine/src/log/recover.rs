@@ -13,10 +13,11 @@
 //! 3. What lies behind is dropped and reported, later logs whole. But if a record in a later log
 //!    states that all earlier logs were durable when it was written, the tear cannot be one:
 //!    `Corruption`.
-//! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one.
-//!    So is one whose file header is gone, if the manifest or an end marker names it: the header was
-//!    durable before that.
-//!    A log that names none before it and is not the oldest repeats what others hold, for a manifest that
+//! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one. So is one whose
+//!    file header is gone, if the manifest or an end marker names it: the header was durable before
+//!    that. A log whose end the manifest states ([`ends`](super::ends)) ends there as with an end
+//!    marker, whatever stands behind. It was durable up to there, so in it no tear is legal. A log
+//!    that names none before it and is not the oldest repeats what others hold, for a manifest that
 //!    was never put in force: it is passed over.
 //! 5. Sequence numbers increase strictly over all replayed logs.
 //! 6. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
@@ -28,12 +29,13 @@
 //! its cause; the prefix before the first damage is kept.
 //!
 //! The same logs give the same plan however often recovery is started and cut down, because it
-//! writes nothing. The caller must see to it that no record is appended to a new log while the
-//! manifest still needs one of these: what was replayed is in tables by then, and the manifest needs
-//! newer logs only.
+//! writes nothing. The caller must see to it that no record is appended to a new log before the
+//! manifest either needs newer logs only, as what was replayed is in tables, or states where these
+//! end ([`Plan::ends`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::Corruption;
 use trommel_vfs::{Access, ReadFile, Vfs};
 
+use super::ends::{LogEnd, LogEnds};
 use super::framing::FileKind;
 use super::read_all;
 use super::reader::{LogImage, Record, Summary, TearReason, Verdict};
@@ -65,6 +68,8 @@ pub(crate) struct Needed<'a> {
     pub(crate) oldest: u64,
     /// The logs in the directory, in any order, older ones included.
     pub(crate) present: &'a [u64],
+    /// Where logs without an end marker end, as the manifest says.
+    pub(crate) ends: &'a LogEnds,
     /// Whether the manifest says that the store was closed.
     pub(crate) closed: bool,
     /// Whether to keep what precedes damage instead of failing.
@@ -142,12 +147,38 @@ pub(crate) struct Plan {
 struct Planned {
     number: u64,
     path: PathBuf,
+    /// What was learnt of it, up to its stated end if there is one.
     summary: Summary,
+    stated: Option<LogEnd>,
     /// The log itself, if it was kept.
     image: Option<LogImage>,
 }
 
+/// The first bytes of a file, as many as count.
+#[derive(Debug)]
+struct Beginning {
+    file: Arc<dyn ReadFile>,
+    bytes: u64,
+}
+
+impl ReadFile for Beginning {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Planned {
+    /// Whether the manifest says that log `number` follows, which names `previous` as the one
+    /// before it. That may be one that is passed over.
+    fn is_followed_by(&self, number: u64, previous: u64) -> bool {
+        let follows = self.stated.is_some_and(|stated| stated.next == number);
+        follows && (self.number..number).contains(&previous)
+    }
+
     /// Hands its records to `take` until that breaks; whether it did.
     fn each_record(
         &self,
@@ -160,12 +191,13 @@ impl Planned {
         };
         let is_whole = matches!(self.summary.verdict, Verdict::Clean | Verdict::Ended { .. });
         if self.image.is_none() && is_whole {
-            let file = open(vfs, &self.path)?;
+            let file = open(vfs, &self.path, self.stated)?;
             let mut ended = ControlFlow::Continue(());
             let summary = stream::walk(&*file, &self.path, self.number, &mut |record| {
                 ended = take(record)?;
                 Ok(ended)
             })?;
+            let summary = summary.map(|summary| as_stated(summary, self.stated, &self.path));
             let is_same = ended.is_break() || summary.as_ref() == Some(&self.summary);
             return if is_same { Ok(ended) } else { changed() };
         }
@@ -174,7 +206,7 @@ impl Planned {
             Some(image) => image,
             None => {
                 read = LogImage::decode(
-                    read_all(&*open(vfs, &self.path)?, &self.path)?,
+                    read_all(&*open(vfs, &self.path, self.stated)?, &self.path)?,
                     &self.path,
                     FileKind::Log,
                     self.number,
@@ -182,7 +214,7 @@ impl Planned {
                 &read
             }
         };
-        if *image.summary() != self.summary {
+        if as_stated(image.summary().clone(), self.stated, &self.path) != self.summary {
             return changed();
         }
         for record in image.records() {
@@ -213,12 +245,12 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
 impl Plan {
     /// Hands every record to `take`, with its log's number, oldest first.
     pub(crate) fn replay(
-        self,
+        &self,
         vfs: &dyn Vfs,
         mut take: impl FnMut(u64, Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let until = self.until;
-        for log in self.replayed {
+        for log in &self.replayed {
             let ended = log.each_record(vfs, &mut |record| {
                 if until == Some((log.number, record.offset)) {
                     return Ok(ControlFlow::Break(()));
@@ -268,6 +300,26 @@ impl Plan {
         self.newest
     }
 
+    /// The logs that are replayed, oldest first, but for one that has not even a header.
+    pub(crate) fn logs(&self) -> impl DoubleEndedIterator<Item = u64> {
+        self.headed().map(|log| log.number)
+    }
+
+    fn headed(&self) -> impl DoubleEndedIterator<Item = &Planned> {
+        self.replayed.iter().filter(|log| log.summary.header.is_some())
+    }
+
+    /// What the manifest has to state, beyond what it does, where these logs stay needed and log
+    /// `next` follows them.
+    pub(crate) fn ends(&self, next: u64) -> impl Iterator<Item = LogEnd> {
+        let successors = self.logs().skip(1).chain([next]);
+        let open = self
+            .headed()
+            .zip(successors)
+            .filter(|(log, next)| log.summary.verdict != Verdict::Ended { next: *next });
+        open.map(|(log, next)| LogEnd { number: log.number, end: log.summary.end, next })
+    }
+
     /// Bytes of the logs that are replayed.
     pub(crate) fn bytes(&self) -> u64 {
         self.replayed.iter().map(|log| log.summary.end).sum()
@@ -282,24 +334,26 @@ impl Plan {
 fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> {
     let is_needed = |number: &u64| {
         let is_old = *number < needed.oldest && !planted(Bug::OldLogsReplayed);
-        needed.oldest != 0 && !is_old
+        needed.oldest != 0 && !is_old && !needed.ends.pass_over(*number)
     };
     let numbers: BTreeSet<u64> = needed.present.iter().copied().filter(is_needed).collect();
     let mut kept = 0;
     let read = |number| {
         let path = needed.dir.join(names::log(number));
-        let file = open(vfs, &path)?;
+        let stated = needed.ends.of(number);
+        let file = open(vfs, &path, stated)?;
         let is_kept = kept + file.bytes() <= KEPT_BYTES;
         if !is_kept {
             let none = &mut |_: Record<'_>| Ok(ControlFlow::Continue(()));
             if let Some(summary) = stream::walk(&*file, &path, number, none)? {
-                return Ok(Planned { number, path, summary, image: None });
+                let summary = as_stated(summary, stated, &path);
+                return Ok(Planned { number, path, summary, stated, image: None });
             }
         }
         let image = LogImage::decode(read_all(&*file, &path)?, &path, FileKind::Log, number)?;
-        let summary = image.summary().clone();
+        let summary = as_stated(image.summary().clone(), stated, &path);
         kept += if is_kept { summary.file_bytes } else { 0 };
-        Ok(Planned { number, path, summary, image: is_kept.then_some(image) })
+        Ok(Planned { number, path, summary, stated, image: is_kept.then_some(image) })
     };
     let is_seen = |log: &Result<_, _>| log.is_ok() || !planted(Bug::ReadErrorEndsLog);
     let is_left_over = |log: &Planned| {
@@ -310,8 +364,28 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
     Ok(logs?.into_iter().filter(|log| !is_left_over(log)).collect())
 }
 
-fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn ReadFile>, Error> {
-    vfs.open(path, Access::Buffered).map_err(Error::on(path))
+/// The log at `path`, up to its stated end if there is one.
+fn open(vfs: &dyn Vfs, path: &Path, stated: Option<LogEnd>) -> Result<Arc<dyn ReadFile>, Error> {
+    let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
+    let bytes = stated.map_or(u64::MAX, |stated| stated.end);
+    Ok(if bytes < file.bytes() { Arc::new(Beginning { file, bytes }) } else { file })
+}
+
+/// `summary`, of the log at `path` up to its stated end if there is one: it then ends as an end
+/// marker there would have it. It was durable up to there before the manifest said so.
+fn as_stated(mut summary: Summary, stated: Option<LogEnd>, path: &Path) -> Summary {
+    let Some(LogEnd { end, next, .. }) = stated else { return summary };
+    summary.verdict = match summary.verdict {
+        Verdict::Clean | Verdict::Ended { .. } if summary.end == end => Verdict::Ended { next },
+        Verdict::Damaged(corruption) => Verdict::Damaged(corruption),
+        _ => {
+            let what = format!(
+                "the log was durable up to byte {end}, as the manifest says, and is not any more"
+            );
+            Verdict::Damaged(Corruption::new(path, summary.end, what))
+        }
+    };
+    summary
 }
 
 /// Where the replayed state ends before the last byte of the last log.
@@ -355,7 +429,10 @@ fn misplaced(earlier: &[Planned], log: &Planned, needed: &Needed<'_>) -> Option<
         return Some(Corruption::new(&log.path, 0, "the log belongs to another store"));
     }
     let fits = match earlier.last() {
-        Some(before) => header.previous == before.number,
+        Some(before) => {
+            let previous = header.previous;
+            previous == before.number || before.is_followed_by(log.number, previous)
+        }
         None => header.previous < log.number,
     };
     if fits {

@@ -7,10 +7,11 @@ use trommel_vfs::{MemoryVfs, Vfs};
 
 use super::recover::{DropReason, Needed, Plan, plan};
 use super::testing::{Crash, Recorder, disk};
-use super::{FileHeader, FileKind, LogWriter};
+use super::{FileHeader, FileKind, LogEnd, LogEnds, LogWriter};
 use crate::error::Error;
 
 const STORE: u64 = 4711;
+static NO_ENDS: LogEnds = LogEnds::new();
 
 type Batches = Vec<Vec<u8>>;
 type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -175,6 +176,7 @@ fn strict(oldest: u64) -> Needed<'static> {
         store_id: STORE,
         oldest,
         present: &[],
+        ends: &NO_ENDS,
         closed: false,
         salvage: false,
     }
@@ -481,4 +483,114 @@ fn a_log_that_cannot_be_read_is_an_error() {
     vfs.create_dir(&path(4)).unwrap();
     let needed = Needed { present: &[1, 4], ..salvaging(1) };
     assert!(matches!(plan(&vfs, &needed), Err(Error::Io { .. })));
+}
+
+/// Two logs of a killed process, of which the second is torn, and the log of an opening that kept
+/// them; the ends that its manifest states, and the batches that count.
+fn kept() -> (Files, LogEnds, Batches) {
+    let mut store = Store::new();
+    store.run("WWRWW");
+    let all = store.batches();
+    let mut files = store.killed();
+    let torn = files.get_mut(&path(4)).unwrap();
+    torn.truncate(torn.len() - 1);
+    let torn_at = |files: &Files| {
+        let plan = plan(&on_disk(files), &Needed { present: &[1, 4], ..strict(1) }).unwrap();
+        assert_eq!((plan.logs().collect::<Vec<_>>(), plan.dropped().len()), (vec![1, 4], 1));
+        plan.ends(9).collect::<Vec<_>>()
+    };
+    let stated = torn_at(&files);
+    assert_eq!((stated.len(), stated[0].number, stated[0].next), (1, 4, 9));
+    let mut ends = LogEnds::new();
+    assert!(ends.add(stated[0]));
+    let mut next = Store::new();
+    next.create(9, 4);
+    next.written = 3;
+    next.run("WW");
+    files.insert(path(9), next.killed().remove(&path(9)).unwrap());
+    let batches = [&all[..3], &next.batches()[3..]].concat();
+    (files, ends, batches)
+}
+
+/// What an opening dropped and an earlier log's writes came back, or the log that follows was taken
+/// for what a power cut leaves.
+#[test]
+fn a_log_ends_where_the_manifest_says() {
+    let (files, ends, batches) = kept();
+    let found = |files: &Files| recover_with(files, Needed { ends: &ends, ..strict(1) });
+    let whole = found(&files).unwrap();
+    assert_eq!((whole.batches, whole.dropped, whole.newest), (batches.clone(), vec![], 9));
+    // Whatever stands behind that counts for nothing, be it records.
+    let end = ends.of(4).unwrap().end as usize;
+    let mut store = Store::new();
+    let longer = store.run("WWRWWWS").killed().remove(&path(4)).unwrap();
+    let mut noise = longer[..end].to_vec();
+    noise.extend([0x5a; 700]);
+    for behind in [&longer[..end], &longer[..], &noise[..]] {
+        let files = [files.clone(), Files::from([(path(4), behind.to_vec())])];
+        let found = found(&files.into_iter().flatten().collect()).unwrap();
+        assert_eq!((found.batches, found.dropped), (batches.clone(), vec![]));
+    }
+    // Without the statement it is a tear, and what follows is dropped.
+    let torn = recover(&files, 1).unwrap();
+    assert_eq!((&torn.batches[..], torn.dropped.len()), (&batches[..3], 2));
+}
+
+#[test]
+fn a_log_cut_before_its_stated_end_is_corruption() {
+    let (files, ends, _) = kept();
+    let end = ends.of(4).unwrap().end as usize;
+    for length in 0..end {
+        let mut cut = files.clone();
+        cut.get_mut(&path(4)).unwrap().truncate(length);
+        let found = recover_with(&cut, Needed { ends: &ends, ..strict(1) });
+        assert!(matches!(&found, Err(Error::Corruption(c)) if c.file == path(4)), "{length} bytes");
+    }
+    for bit in 0..end * 8 {
+        let mut bad = files.clone();
+        bad.get_mut(&path(4)).unwrap()[bit / 8] ^= 1 << (bit % 8);
+        let found = recover_with(&bad, Needed { ends: &ends, ..strict(1) });
+        assert!(matches!(&found, Err(Error::Corruption(c)) if c.file == path(4)), "bit {bit}");
+    }
+}
+
+/// The log that follows one with a stated end was created before the manifest said so.
+#[test]
+fn a_log_that_a_stated_end_names_must_be_there() {
+    let (mut files, ends, batches) = kept();
+    files.remove(&path(9));
+    let needed = Needed { ends: &ends, ..strict(1) };
+    let found = recover_with(&files, needed);
+    assert!(matches!(found, Err(Error::Corruption(c)) if c.file == path(9)));
+    let saved = recover_with(&files, Needed { salvage: true, ..needed }).unwrap();
+    assert_eq!((&saved.batches[..], saved.dropped.len()), (&batches[..3], 1));
+}
+
+/// A log that an earlier opening dropped whole came back behind the end of the one before it.
+#[test]
+fn logs_between_a_stated_end_and_its_successor_count_for_nothing() {
+    let mut store = Store::new();
+    store.run("WWRWW");
+    let mut files = store.killed();
+    let torn = files.get_mut(&path(1)).unwrap();
+    torn.truncate(torn.len() - 60);
+    let needed = Needed { present: &[1, 4], ..strict(1) };
+    let before = plan(&on_disk(&files), &needed).unwrap();
+    assert_eq!((before.dropped().len(), before.newest()), (2, 4));
+    let mut ends = LogEnds::new();
+    before.ends(9).for_each(|end| assert!(ends.add(end)));
+    let kept = before.records() as usize;
+    let mut next = Store::new();
+    next.create(9, before.newest());
+    next.written = kept;
+    next.run("W");
+    let batches = next.batches();
+    files.insert(path(9), next.killed().remove(&path(9)).unwrap());
+    for is_there in [true, false] {
+        let found = recover_with(&files, Needed { ends: &ends, ..strict(1) }).unwrap();
+        assert_eq!((found.batches, found.dropped), (batches.clone(), vec![]), "{is_there}");
+        files.remove(&path(4));
+    }
+    assert!(ends.pass_over(4) && !ends.pass_over(1) && !ends.pass_over(9));
+    assert_eq!(ends.of(1).map(|end: LogEnd| end.next), Some(9));
 }

@@ -2,8 +2,8 @@
 //!
 //! An edit is a run of fields, each `tag | length | bytes` with varint tag and length. A tag below
 //! 128 must be understood: one that is not gives a typed error, never a guess. A tag from 128 on
-//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED` and
-//! `REMOVED` repeat, the others stand at most once. The description of a table ends
+//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED`,
+//! `REMOVED` and `LOG_END` repeat, the others stand at most once. The description of a table ends
 //! in fields of its own, under the same rule.
 //!
 //! Decoding is total: any bytes give an edit or an error, and memory is bounded by the bytes. The
@@ -13,6 +13,7 @@ use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
 
 use crate::levels::LEVELS;
+use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::version::TableMeta;
 
@@ -28,7 +29,7 @@ pub(crate) const TAG_NEXT_FILE_NUMBER: u64 = 3;
 pub(crate) const TAG_LAST_SEQNO: u64 = 4;
 /// The oldest log still needed, 0 for none.
 pub(crate) const TAG_LOG_NUMBER: u64 = 5;
-/// Reserved: a log that ends at a known length.
+/// Where a needed log ends that has no end marker: number, length, number of the next log.
 pub(crate) const TAG_LOG_END: u64 = 6;
 /// Reserved: the keyspace that the edit concerns. Without it: the only one there is, 0.
 pub(crate) const TAG_KEYSPACE: u64 = 7;
@@ -49,6 +50,8 @@ pub(crate) struct VersionEdit {
     pub(crate) last_seqno: Option<u64>,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: Option<u64>,
+    /// Where logs end that stay needed without an end marker.
+    pub(crate) log_ends: Vec<LogEnd>,
 }
 
 /// Why bytes are not an edit.
@@ -75,6 +78,12 @@ impl VersionEdit {
                 put_varint(&mut body, number);
                 put_field(&mut out, tag, &mut body);
             }
+        }
+        for LogEnd { number, end, next } in &self.log_ends {
+            for part in [*number, *end, *next] {
+                put_varint(&mut body, part);
+            }
+            put_field(&mut out, TAG_LOG_END, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -122,8 +131,8 @@ impl VersionEdit {
                 let number = field.varint().filter(|number| *number <= MAX_FILE_NUMBER);
                 set_once(&mut self.log_number, number.ok_or(short)?)?;
             }
+            TAG_LOG_END => self.log_ends.push(log_end(field).ok_or(short)?),
             _ if tag >= FIRST_OPTIONAL_TAG => {}
-            TAG_LOG_END => return Err(unsupported("the end of a log")),
             TAG_KEYSPACE => return Err(unsupported("a keyspace")),
             _ => return Err(unsupported(&format!("a field {tag}"))),
         }
@@ -225,6 +234,12 @@ fn set_once<T>(slot: &mut Option<T>, value: T) -> Result<(), EditError> {
 
 fn level(decoder: &mut Decoder<'_>) -> Option<u8> {
     decoder.u8().filter(|level| usize::from(*level) < LEVELS)
+}
+
+fn log_end(decoder: &mut Decoder<'_>) -> Option<LogEnd> {
+    let (number, end) = (file_number(decoder)?, decoder.varint()?);
+    let next = file_number(decoder).filter(|next| *next > number)?;
+    Some(LogEnd { number, end, next })
 }
 
 fn file_number(decoder: &mut Decoder<'_>) -> Option<u64> {

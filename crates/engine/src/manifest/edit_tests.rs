@@ -9,6 +9,7 @@ use super::edit::{
     EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
+use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::version::{TableMeta, Version};
 
@@ -40,6 +41,10 @@ fn sample() -> VersionEdit {
         next_file_number: Some(MAX_FILE_NUMBER),
         last_seqno: Some(MAX_SEQNO),
         log_number: Some(0),
+        log_ends: vec![
+            LogEnd { number: 1, end: 0, next: 2 },
+            LogEnd { number: 7, end: u64::MAX, next: MAX_FILE_NUMBER },
+        ],
     }
 }
 
@@ -70,6 +75,17 @@ fn any_bytes_are_an_edit_or_an_error() {
     }
 }
 
+/// A log that ends and is followed by itself, or by an older one, would be read without end.
+#[test]
+fn the_end_of_a_log_names_a_later_one() {
+    let decoded = |body: &[u8]| VersionEdit::decode(&field(TAG_LOG_END, body));
+    let ended = LogEnd { number: 7, end: 99, next: 8 };
+    assert_eq!(decoded(&[7, 99, 8]).map(|edit| edit.log_ends), Ok(vec![ended]));
+    for body in [&[7, 99, 7][..], &[7, 99, 6], &[0, 99, 8], &[7, 99], &[7], &[7, 99, 8, 1]] {
+        assert!(matches!(decoded(body), Err(EditError::Damaged(_))), "{body:?}");
+    }
+}
+
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tag);
@@ -81,7 +97,6 @@ fn field(tag: u64, body: &[u8]) -> Vec<u8> {
 fn unknown_fields_are_refused_or_skipped_by_their_tag() {
     let unsupported = |bytes: &[u8]| matches!(VersionEdit::decode(bytes), Err(EditError::Unsupported(what)) if !what.is_empty());
     assert!(unsupported(&field(TAG_KEYSPACE, &[1])));
-    assert!(unsupported(&field(TAG_LOG_END, &[7, 99])));
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();
@@ -238,4 +253,32 @@ fn a_snapshot_makes_the_same_state() {
     let again = ManifestState::default().apply(&state.snapshot()).unwrap();
     assert_eq!(again.snapshot(), state.snapshot());
     assert_eq!(numbers(&again.version, 0), [6, 5]);
+}
+
+#[test]
+fn the_end_of_a_log_is_forgotten_with_the_log() {
+    let ended = |number, next| LogEnd { number, end: 100, next };
+    let edit = VersionEdit {
+        next_file_number: Some(20),
+        log_number: Some(5),
+        log_ends: vec![ended(5, 7), ended(7, 9), ended(4, 5)],
+        ..VersionEdit::default()
+    };
+    let state = ManifestState::default().apply(&edit).unwrap();
+    assert_eq!(state.snapshot().log_ends, [ended(5, 7), ended(7, 9)]);
+    assert_eq!(
+        [4, 5, 6, 7, 8, 9].map(|number| state.needs_log(number)),
+        [false, true, false, true, false, true]
+    );
+    for (oldest, left) in [(6, vec![ended(7, 9)]), (9, vec![]), (0, vec![])] {
+        let next = VersionEdit { log_number: Some(oldest), ..VersionEdit::default() };
+        assert_eq!(state.apply(&next).unwrap().snapshot().log_ends, left);
+    }
+    let refused = |end| {
+        let edit = VersionEdit { log_ends: vec![end], ..VersionEdit::default() };
+        let Err(InvalidEdit(what)) = state.apply(&edit) else { panic!("{end:?} was applied") };
+        what
+    };
+    assert!(refused(ended(7, 8)).contains("stated twice"));
+    assert!(refused(ended(9, 20)).contains("above the next file number"));
 }

@@ -10,6 +10,7 @@ use trommel_base::planted::{Bug, planted};
 
 use super::edit::VersionEdit;
 use crate::levels::LEVELS;
+use crate::log::LogEnds;
 use crate::version::{TableFile, TableMeta, Version};
 
 /// Why an edit does not fit the version it is applied to.
@@ -27,9 +28,16 @@ pub(crate) struct ManifestState {
     pub(crate) last_seqno: u64,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: u64,
+    /// Where logs end that are still needed and have no end marker.
+    pub(crate) log_ends: LogEnds,
 }
 
 impl ManifestState {
+    /// Whether log `number` may hold writes that no table holds.
+    pub(crate) fn needs_log(&self, number: u64) -> bool {
+        self.log_number != 0 && number >= self.log_number && !self.log_ends.pass_over(number)
+    }
+
     /// The state after `edit`.
     pub(crate) fn apply(&self, edit: &VersionEdit) -> Result<Self, InvalidEdit> {
         let next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
@@ -48,11 +56,24 @@ impl ManifestState {
             .added
             .iter()
             .flat_map(|(_, table)| std::iter::once(table.number).chain(table.filter_sidecar));
-        if let Some(number) = numbers.chain([log_number]).find(|n| *n >= next_file_number.max(1)) {
+        let logs = edit.log_ends.iter().map(|end| end.next).chain([log_number]);
+        if let Some(number) = numbers.chain(logs).find(|n| *n >= next_file_number.max(1)) {
             return Err(invalid(&format!("file {number} is above the next file number")));
         }
         let version = self.version.apply(edit)?;
-        Ok(Self { version, next_file_number, last_seqno, log_number })
+        let log_ends = self.log_ends_after(edit, log_number)?;
+        Ok(Self { version, next_file_number, last_seqno, log_number, log_ends })
+    }
+
+    fn log_ends_after(&self, edit: &VersionEdit, oldest: u64) -> Result<LogEnds, InvalidEdit> {
+        let mut log_ends = self.log_ends.clone();
+        for end in &edit.log_ends {
+            if !log_ends.add(*end) {
+                return Err(invalid(&format!("the end of log {} is stated twice", end.number)));
+            }
+        }
+        log_ends.forget_before(oldest);
+        Ok(log_ends)
     }
 
     /// The one edit that makes this state of nothing.
@@ -64,6 +85,7 @@ impl ManifestState {
             next_file_number: Some(self.next_file_number),
             last_seqno: Some(self.last_seqno),
             log_number: Some(self.log_number),
+            log_ends: self.log_ends.iter().collect(),
         }
     }
 }

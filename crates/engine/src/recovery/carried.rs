@@ -29,11 +29,10 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Nothing yet, under these options.
-    pub(super) fn new(options: &Options) -> Self {
+    /// Nothing yet, under these options; and nothing at all unless it `is_wanted`.
+    pub(super) fn new(options: &Options, is_wanted: bool) -> Self {
         let room = MOST_BYTES.min(options.memtable_limit() / MEMTABLE_PART);
-        let has_log = options.log && !options.read_only;
-        Self { batches: Vec::new(), room: has_log.then_some(room) }
+        Self { batches: Vec::new(), room: (options.log && is_wanted).then_some(room) }
     }
 
     /// Notes a batch that was replayed.

@@ -1,7 +1,9 @@
 //! Opening without room: how many bytes it needs, and how many there are.
 //!
 //! What the log holds is written anew before the log is let go of
-//! (docs/decisions/0003-recovery-flushes.md), so that needs room for both.
+//! (docs/decisions/0003-recovery-flushes.md), so that needs room for both. Without it the log is
+//! kept, where that can be ([`kept`](super::kept)), and an opening needs the few bytes of its new
+//! files.
 
 use std::io;
 use std::path::Path;
@@ -10,19 +12,57 @@ use std::sync::Arc;
 use trommel_vfs::Vfs;
 
 use crate::error::{Error, is_full};
+use crate::manifest::state::ManifestState;
 use crate::names::CURRENT;
 
-/// `error`, which ended the opening of the store in `dir`. Where the disk was full it says how many bytes are needed
-/// for the `log_bytes` of the log, and how many are free now.
-pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, log_bytes: u64) -> Error {
+/// Bytes in which file systems give out space, most of them.
+const BLOCK_BYTES: u64 = 4 << 10;
+/// How many ends of logs a manifest has room to state in what is reckoned for it.
+const LOG_ENDS: u64 = 32;
+
+/// What there was no room for.
+#[derive(Clone, Copy)]
+pub(super) enum Needed<'a> {
+    /// The contents of logs of so many bytes, which have to be written anew.
+    ForLogs(u64),
+    /// The new log and the new manifest of a store in this state.
+    ForNewFiles(&'a ManifestState),
+}
+
+impl Needed<'_> {
+    fn text(&self) -> String {
+        match self {
+            Self::ForLogs(bytes) => {
+                format!(
+                    "opening writes the {bytes} bytes of the log anew before the log is removed"
+                )
+            }
+            Self::ForNewFiles(state) => {
+                let manifest = state.snapshot().encode().len() as u64 + 32 * LOG_ENDS;
+                // A log and `CURRENT` are smaller than a block.
+                let bytes = (manifest.div_ceil(BLOCK_BYTES) + 2) * BLOCK_BYTES;
+                format!("opening needs {bytes} bytes for a new log and a new manifest")
+            }
+        }
+    }
+}
+
+/// Whether `error` ended an opening of the store in `dir` for want of room, and before it changed
+/// anything.
+pub(super) fn is_short(error: &Error, dir: &Path) -> bool {
+    let is_full = matches!(error, Error::Io { source, .. } if is_full(source));
+    is_full && !may_be_in_force(error, dir)
+}
+
+/// `error`, which ended the opening of the store in `dir`. Where the disk was full it says how many
+/// bytes are `needed`, and how many are free now.
+pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<'_>) -> Error {
     let Error::Io { file, doing, source } = error else { return error };
     if !is_full(&source) {
         return Error::Io { file, doing, source };
     }
     let free = vfs.free_bytes(dir).map_or(String::new(), |free| format!(", and {free} are free"));
-    let text = format!(
-        "{source}: opening writes the {log_bytes} bytes of the log anew before the log is removed{free}"
-    );
+    let text = format!("{source}: {}{free}", needed.text());
     let source = Arc::new(io::Error::new(source.kind(), text));
     Error::Io { file, doing, source }
 }
@@ -31,45 +71,4 @@ pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, log_bytes: u64)
 /// knows.
 pub(super) fn may_be_in_force(error: &Error, dir: &Path) -> bool {
     matches!(error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use trommel_vfs::{Policy, SimDisk};
-
-    use crate::{Compression, Db, ErrorKind, Options};
-
-    /// Opening to delete failed for want of room, and nobody said how much there was to be.
-    #[test]
-    fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
-        let disk = SimDisk::new();
-        let options = |disk: &SimDisk| {
-            let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
-            options.compression(Compression::None)
-        };
-        let db = Db::open("db", options(&disk)).unwrap();
-        for key in 0..1000_u32 {
-            db.put(format!("{key:04}"), [7; 1000]).unwrap();
-        }
-        let killed = disk.crash(Policy::EVERYTHING, 1).disk();
-        killed.set_capacity(Some(killed.used_bytes() + (256 << 10)));
-        let error = Db::open("db", options(&killed)).map(|_| ()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Retry);
-        let text = error.to_string();
-        let numbers = |word: &str| {
-            let before = text.split_once(word).map(|(before, _)| before.trim_end());
-            let number = before.and_then(|before| before.rsplit(' ').next()?.parse::<u64>().ok());
-            number.unwrap_or_else(|| panic!("{text}"))
-        };
-        assert_eq!(numbers("are free"), 256 << 10, "{text}");
-        let needed = numbers("bytes of the log");
-        assert!((1_000_000..1_100_000).contains(&needed), "{text}");
-        // That much is enough.
-        killed.set_capacity(Some(killed.used_bytes() + needed + (64 << 10)));
-        let db = Db::open("db", options(&killed)).unwrap();
-        assert_eq!(db.recovery_report().replayed_batches, 1000);
-        drop(db);
-    }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::reader::LogImage;
 use crate::log::recover::{self, Needed, Plan};
-use crate::log::{DropReason, Dropped, FileKind, read_whole};
+use crate::log::{DropReason, Dropped, FileKind, LogEnds, read_whole};
 use crate::names::Numbered;
 
 /// One version of one key, from a log.
@@ -35,6 +35,8 @@ pub(crate) struct LogsLeft {
     pub(crate) damage: Vec<Damage>,
     /// What a crash explains.
     pub(crate) torn: Vec<Dropped>,
+    /// Where logs end, as the manifest says.
+    ends: LogEnds,
 }
 
 impl LogsLeft {
@@ -58,7 +60,9 @@ pub(crate) fn left(
     oldest: u64,
 ) -> Result<LogsLeft> {
     let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
-        Numbered::Log(number) if entry.is_file && oldest != 0 && number >= oldest => Some(number),
+        Numbered::Log(number) if entry.is_file && oldest != 0 && number >= oldest => {
+            (!chosen.state.log_ends.pass_over(number)).then_some(number)
+        }
         _ => None,
     };
     let mut present: Vec<u64> = listing.iter().filter_map(log).collect();
@@ -79,6 +83,7 @@ pub(crate) fn left(
             store_id,
             oldest,
             present: &present,
+            ends: &chosen.state.log_ends,
             closed: chosen.closed,
             salvage: true,
         };
@@ -98,7 +103,8 @@ pub(crate) fn left(
         };
         let torn = sort_out(&plan, &mut damage);
         damage.extend(cut(vfs, &mut plan, chosen.state.last_seqno)?);
-        return Ok(LogsLeft { plan, present, damage, torn });
+        let ends = chosen.state.log_ends.clone();
+        return Ok(LogsLeft { plan, present, damage, torn, ends });
     }
 }
 
@@ -171,7 +177,7 @@ pub(crate) struct LogEntries {
 
 /// Reads all records of the logs.
 pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEntries> {
-    let LogsLeft { plan, present, .. } = left;
+    let LogsLeft { plan, present, ends, .. } = left;
     let mut found = LogEntries::default();
     let mut replayed = std::collections::HashSet::new();
     plan.replay(vfs, |number, record| {
@@ -192,7 +198,9 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
     })?;
     for number in present {
         let path = log_path(dir, number);
-        let image = LogImage::decode(read_whole(vfs, &path)?, &path, FileKind::Log, number)?;
+        let mut bytes = read_whole(vfs, &path)?;
+        bytes.truncate(ends.counted_bytes(number));
+        let image = LogImage::decode(bytes, &path, FileKind::Log, number)?;
         let good = image.records().map(|r| (r.offset, r.first_seqno, r.payload.to_vec()));
         let behind = image.records_behind();
         let behind = behind.into_iter().map(|r| (r.offset, r.first_seqno, r.payload));

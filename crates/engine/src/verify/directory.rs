@@ -196,14 +196,17 @@ fn verify_logs(
     for entry in listing.iter().filter(|entry| entry.is_file) {
         let Some(Numbered::Log(number)) = Numbered::parse(&entry.name) else { continue };
         let has_manifest = chosen.number.is_some();
-        if has_manifest && (chosen.state.log_number == 0 || number < chosen.state.log_number) {
+        if has_manifest && !chosen.state.needs_log(number) {
             continue;
         }
         present.push(number);
         report.logs += 1;
         let path = log_path(dir, number);
-        let image = read_whole(vfs, &path)
-            .and_then(|bytes| LogImage::decode(bytes, &path, FileKind::Log, number));
+        let counted = chosen.state.log_ends.counted_bytes(number);
+        let image = read_whole(vfs, &path).and_then(|mut bytes| {
+            bytes.truncate(counted);
+            LogImage::decode(bytes, &path, FileKind::Log, number)
+        });
         let error = match image {
             Err(error) => error,
             Ok(image) => {
@@ -222,6 +225,7 @@ fn verify_logs(
         store_id,
         oldest: chosen.state.log_number,
         present: &present,
+        ends: &chosen.state.log_ends,
         closed: chosen.closed,
         salvage: false,
     };
@@ -255,7 +259,7 @@ fn list_others(
             // Without a manifest that is intact nobody knows of others.
             Some(_) if chosen.number.is_none() || !is_certain => true,
             Some(Numbered::Manifest(number)) => chosen.number == Some(number),
-            Some(Numbered::Log(number)) => state.log_number != 0 && number >= state.log_number,
+            Some(Numbered::Log(number)) => state.needs_log(number),
             Some(Numbered::Table(number)) => {
                 state.version.tables().any(|(_, table)| table.number == number)
             }

@@ -92,7 +92,8 @@ impl Engine {
         }
         // What is to come is most likely like what came.
         let memtable = Arc::new(Memtable::following(&self.arenas, &leader.active.memtable));
-        let active = Arc::new(LoggedMemtable { memtable, log_number: number });
+        let active =
+            Arc::new(LoggedMemtable { memtable, log_number: number, earlier_logs: Vec::new() });
         leader.active = Arc::clone(&active);
         self.replace_view(|view| {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
@@ -108,8 +109,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates log `number`, the successor of log `previous`.
-    pub(crate) fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
+    /// Creates log `number`, the successor of log `previous`; a failure may leave what there is of
+    /// it.
+    pub(crate) fn try_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
         self.check_lock()?;
         let path = log_path(&self.dir, number);
         let header = crate::log::FileHeader {
@@ -126,7 +128,13 @@ impl Engine {
             self.take_back_log(&path)?;
             created = create();
         }
-        match created {
+        created
+    }
+
+    /// Creates log `number`, the successor of log `previous`, in a store that is in use.
+    fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
+        let path = log_path(&self.dir, number);
+        match self.try_log(number, previous) {
             // Nothing was written yet: the write is refused, and the store goes on as it was.
             Err(error) if error.is_out_of_handles() => {
                 self.take_back_log(&path)?;

@@ -237,6 +237,11 @@ impl Vfs for UpsetDisk {
         self.0.disk.sync_dir(dir)
     }
 
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.0.call("sync_file", ANY)?;
+        self.0.disk.sync_file(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.0.call("lock", OPENING)?;
         self.0.disk.lock(path)

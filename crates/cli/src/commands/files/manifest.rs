@@ -246,6 +246,10 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
     let numbers = numbers
         .into_iter()
         .filter_map(|(change, number)| Some(row(change, number?, [const { Value::Null }; 5])));
+    let ends = edit.log_ends.iter().map(|ended| {
+        let [to, _, entries, smallest, largest] = [const { Value::Null }; 5];
+        row("end log", ended.number, [to, Value::Count(ended.end), entries, smallest, largest])
+    });
     let removed = edit.removed.iter().map(|(from, number)| {
         let [_, bytes, entries, smallest, largest] = [const { Value::Null }; 5];
         row(
@@ -264,7 +268,7 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
         ];
         row("add table", table.number, rest)
     });
-    numbers.chain(removed).chain(added).collect()
+    numbers.chain(ends).chain(removed).chain(added).collect()
 }
 
 const HISTORY: [&str; 9] = [

@@ -1,0 +1,82 @@
+//! Files that an opening finds or makes and the store does not need.
+//!
+//! What the state in force does not name was left by a crash, or by an opening that failed.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use trommel_base::planted::{Bug, planted};
+
+use trommel_vfs::DirEntry;
+
+use crate::engine::Engine;
+use crate::install::Manifest;
+use crate::manifest::reader::Recovered;
+use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
+use crate::sync::lock;
+
+/// The files of ours that the recovered state does not name.
+pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathBuf> {
+    let state = &recovered.state;
+    let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
+        _ if !entry.is_file => false,
+        None => entry.name == CURRENT_TMP || entry.name == OPTIONS_TMP,
+        Some(Numbered::Spare(_)) => true,
+        Some(Numbered::Manifest(number)) => number != recovered.number,
+        Some(Numbered::Log(number)) => !state.needs_log(number),
+        Some(Numbered::Table(number)) => {
+            state.version.tables().all(|(_, table)| table.number != number)
+        }
+        Some(Numbered::FilterSidecar(number)) => {
+            state.version.tables().all(|(_, table)| table.filter_sidecar != Some(number))
+        }
+    };
+    listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
+}
+
+impl Engine {
+    /// Removes what an opening that failed has made, which the state in force does not name: another
+    /// try would only add to it. `before` is what was there.
+    pub(super) fn remove_new(&self, before: &[DirEntry]) {
+        if self.options.load().read_only {
+            return;
+        }
+        let Ok(now) = self.vfs.list(&self.dir) else { return };
+        let is_new = |entry: &&DirEntry| {
+            let is_ours = Numbered::parse(&entry.name).is_some() || entry.name == CURRENT_TMP;
+            is_ours && entry.is_file && before.iter().all(|old| old.name != entry.name)
+        };
+        for entry in now.iter().filter(is_new) {
+            let _ = self.vfs.remove(&self.dir.join(&entry.name));
+        }
+    }
+
+    /// Removes the files of ours that the store does not need.
+    pub(super) fn remove_leftovers(&self, listing: &[DirEntry]) {
+        let view = self.view.load();
+        let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
+        let manifest = lock(&self.manifest).as_ref().map(Manifest::number);
+        for entry in listing.iter().filter(|entry| entry.is_file) {
+            let needed = match Numbered::parse(&entry.name) {
+                None if planted(Bug::ForeignFileRemoved) => {
+                    entry.name == *"LOCK" || entry.name == *"CURRENT"
+                }
+                None => true,
+                Some(Numbered::Table(number)) => tables.contains(&number),
+                Some(Numbered::Log(number)) => {
+                    let active = &view.active;
+                    number >= active.log_number || active.earlier_logs.contains(&number)
+                }
+                Some(Numbered::Manifest(number)) => Some(number) == manifest,
+                Some(Numbered::Spare(_)) => false,
+                Some(Numbered::FilterSidecar(number)) => {
+                    view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                }
+            };
+            if !needed {
+                self.graveyard.add(self.dir.join(&entry.name));
+            }
+        }
+        // Nothing is kept yet, so there is nothing to rest from later.
+        self.rest();
+    }
+}

@@ -22,8 +22,10 @@ use crate::{page, record};
 
 /// Scripts that run lanes which need a build of their own; `--build` makes that, and nothing else. And
 /// what a soak asks of them more: how long to fuzz each target.
-const SCRIPTS: [(&str, &str, &[&str]); 2] =
-    [("schedules", "tests/schedules/run.sh", &[]), ("fuzz", "tests/fuzz/run.sh", &["--seconds", "10"])];
+const SCRIPTS: [(&str, &str, &[&str]); 2] = [
+    ("schedules", "tests/schedules/run.sh", &[]),
+    ("fuzz", "tests/fuzz/run.sh", &["--seconds", "10"]),
+];
 
 /// Longest time that all lanes may take together when a change is tried, on two cores, what they are
 /// built from being there.

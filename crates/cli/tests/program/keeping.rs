@@ -276,6 +276,25 @@ fn options_that_cannot_be_read_are_told() {
     assert_eq!(program.run_on("put d 4").err, "");
 }
 
+/// A fresh store that nothing was written to gave "0 of 1000 found", and nothing else.
+#[test]
+fn reads_of_a_fresh_store_are_doubted() {
+    let bench = |names: &str| {
+        Program::new().run_on(&format!("bench --num=1000 --reads=1000 --benchmarks={names}"))
+    };
+    for workload in ["readrandom", "multireadrandom", "seekrandom"] {
+        let empty = bench(workload);
+        assert_eq!(empty.code, Some(0), "{empty:?}");
+        let told = empty.err.contains(&format!("{workload} found none of"))
+            && empty.err.contains(&format!("--benchmarks=fillrandom,{workload}"));
+        assert!(told, "{workload}: {}", empty.err);
+        let filled = bench(&format!("fillrandom,{workload}"));
+        assert_eq!((filled.code, &*filled.err), (Some(0), ""), "{workload}: {filled:?}");
+    }
+    let missing = bench("readmissing");
+    assert_eq!((missing.code, &*missing.err), (Some(0), ""), "{missing:?}");
+}
+
 /// A wrong `--num` or `--key-size`, or an empty store, gave "0 of 1000 found" and millions of operations a second.
 #[test]
 fn a_bench_of_keys_that_are_not_there_says_so() {

@@ -2,7 +2,8 @@
 //! nothing is found.
 //!
 //! What share of its keys a store holds is not known: a fill that draws them writes 63 of 100. So a store that was
-//! there before is doubted where fewer than half are found, and the run fails where none is.
+//! there before is doubted where fewer than half are found, and the run fails where none is. A fresh one is doubted
+//! where none is found.
 
 use super::Plan;
 use crate::measured::Measured;
@@ -40,8 +41,19 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
     let seeks = matches!(workload, Workload::SeekRandom | Workload::SeekRandomWhileWriting);
     let seeks_missing = seeks && plan.prefixes.is_some_and(|prefixes| prefixes.missing);
     let looks_for_all = workload.looks_for_what_is_there() && !seeks_missing;
-    let is_for_all = plan.existing && looks_for_all && !deletes_before(plan, workload);
-    if !is_for_all || found.saturating_mul(2) >= asked {
+    if !looks_for_all || deletes_before(plan, workload) {
+        return Verdict::Fine;
+    }
+    if !plan.existing {
+        return match found {
+            0 => Verdict::Odd(format!(
+                "{workload} found none of {asked} keys: nothing was written to this fresh store before; begin with a \
+                 fill, as in --benchmarks=fillrandom,{workload}, or give --use-existing-db"
+            )),
+            _ => Verdict::Fine,
+        };
+    }
+    if found.saturating_mul(2) >= asked {
         return Verdict::Fine;
     }
     let text = format!(

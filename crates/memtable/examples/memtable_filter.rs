@@ -63,8 +63,13 @@ fn main() {
         "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "insert", "add", "present", "absent", "filter +", "filter -", "behind +", "behind -"
     );
+    let pool = ArenaPool::new(256 << 20);
     for _ in 0..rounds {
-        let memtable = Memtable::new(&ArenaPool::new(256 << 20));
+        let first = Memtable::new(&pool);
+        written.iter().for_each(|key| first.insert(key, 0, EntryKind::Put, &VALUE));
+        // A store makes each for as many entries as the one before has.
+        let memtable = Memtable::following(&pool, &first);
+        drop(first);
         let start = Instant::now();
         for (seqno, key) in written.iter().enumerate() {
             memtable.insert(key, seqno as u64, EntryKind::Put, &VALUE);

@@ -33,7 +33,7 @@ const FENCED: [&str; 22] = [
 ];
 
 fn sources() -> impl Iterator<Item = File> {
-    files(&["crates", "tests", "benches", "fuzz"], "rs").into_iter()
+    files(&["crates", "tests", "benches"], "rs").into_iter()
 }
 
 fn report(what: &str, found: &[String]) {
@@ -113,7 +113,7 @@ fn every_file_belongs_to_a_module() {
                 | ["tests" | "benches", _, "lib.rs" | "main.rs"]
                 | ["benches", _]
                 | ["benches", _, "src", _, "main.rs"]
-                | ["fuzz", "src", "main.rs"]
+                | ["tests", "fuzz", "src", "main.rs"]
         );
         if is_root {
             reach(&sources, &file.path, &mut reached);
@@ -190,7 +190,7 @@ fn what_is_unsafe_is_fenced() {
 #[test]
 fn links_in_the_docs_lead_somewhere() {
     let mut found = Vec::new();
-    for file in files(&[".", "docs", "crates", "tests", "fuzz"], "md") {
+    for file in files(&[".", "docs", "crates", "tests"], "md") {
         let dir = root().join(&file.path);
         let dir = dir.parent().expect("a file has a folder");
         for link in file.text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

@@ -18,7 +18,7 @@ use crate::names;
 use crate::options::Degraded;
 use crate::options::{Options, WriteOptions};
 use crate::rebuild::{FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
-use crate::recovery::RecoveryReport;
+use crate::recovery_report::RecoveryReport;
 use crate::report::FilterReport;
 use crate::rescue::Healthy;
 use crate::rescue::repair::{RepairOptions, RepairReport, repair};

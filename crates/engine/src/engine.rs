@@ -26,7 +26,7 @@ use crate::limiter::Limiter;
 use crate::log::LogEnds;
 use crate::memory::MemoryShares;
 use crate::options_record::OptionsRecord;
-use crate::recovery::RecoveryReport;
+use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::stats::Stalls;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};

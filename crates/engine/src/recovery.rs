@@ -24,7 +24,6 @@ mod kept_tests;
 mod leftovers;
 mod room;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -41,7 +40,6 @@ use self::leftovers::orphans;
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
-use crate::damage::Damage;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
@@ -53,7 +51,6 @@ use crate::files::room::Room;
 use crate::fork::Opener;
 use crate::install::Manifest;
 use crate::limiter::Limiter;
-use crate::log::Dropped;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
@@ -65,70 +62,13 @@ use crate::options::Degraded;
 use crate::options::Options;
 use crate::options_record::OptionsRecord;
 use crate::output::{Outputs, Purpose};
+use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Around};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
 use crate::write::Leader;
-
-/// What opening a store found and did.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct RecoveryReport {
-    /// Whether the store is new.
-    pub created: bool,
-    /// Whether it had been closed in order.
-    pub was_closed: bool,
-    /// Batches replayed from the log.
-    pub replayed_batches: u64,
-    /// Bytes left out: of writes that were never acknowledged as durable, or (in a salvage open
-    /// only) of damaged ones.
-    pub dropped: Vec<DroppedBytes>,
-    /// Files of a store that this one did not need when it was opened: left by a crash. They were
-    /// removed, unless the store was opened read-only or something was dropped.
-    pub orphans: Vec<PathBuf>,
-    /// What is damaged or missing, as far as a degraded open saw it: it does not read tables.
-    pub damage: Vec<Damage>,
-    /// Why nothing is certain, if writes of unknown keys are lost; in a degraded open only.
-    pub doubt: Option<String>,
-    /// What was wrong with the file that records the store's options, if anything: it costs nothing else. Unless the
-    /// store was opened read-only a corrupt one was replaced by the options of this opening; one of a newer version
-    /// is left as it is.
-    pub options: Option<Damage>,
-}
-
-/// Bytes at the end of a file that recovery left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DroppedBytes {
-    /// The file.
-    pub file: PathBuf,
-    /// Where in the file they begin.
-    pub offset: u64,
-    /// How many there are.
-    pub bytes: u64,
-    /// Why they were left out, in words.
-    pub reason: String,
-}
-
-impl From<&Dropped> for DroppedBytes {
-    fn from(dropped: &Dropped) -> Self {
-        Self {
-            file: dropped.file.clone(),
-            offset: dropped.offset,
-            bytes: dropped.bytes,
-            reason: dropped.reason.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for DroppedBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, bytes, reason } = self;
-        write!(f, "{}: {bytes} bytes from byte {offset} on: {reason}", file.display())
-    }
-}
 
 /// What the logs were replayed to.
 struct Replayed {

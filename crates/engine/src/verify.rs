@@ -34,7 +34,7 @@ use crate::manifest::current::{self, Current};
 use crate::names::{self, Numbered};
 use crate::options_file;
 use crate::prefix::Prefix;
-use crate::recovery::DroppedBytes;
+use crate::recovery_report::DroppedBytes;
 use crate::rescue::table;
 use crate::rescue::table::VerifiedSidecar;
 use crate::sync::lock;

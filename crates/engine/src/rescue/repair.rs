@@ -42,7 +42,7 @@ use crate::files::{UNFINISHED, table_path, unfinished};
 use crate::inspect;
 use crate::names::{self, Numbered};
 use crate::options::Options;
-use crate::recovery::DroppedBytes;
+use crate::recovery_report::DroppedBytes;
 use crate::verify::{VerifyReport, hold, verify_dir};
 use crate::version::TableMeta;
 

@@ -22,13 +22,13 @@ use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
 use crate::fork::Opener;
 use crate::install::Manifest;
+use crate::job_counters::JobCounters;
 use crate::limiter::Limiter;
 use crate::log::LogEnds;
 use crate::memory::MemoryShares;
 use crate::options_record::OptionsRecord;
 use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
-use crate::stats::Stalls;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
@@ -55,7 +55,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) trace: TraceSlot,
     pub(crate) tuner: Tuner,
-    pub(crate) stalls: Stalls,
+    pub(crate) job_counters: JobCounters,
     pub(crate) limiter: Arc<Limiter>,
 
     // Replaced as a whole.

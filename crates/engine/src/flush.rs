@@ -48,7 +48,7 @@ impl Engine {
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();
-        self.stalls.count_flush(bytes, time);
+        self.job_counters.count_flush(bytes, time);
         crate::events::flushed(bytes, time);
         Ok(())
     }

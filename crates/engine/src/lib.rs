@@ -95,6 +95,7 @@ mod hostile_tests;
 pub mod inspect;
 mod install;
 mod iter;
+mod job_counters;
 mod levels;
 mod limiter;
 mod log;
@@ -144,6 +145,7 @@ pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
 pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use iter::range::{DbCursor, KeyRange, Range};
+pub use job_counters::Stall;
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,
 };
@@ -155,7 +157,7 @@ pub use recovery_report::{DroppedBytes, RecoveryReport};
 pub use report::{FilterLevel, FilterReport, wilson};
 pub use rescue::{Healthy, RecordBeyond, RepairOptions, RepairReport};
 pub use snapshot::Snapshot;
-pub use stats::{LevelStats, MemoryStats, Stall, Stats};
+pub use stats::{LevelStats, MemoryStats, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};

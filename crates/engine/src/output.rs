@@ -183,10 +183,10 @@ impl<'a> Outputs<'a> {
         let Open { number, table_id, mut builder, memory, .. } = open;
         let start = env::now();
         builder.finish_filters()?;
-        self.engine.stalls.count_filters(start.elapsed());
+        self.engine.job_counters.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
         drop(memory);
-        self.engine.stalls.count_fallbacks(built.filter_fallbacks);
+        self.engine.job_counters.count_fallbacks(built.filter_fallbacks);
         if let Some(why) = &built.filter_failure {
             self.engine.tables.note_unbuilt(number, why);
         }

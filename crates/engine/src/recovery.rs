@@ -447,7 +447,7 @@ fn assemble(
         counters,
         trace: crate::trace::TraceSlot::new(),
         tuner: crate::budget::Tuner::default(),
-        stalls: crate::stats::Stalls::default(),
+        job_counters: crate::job_counters::JobCounters::default(),
         vfs,
         options,
         view: Swap::new(Arc::new(view)),

@@ -1,150 +1,17 @@
 //! What a store has done and what it holds, at one moment.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::background::BackgroundError;
 use crate::compaction::pressure::Cause;
 use crate::counters::FilterTotals;
 use crate::engine::Engine;
+use crate::job_counters::Stall;
 use crate::levels::LEVELS;
 use crate::prefix::Prefix;
 use crate::version::logical_level;
-
-/// Background work and waiting writers, counted.
-#[derive(Debug, Default)]
-pub(crate) struct Stalls {
-    micros: [AtomicU64; 3],
-    times: [AtomicU64; 3],
-    flushes: AtomicU64,
-    flush_bytes: AtomicU64,
-    flush_nanos: AtomicU64,
-    compactions: AtomicU64,
-    shared_compactions: AtomicU64,
-    trivial_moves: AtomicU64,
-    compaction_bytes_read: AtomicU64,
-    compaction_bytes_written: AtomicU64,
-    compaction_nanos: AtomicU64,
-    filter_nanos: AtomicU64,
-    filter_fallbacks: AtomicU64,
-    rebuilds: AtomicU64,
-    rebuild_bytes_read: AtomicU64,
-    rebuild_bytes_written: AtomicU64,
-    rebuild_nanos: AtomicU64,
-}
-
-impl Stalls {
-    pub(crate) fn add(&self, cause: Cause, time: Duration) {
-        let at = match cause {
-            Cause::Memtables => 0,
-            Cause::Level0 => 1,
-            Cause::Debt => 2,
-        };
-        self.times[at].fetch_add(1, Relaxed);
-        self.micros[at].fetch_add(time.as_micros() as u64, Relaxed);
-    }
-
-    pub(crate) fn count_flush(&self, bytes: u64, time: Duration) {
-        self.flush_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-        self.flushes.fetch_add(1, Relaxed);
-        self.flush_bytes.fetch_add(bytes, Relaxed);
-    }
-
-    pub(crate) fn count_move(&self) {
-        self.trivial_moves.fetch_add(1, Relaxed);
-    }
-
-    /// Time in which a table's filters were completed and written.
-    pub(crate) fn count_filters(&self, time: Duration) {
-        self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    /// Filters that were built of another kind than was chosen.
-    pub(crate) fn count_fallbacks(&self, filters: u64) {
-        self.filter_fallbacks.fetch_add(filters, Relaxed);
-    }
-
-    /// Those, since the store was opened.
-    pub(crate) fn fallbacks(&self) -> u64 {
-        self.filter_fallbacks.load(Relaxed)
-    }
-
-    /// What a compaction has put in force, which may go on, and the threads' time that it took.
-    pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
-        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-        self.compaction_bytes_read.fetch_add(read, Relaxed);
-        self.compaction_bytes_written.fetch_add(written, Relaxed);
-    }
-
-    pub(crate) fn count_compaction(&self, is_shared: bool) {
-        self.compactions.fetch_add(1, Relaxed);
-        self.shared_compactions.fetch_add(u64::from(is_shared), Relaxed);
-    }
-
-    pub(crate) fn count_rebuild(&self, read: u64, written: u64, time: Duration) {
-        self.rebuilds.fetch_add(1, Relaxed);
-        self.rebuild_bytes_read.fetch_add(read, Relaxed);
-        self.rebuild_bytes_written.fetch_add(written, Relaxed);
-        self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    /// Starts all of them anew.
-    fn reset(&self) {
-        let Self {
-            micros,
-            times,
-            flushes,
-            flush_bytes,
-            flush_nanos,
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-            filter_nanos,
-            filter_fallbacks,
-            rebuilds,
-            rebuild_bytes_read,
-            rebuild_bytes_written,
-            rebuild_nanos,
-        } = self;
-        let flushes = [flushes, flush_bytes, flush_nanos];
-        let compactions = [
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-        ];
-        let filters = [filter_nanos, filter_fallbacks];
-        let rebuilds = [rebuilds, rebuild_bytes_read, rebuild_bytes_written, rebuild_nanos];
-        let jobs = flushes.into_iter().chain(compactions).chain(filters).chain(rebuilds);
-        for counter in micros.iter().chain(times).chain(jobs) {
-            counter.store(0, Relaxed);
-        }
-    }
-
-    fn stall(&self, at: usize) -> Stall {
-        Stall {
-            times: self.times[at].load(Relaxed),
-            total: Duration::from_micros(self.micros[at].load(Relaxed)),
-        }
-    }
-}
-
-/// Writers that were slowed or stopped for one reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Stall {
-    /// How often.
-    pub times: u64,
-    /// For how long in all.
-    pub total: Duration,
-}
 
 /// One level that holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -334,7 +201,7 @@ impl Engine {
     /// Starts every count of [`Stats`] anew.
     pub(crate) fn reset_stats(&self) {
         self.counters.reset();
-        self.stalls.reset();
+        self.job_counters.reset();
         self.limiter.reset_limited_bytes();
     }
 
@@ -343,7 +210,7 @@ impl Engine {
             return Stats::default();
         }
         let totals = self.counters.totals();
-        let stalls = &self.stalls;
+        let jobs = &self.job_counters;
         Stats {
             levels: self.level_stats(),
             memory: self.memory_stats(),
@@ -366,32 +233,32 @@ impl Engine {
             commits: totals.commits,
             log_bytes: totals.log_bytes,
             log_syncs: totals.log_syncs,
-            flushes: stalls.flushes.load(Relaxed),
-            flush_bytes: stalls.flush_bytes.load(Relaxed),
-            flush_time: Duration::from_nanos(stalls.flush_nanos.load(Relaxed)),
-            compactions: stalls.compactions.load(Relaxed),
-            shared_compactions: stalls.shared_compactions.load(Relaxed),
-            trivial_moves: stalls.trivial_moves.load(Relaxed),
-            compaction_bytes_read: stalls.compaction_bytes_read.load(Relaxed),
-            compaction_bytes_written: stalls.compaction_bytes_written.load(Relaxed),
-            compaction_time: Duration::from_nanos(stalls.compaction_nanos.load(Relaxed)),
-            filter_time: Duration::from_nanos(stalls.filter_nanos.load(Relaxed)),
-            filter_rebuilds: stalls.rebuilds.load(Relaxed),
-            filter_rebuild_bytes_read: stalls.rebuild_bytes_read.load(Relaxed),
-            filter_rebuild_bytes_written: stalls.rebuild_bytes_written.load(Relaxed),
-            filter_rebuild_time: Duration::from_nanos(stalls.rebuild_nanos.load(Relaxed)),
+            flushes: jobs.flushes.load(Relaxed),
+            flush_bytes: jobs.flush_bytes.load(Relaxed),
+            flush_time: Duration::from_nanos(jobs.flush_nanos.load(Relaxed)),
+            compactions: jobs.compactions.load(Relaxed),
+            shared_compactions: jobs.shared_compactions.load(Relaxed),
+            trivial_moves: jobs.trivial_moves.load(Relaxed),
+            compaction_bytes_read: jobs.compaction_bytes_read.load(Relaxed),
+            compaction_bytes_written: jobs.compaction_bytes_written.load(Relaxed),
+            compaction_time: Duration::from_nanos(jobs.compaction_nanos.load(Relaxed)),
+            filter_time: Duration::from_nanos(jobs.filter_nanos.load(Relaxed)),
+            filter_rebuilds: jobs.rebuilds.load(Relaxed),
+            filter_rebuild_bytes_read: jobs.rebuild_bytes_read.load(Relaxed),
+            filter_rebuild_bytes_written: jobs.rebuild_bytes_written.load(Relaxed),
+            filter_rebuild_time: Duration::from_nanos(jobs.rebuild_nanos.load(Relaxed)),
             filter_rebuilds_queued: self.queued_rebuilds(),
             spare_file_bytes: self.graveyard.spare_bytes(),
             compaction_debt: self.debt.load(Relaxed),
             rate_limited_bytes: self.limiter.limited_bytes(),
-            stalled_by_memtables: stalls.stall(0),
-            stalled_by_level_0: stalls.stall(1),
-            stalled_by_debt: stalls.stall(2),
+            stalled_by_memtables: jobs.stall(Cause::Memtables),
+            stalled_by_level_0: jobs.stall(Cause::Level0),
+            stalled_by_debt: jobs.stall(Cause::Debt),
             background_error: self.background_error(),
             open_tables: self.tables.open_tables(),
             unusable_filters: self.tables.unusable_filters(&self.version()),
             filters_not_held: self.memory.filters_not_held(),
-            filter_fallbacks: stalls.fallbacks(),
+            filter_fallbacks: jobs.fallbacks(),
             last_seqno: self.snapshots.visible(),
         }
     }

@@ -127,7 +127,7 @@ impl Engine {
         let start = crate::env::now();
         if plan.trivial_move {
             self.install(edit(&plan, true, metas(&plan.upper)), Some(JobStep::Ends(id)), None)?;
-            self.stalls.count_move();
+            self.job_counters.count_move();
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
@@ -142,7 +142,7 @@ impl Engine {
         if small.is_some_and(|before| merging.outputs.len() >= before) {
             self.note_in_vain(&merging.outputs);
         }
-        self.stalls.count_compaction(merging.is_shared);
+        self.job_counters.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
         crate::events::compacted(reason, levels, bytes, start.elapsed());
         Ok(())
@@ -193,7 +193,7 @@ impl Engine {
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
         let not_merging = done.waited + (merging.looks.away - away);
         let time = (start.elapsed() + done.others_time).saturating_sub(not_merging);
-        self.stalls.count_merged(read, written, time);
+        self.job_counters.count_merged(read, written, time);
         merging.read_bytes += read;
         merging.written_bytes += written;
         merging.is_shared |= done.takings > 0;

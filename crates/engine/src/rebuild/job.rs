@@ -172,7 +172,7 @@ impl Engine {
     }
 
     fn note_rebuilt(&self, number: u64, summary: &SidecarSummary, time: Duration) {
-        self.stalls.count_rebuild(summary.bytes_read, summary.file_bytes, time);
+        self.job_counters.count_rebuild(summary.bytes_read, summary.file_bytes, time);
         crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
     }
 
@@ -229,7 +229,7 @@ impl Engine {
             skip => skip,
         })?;
         drop(memory);
-        self.stalls.count_fallbacks(summary.filter_fallbacks);
+        self.job_counters.count_fallbacks(summary.filter_fallbacks);
         let before = job.table.built_bytes();
         if job.is_of_budget() && summary.filter_bytes > before - before / LEAST_GAIN {
             let now = summary.filter_bytes;

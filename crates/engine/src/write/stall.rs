@@ -176,7 +176,7 @@ impl Engine {
         let start = env::now();
         let outcome = wait(&awaited);
         let took = start.elapsed();
-        self.stalls.add(cause, took);
+        self.job_counters.add(cause, took);
         outcome.map(|()| took)
     }
 }

@@ -1,0 +1,149 @@
+//! Counters of background jobs and of writers that were held up.
+//!
+//! The engine holds them; jobs and writers add to them, and [`Stats`](crate::Stats) reads them. They
+//! know no job and no engine.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::compaction::pressure::Cause;
+
+/// Background work and waiting writers, counted.
+#[derive(Debug, Default)]
+pub(crate) struct JobCounters {
+    micros: [AtomicU64; 3],
+    times: [AtomicU64; 3],
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flush_bytes: AtomicU64,
+    pub(crate) flush_nanos: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) shared_compactions: AtomicU64,
+    pub(crate) trivial_moves: AtomicU64,
+    pub(crate) compaction_bytes_read: AtomicU64,
+    pub(crate) compaction_bytes_written: AtomicU64,
+    pub(crate) compaction_nanos: AtomicU64,
+    pub(crate) filter_nanos: AtomicU64,
+    filter_fallbacks: AtomicU64,
+    pub(crate) rebuilds: AtomicU64,
+    pub(crate) rebuild_bytes_read: AtomicU64,
+    pub(crate) rebuild_bytes_written: AtomicU64,
+    pub(crate) rebuild_nanos: AtomicU64,
+}
+
+impl JobCounters {
+    pub(crate) fn add(&self, cause: Cause, time: Duration) {
+        let at = number(cause);
+        self.times[at].fetch_add(1, Relaxed);
+        self.micros[at].fetch_add(time.as_micros() as u64, Relaxed);
+    }
+
+    pub(crate) fn count_flush(&self, bytes: u64, time: Duration) {
+        self.flush_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.flushes.fetch_add(1, Relaxed);
+        self.flush_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn count_move(&self) {
+        self.trivial_moves.fetch_add(1, Relaxed);
+    }
+
+    /// Time in which a table's filters were completed and written.
+    pub(crate) fn count_filters(&self, time: Duration) {
+        self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Filters that were built of another kind than was chosen.
+    pub(crate) fn count_fallbacks(&self, filters: u64) {
+        self.filter_fallbacks.fetch_add(filters, Relaxed);
+    }
+
+    /// Those, since the store was opened.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        self.filter_fallbacks.load(Relaxed)
+    }
+
+    /// What a compaction has put in force, which may go on, and the threads' time that it took.
+    pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
+        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.compaction_bytes_read.fetch_add(read, Relaxed);
+        self.compaction_bytes_written.fetch_add(written, Relaxed);
+    }
+
+    pub(crate) fn count_compaction(&self, is_shared: bool) {
+        self.compactions.fetch_add(1, Relaxed);
+        self.shared_compactions.fetch_add(u64::from(is_shared), Relaxed);
+    }
+
+    pub(crate) fn count_rebuild(&self, read: u64, written: u64, time: Duration) {
+        self.rebuilds.fetch_add(1, Relaxed);
+        self.rebuild_bytes_read.fetch_add(read, Relaxed);
+        self.rebuild_bytes_written.fetch_add(written, Relaxed);
+        self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// Starts all of them anew.
+    pub(crate) fn reset(&self) {
+        let Self {
+            micros,
+            times,
+            flushes,
+            flush_bytes,
+            flush_nanos,
+            compactions,
+            shared_compactions,
+            trivial_moves,
+            compaction_bytes_read,
+            compaction_bytes_written,
+            compaction_nanos,
+            filter_nanos,
+            filter_fallbacks,
+            rebuilds,
+            rebuild_bytes_read,
+            rebuild_bytes_written,
+            rebuild_nanos,
+        } = self;
+        let flushes = [flushes, flush_bytes, flush_nanos];
+        let compactions = [
+            compactions,
+            shared_compactions,
+            trivial_moves,
+            compaction_bytes_read,
+            compaction_bytes_written,
+            compaction_nanos,
+        ];
+        let filters = [filter_nanos, filter_fallbacks];
+        let rebuilds = [rebuilds, rebuild_bytes_read, rebuild_bytes_written, rebuild_nanos];
+        let jobs = flushes.into_iter().chain(compactions).chain(filters).chain(rebuilds);
+        for counter in micros.iter().chain(times).chain(jobs) {
+            counter.store(0, Relaxed);
+        }
+    }
+
+    /// How often, and for how long, writers were held up for this cause.
+    pub(crate) fn stall(&self, cause: Cause) -> Stall {
+        let at = number(cause);
+        Stall {
+            times: self.times[at].load(Relaxed),
+            total: Duration::from_micros(self.micros[at].load(Relaxed)),
+        }
+    }
+}
+
+fn number(cause: Cause) -> usize {
+    match cause {
+        Cause::Memtables => 0,
+        Cause::Level0 => 1,
+        Cause::Debt => 2,
+    }
+}
+
+/// Writers that were slowed or stopped for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Stall {
+    /// How often.
+    pub times: u64,
+    /// For how long in all.
+    pub total: Duration,
+}

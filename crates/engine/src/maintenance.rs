@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
 
+use trommel_vfs::DirEntry;
+
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -17,7 +19,9 @@ use crate::limiter::AwaitedWork;
 use crate::log::LogEnds;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
+use crate::names::OPTIONS_TMP;
 use crate::options::Options;
+use crate::options_file;
 use crate::sync::lock;
 use crate::version::{TableFile, TableMeta};
 
@@ -229,6 +233,37 @@ impl Engine {
         self.freeze_full();
         self.background.wake();
         Ok(())
+    }
+
+    /// Records the options that the store was opened with, and removes what a crash left of that. A failure costs
+    /// no more than the record, so it is noted, and opening goes on.
+    pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
+        if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
+            let _ = self.vfs.remove(&self.dir.join(OPTIONS_TMP));
+        }
+        if let Err(error) = self.record_options(&self.options.load_full()) {
+            crate::events::options_not_recorded(&error);
+        }
+    }
+
+    /// Records these options, if the store is open for writing.
+    fn record_options(&self, options: &Options) -> Result<()> {
+        let mut record = lock(&self.options_record);
+        if self.check_writable().is_err() {
+            return Ok(());
+        }
+        record.write(&*self.vfs, &self.dir, options)
+    }
+
+    /// Writes the options in force to another directory, which has no options file.
+    fn copy_options(&self, dir: &Path) -> Result<()> {
+        let text = lock(&self.options_record).text_of(&self.options.load());
+        options_file::install(&*self.vfs, dir, &text)
+    }
+
+    /// Why the options file does not say what the store's options are, if it does not.
+    pub(crate) fn options_fault(&self) -> Option<Error> {
+        lock(&self.options_record).fault()
     }
 
     /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing

@@ -1,4 +1,4 @@
-//! What an open store knows of its options file, and when it writes it: when the store is opened for writing, and
+//! What an open store knows of its options file. The engine has it written when the store is opened for writing, and
 //! when [`Db::set_options`](crate::Db::set_options) changes an option that shapes it.
 
 use std::path::Path;
@@ -6,12 +6,9 @@ use std::path::Path;
 use trommel_vfs::{DirEntry, Vfs};
 
 use crate::damage::{Damage, Remedy};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::names::OPTIONS_TMP;
 use crate::options::Options;
 use crate::options_file::{Lines, damage, install, read};
-use crate::sync::lock;
 
 /// What the options file of an open store says.
 #[derive(Debug, Default)]
@@ -47,7 +44,7 @@ impl OptionsRecord {
     }
 
     /// Writes `options`, unless the file says so already, or is to be left as it is.
-    fn write(&mut self, vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
+    pub(crate) fn write(&mut self, vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
         if self.keeps {
             return Ok(());
         }
@@ -62,37 +59,14 @@ impl OptionsRecord {
         self.lines = lines;
         written
     }
-}
 
-impl Engine {
-    /// Records the options that the store was opened with, and removes what a crash left of that. A failure costs
-    /// no more than the record, so it is noted, and opening goes on.
-    pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
-        if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
-            let _ = self.vfs.remove(&self.dir.join(OPTIONS_TMP));
-        }
-        if let Err(error) = self.record_options(&self.options.load_full()) {
-            crate::events::options_not_recorded(&error);
-        }
+    /// The text of a file of `options` that keeps what else this one holds.
+    pub(crate) fn text_of(&self, options: &Options) -> String {
+        Lines::of(options, &self.lines).text()
     }
 
-    /// Records these options, if the store is open for writing.
-    pub(crate) fn record_options(&self, options: &Options) -> Result<()> {
-        let mut record = lock(&self.options_record);
-        if self.check_writable().is_err() {
-            return Ok(());
-        }
-        record.write(&*self.vfs, &self.dir, options)
-    }
-
-    /// Writes the options in force to another directory, which has no options file.
-    pub(crate) fn copy_options(&self, dir: &Path) -> Result<()> {
-        let lines = Lines::of(&self.options.load(), &lock(&self.options_record).lines);
-        install(&*self.vfs, dir, &lines.text())
-    }
-
-    /// Why the options file does not say what the store's options are, if it does not.
-    pub(crate) fn options_fault(&self) -> Option<Error> {
-        lock(&self.options_record).fault.clone()
+    /// Why the file does not say what the store's options are, if it does not.
+    pub(crate) fn fault(&self) -> Option<Error> {
+        self.fault.clone()
     }
 }

@@ -13,7 +13,6 @@
 //! 6. What filters may hold in memory is set anew, for the version that is in force now.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
@@ -22,93 +21,14 @@ use crate::compaction::in_progress::JobStep;
 use crate::compaction::shape::debt;
 use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
-use crate::env;
 use crate::error::{Error, Result};
+use crate::manifest::active::Manifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
-use crate::manifest::writer::ManifestWriter;
 use crate::names;
 use crate::sync::lock;
 use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
-
-/// The manifest in force, and what it says.
-#[derive(Debug)]
-pub(crate) struct Manifest {
-    writer: ManifestWriter,
-    state: ManifestState,
-}
-
-impl Manifest {
-    /// Writes manifest `number` with this state and puts it in force.
-    pub(crate) fn create(engine: &Engine, number: u64, state: ManifestState) -> Result<Self> {
-        let writer = create_manifest(engine, &engine.dir, number, engine.store_id, &state)?;
-        Ok(Self { writer, state })
-    }
-
-    /// Its number.
-    pub(crate) fn number(&self) -> u64 {
-        self.writer.number()
-    }
-
-    /// Its length, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.writer.bytes()
-    }
-
-    /// The tables it names.
-    pub(crate) fn version(&self) -> &Version {
-        &self.state.version
-    }
-
-    /// What it says.
-    pub(crate) fn state(&self) -> &ManifestState {
-        &self.state
-    }
-
-    /// Makes `edit` part of it, durably; returns the version that results. A manifest that has
-    /// grown long is replaced by a new one.
-    fn append(&mut self, engine: &Engine, edit: &VersionEdit) -> Result<Version> {
-        let state = self.state.apply(edit).map_err(|e| Error::internal(e.0))?;
-        if self.writer.should_roll() {
-            let old = self.writer.number();
-            let begun = || {
-                let number = engine.new_file_number();
-                let next_file_number = number + 1;
-                Self::create(engine, number, ManifestState { next_file_number, ..state.clone() })
-            };
-            *self = begun().or_else(|error| {
-                if !error.is_out_of_handles() {
-                    return Err(error);
-                }
-                // Under another number: the first may be in force already, or be what there is of it.
-                engine.tables.release_handles();
-                begun()
-            })?;
-            engine.graveyard.add(engine.dir.join(names::manifest(old)));
-        } else {
-            self.writer.append(edit)?;
-            self.state = state;
-        }
-        Ok(self.state.version.clone())
-    }
-
-    /// Says durably that the store was closed.
-    pub(crate) fn finish(&mut self) -> Result<()> {
-        self.writer.finish()
-    }
-}
-
-/// Writes a manifest with this state into `dir` and puts it in force there.
-pub(crate) fn create_manifest(
-    engine: &Engine,
-    dir: &Path,
-    number: u64,
-    store_id: u64,
-    state: &ManifestState,
-) -> Result<ManifestWriter> {
-    ManifestWriter::create(&*engine.vfs, dir, number, env::random_u64(), store_id, state)
-}
 
 impl Engine {
     /// Installs `edit`; with it a job takes a step, and the memtable `flushed` is replaced by the table
@@ -120,11 +40,11 @@ impl Engine {
         flushed: Option<&Arc<LoggedMemtable>>,
     ) -> Result<()> {
         let mut manifest = lock(&self.manifest);
-        let writer = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
+        let active = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
         self.check_lock()?;
         edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
-        let appended = writer.append(self, &edit).map_err(|error| match error {
+        let appended = self.append_edit(active, &edit).map_err(|error| match error {
             error if planted(Bug::ManifestErrorForgiven) => error,
             error => self.poison(error),
         });
@@ -154,6 +74,37 @@ impl Engine {
         self.settle_filters(&after);
         drop(manifest);
         Ok(())
+    }
+
+    /// Makes `edit` part of the manifest, durably; returns the version that results. A manifest that has
+    /// grown long is replaced by a new one.
+    fn append_edit(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<Version> {
+        let state = manifest.state().apply(edit).map_err(|e| Error::internal(e.0))?;
+        if manifest.should_roll() {
+            let old = manifest.number();
+            let begun = || {
+                let number = self.new_file_number();
+                let next_file_number = number + 1;
+                self.create_manifest(number, ManifestState { next_file_number, ..state.clone() })
+            };
+            *manifest = begun().or_else(|error| {
+                if !error.is_out_of_handles() {
+                    return Err(error);
+                }
+                // Under another number: the first may be in force already, or be what there is of it.
+                self.tables.release_handles();
+                begun()
+            })?;
+            self.graveyard.add(self.dir.join(names::manifest(old)));
+        } else {
+            manifest.append(edit, state)?;
+        }
+        Ok(manifest.version().clone())
+    }
+
+    /// Writes manifest `number` with this state and puts it in force.
+    pub(crate) fn create_manifest(&self, number: u64, state: ManifestState) -> Result<Manifest> {
+        Manifest::create(&*self.vfs, &self.dir, number, self.store_id, state)
     }
 
     /// Notes what is to be compacted of `version`, which is about to be the current one.

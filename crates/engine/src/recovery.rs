@@ -49,10 +49,10 @@ use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
 use crate::fork::Opener;
-use crate::install::Manifest;
 use crate::limiter::Limiter;
 use crate::log::reader::Record;
 use crate::log::recover;
+use crate::manifest::active::Manifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
@@ -286,7 +286,7 @@ impl Engine {
         }
         state.log_ends.forget_before(state.log_number);
         state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
-        let manifest = Manifest::create(self, manifest_number, state)?;
+        let manifest = self.create_manifest(manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
         *lock(&self.manifest) = Some(manifest);

@@ -1,0 +1,71 @@
+//! The manifest of an open store, and what it states. Only an installation adds to it, under the lock that
+//! guards it.
+
+use std::path::Path;
+
+use trommel_vfs::Vfs;
+
+use super::edit::VersionEdit;
+use super::state::ManifestState;
+use super::writer::ManifestWriter;
+use crate::env;
+use crate::error::Result;
+use crate::version::Version;
+
+/// The manifest in force, and what it says.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    writer: ManifestWriter,
+    state: ManifestState,
+}
+
+impl Manifest {
+    /// Writes manifest `number` with this state into `dir` and puts it in force there.
+    pub(crate) fn create(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        number: u64,
+        store_id: u64,
+        state: ManifestState,
+    ) -> Result<Self> {
+        let writer = ManifestWriter::create(vfs, dir, number, env::random_u64(), store_id, &state)?;
+        Ok(Self { writer, state })
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.writer.number()
+    }
+
+    /// Its length, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
+    /// The tables it names.
+    pub(crate) fn version(&self) -> &Version {
+        &self.state.version
+    }
+
+    /// What it says.
+    pub(crate) fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Whether it has grown so long that a new one is to replace it.
+    pub(crate) fn should_roll(&self) -> bool {
+        self.writer.should_roll()
+    }
+
+    /// Makes `edit` part of it, durably; `state` is what it states then.
+    pub(crate) fn append(&mut self, edit: &VersionEdit, state: ManifestState) -> Result<()> {
+        self.writer.append(edit)?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Says durably that the store was closed.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.writer.finish()
+    }
+}

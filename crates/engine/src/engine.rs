@@ -33,7 +33,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
-use crate::write::{Awaited, Leader, Queue, RotatedLogs};
+use crate::write_queue::{Awaited, Leader, Queue, RotatedLogs};
 
 /// A store, opened.
 #[derive(Debug)]

@@ -130,6 +130,7 @@ mod version;
 mod view;
 mod workers;
 mod write;
+mod write_queue;
 
 pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,

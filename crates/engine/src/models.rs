@@ -9,7 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::write::{Awaited, Group, Place, Queue, Turn, Wanted};
+use crate::write_queue::{Awaited, Group, Place, Queue, Turn, Wanted};
 
 /// Two members insert, the last one publishes: whoever sees the moment sees both entries.
 #[test]

@@ -68,7 +68,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
 use crate::view::{LoggedMemtable, View};
-use crate::write::Leader;
+use crate::write_queue::Leader;
 
 /// What the logs were replayed to.
 struct Replayed {
@@ -457,11 +457,11 @@ fn assemble(
         freeze_soon: AtomicBool::new(false),
         options_change: Mutex::default(),
         options_record: Mutex::default(),
-        queue: crate::write::Queue::default(),
+        queue: crate::write_queue::Queue::default(),
         leader: Mutex::new(leader),
-        rotated: crate::write::RotatedLogs::default(),
+        rotated: crate::write_queue::RotatedLogs::default(),
         snapshots: crate::snapshots::Snapshots::default(),
-        publication: crate::write::Awaited::new(),
+        publication: crate::write_queue::Awaited::new(),
         next_file_number: AtomicU64::new(recovered.state.next_file_number),
         log_ends: recovered.state.log_ends.clone(),
         manifest: Mutex::default(),

@@ -39,7 +39,7 @@ use crate::rescue::table;
 use crate::rescue::table::VerifiedSidecar;
 use crate::sync::lock;
 use crate::version::TableFile;
-use crate::write::Leader;
+use crate::write_queue::Leader;
 
 pub(crate) use directory::{hold, verify_dir, verify_store};
 

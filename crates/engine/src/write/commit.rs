@@ -6,11 +6,7 @@ use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::Memtable;
 
-use super::queue::{Group, Member, Place, Turn, Wanted, done, fail, hand_out};
-use super::stall::Pace;
 use crate::batch::Batch;
-use crate::counters::{Counters, Shard};
-use crate::current::{CurrentOptions, Marks};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -18,6 +14,7 @@ use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
 use crate::view::LoggedMemtable;
+use crate::write_queue::{Group, Leader, Member, Place, Turn, Wanted, done, fail, hand_out};
 
 /// Operations of a batch, at most, whose memory is asked for before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -25,56 +22,6 @@ const PREFETCHED: usize = 16;
 /// Operations a follower, on average, up to which a leader inserts for all of them: to insert one
 /// takes a third of a microsecond, to wake a thread and to let it run several.
 const LEADER_INSERTS: u64 = 8;
-
-/// What only the leader of the write queue touches.
-#[derive(Debug)]
-pub(crate) struct Leader {
-    /// The active memtable, which is that of the view: only who leads replaces it, and recovery.
-    pub(super) active: Arc<LoggedMemtable>,
-    /// Its log; none where the store keeps no log.
-    pub(super) log: Option<LogWriter>,
-    /// The last sequence number given out.
-    pub(crate) last_seqno: SeqNo,
-    /// What it looks at of the options.
-    pub(super) marks: Marks,
-    /// Where it counts.
-    pub(super) counts: Arc<Shard>,
-    /// What writers owe to the rate they are slowed to.
-    pub(super) pace: Pace,
-}
-
-impl Leader {
-    /// The leader of a store whose last operation had this number, before it has a log.
-    pub(crate) fn new(
-        active: Arc<LoggedMemtable>,
-        last_seqno: SeqNo,
-        options: &CurrentOptions,
-        counters: &Counters,
-    ) -> Self {
-        let (marks, pace) = (Marks::of(options), Pace::default());
-        Self { active, log: None, last_seqno, marks, counts: counters.claim(), pace }
-    }
-
-    /// The log of the active memtable; none where the store keeps no log.
-    pub(crate) fn log(&self) -> Option<&LogWriter> {
-        self.log.as_ref()
-    }
-
-    /// Has what is written go to this memtable, which is to be the active one.
-    pub(crate) fn write_to(&mut self, active: Arc<LoggedMemtable>) {
-        self.active = active;
-    }
-
-    /// Takes up what recovery has found and made.
-    pub(crate) fn start(
-        &mut self,
-        active: Arc<LoggedMemtable>,
-        log: Option<LogWriter>,
-        last_seqno: SeqNo,
-    ) {
-        (self.active, self.log, self.last_seqno) = (active, log, last_seqno);
-    }
-}
 
 impl Engine {
     /// Writes a batch: all of it or nothing. Returns the number of its last operation; of an empty

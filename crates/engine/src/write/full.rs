@@ -13,18 +13,10 @@
 
 use trommel_memtable::Memtable;
 
-use super::commit::{Leader, Turnstile};
+use super::commit::Turnstile;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::sync::lock;
-
-impl Leader {
-    /// Whether the active memtable has reached its limit.
-    #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.active.memtable.memory_bytes() as u64 >= self.marks.memtable_limit
-    }
-}
 
 impl Engine {
     /// Freezes `memtable` if it has reached this limit, as [`Engine::freeze_full`] does, where it is the active one.

@@ -11,20 +11,12 @@
 //! 5. A failure in the log, or a panic while inserting, poisons the store; nothing later is
 //!    acknowledged.
 
-mod awaited;
 mod commit;
 mod full;
 #[cfg(test)]
 mod full_tests;
-mod queue;
 mod rotate;
 mod shared;
 mod stall;
 
-pub(crate) use awaited::Awaited;
-pub(crate) use commit::Leader;
-pub(crate) use queue::Queue;
-#[cfg(all(test, trommel_loom))]
-pub(crate) use queue::{Group, Place, Turn, Wanted};
-pub(crate) use rotate::RotatedLogs;
 pub(crate) use shared::Freezing;

@@ -6,13 +6,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::commit::{Leader, Turnstile};
-use super::stall::LONGEST_DELAY;
+use super::commit::Turnstile;
 use crate::compaction::pressure::Cause;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
 use crate::sync::lock;
+use crate::write_queue::{LONGEST_DELAY, Leader};
 
 /// What becomes of a memtable that is to be frozen for other stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

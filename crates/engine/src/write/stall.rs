@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::commit::Leader;
 use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
 use crate::engine::Engine;
 use crate::env;
@@ -13,29 +12,7 @@ use crate::error::Result;
 use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
 use crate::view::View;
-
-/// Shortest sleep that slows a writer; smaller debts of time add up first.
-const SHORTEST_DELAY: Duration = Duration::from_millis(1);
-/// Longest sleep of one write, so that a change of pressure is noticed.
-pub(super) const LONGEST_DELAY: Duration = Duration::from_millis(20);
-
-/// How far writers are ahead of the rate they are granted.
-#[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// When the bytes written so far would have been written at the granted rate.
-    due: Option<Instant>,
-}
-
-impl Pace {
-    /// How long to wait before writing `bytes` more at `rate` bytes per second.
-    fn charge(&mut self, bytes: u64, rate: u64, now: Instant) -> Option<Duration> {
-        let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        let due = self.due.unwrap_or(now).max(now) + cost.min(Duration::from_secs(1));
-        self.due = Some(due);
-        let ahead = due - now;
-        (ahead >= SHORTEST_DELAY).then(|| ahead.min(LONGEST_DELAY))
-    }
-}
+use crate::write_queue::Leader;
 
 impl Engine {
     /// Returns once the active memtable can take a group of so many bytes; it stays the active one while

@@ -55,17 +55,17 @@ impl Wanted<'_> {
 
     /// The number of the batch's last operation, where that of the first is `first`.
     #[inline]
-    pub(super) fn last_seqno(&self, first: SeqNo) -> SeqNo {
+    pub(crate) fn last_seqno(&self, first: SeqNo) -> SeqNo {
         first + self.operations() - 1
     }
 
     /// Bytes of the batch's keys and values.
-    pub(super) fn user_bytes(&self) -> u64 {
+    pub(crate) fn user_bytes(&self) -> u64 {
         self.batch.as_ref().map_or(0, Batch::user_bytes)
     }
 
     /// Bytes of the batch as the log stores it.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.batch.as_ref().map_or(0, Batch::bytes)
     }
 
@@ -167,11 +167,11 @@ impl Group {
     }
 
     /// Says that a member will not insert; who waits for the group is to be told after that.
-    pub(super) fn break_up(&self) {
+    pub(crate) fn break_up(&self) {
         self.is_broken.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 }
@@ -252,7 +252,7 @@ impl Queue {
     }
 
     /// How many wait behind the leader.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         if self.state.load(Ordering::Acquire) != AWAITED {
             return 0;
         }

@@ -1,0 +1,90 @@
+//! What belongs to whoever leads the queue, and how fast it lets others write.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trommel_base::SeqNo;
+
+use crate::counters::{Counters, Shard};
+use crate::current::{CurrentOptions, Marks};
+use crate::log::LogWriter;
+use crate::view::LoggedMemtable;
+
+/// Shortest sleep that slows a writer; smaller debts of time add up first.
+const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+/// Longest sleep of one write, so that a change of pressure is noticed.
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(20);
+
+/// How far writers are ahead of the rate they are granted.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// When the bytes written so far would have been written at the granted rate.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// How long to wait before writing `bytes` more at `rate` bytes per second.
+    pub(crate) fn charge(&mut self, bytes: u64, rate: u64, now: Instant) -> Option<Duration> {
+        let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let due = self.due.unwrap_or(now).max(now) + cost.min(Duration::from_secs(1));
+        self.due = Some(due);
+        let ahead = due - now;
+        (ahead >= SHORTEST_DELAY).then(|| ahead.min(LONGEST_DELAY))
+    }
+}
+
+/// What only the leader of the write queue touches.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    /// The active memtable, which is that of the view: only who leads replaces it, and recovery.
+    pub(crate) active: Arc<LoggedMemtable>,
+    /// Its log; none where the store keeps no log.
+    pub(crate) log: Option<LogWriter>,
+    /// The last sequence number given out.
+    pub(crate) last_seqno: SeqNo,
+    /// What it looks at of the options.
+    pub(crate) marks: Marks,
+    /// Where it counts.
+    pub(crate) counts: Arc<Shard>,
+    /// What writers owe to the rate they are slowed to.
+    pub(crate) pace: Pace,
+}
+
+impl Leader {
+    /// The leader of a store whose last operation had this number, before it has a log.
+    pub(crate) fn new(
+        active: Arc<LoggedMemtable>,
+        last_seqno: SeqNo,
+        options: &CurrentOptions,
+        counters: &Counters,
+    ) -> Self {
+        let (marks, pace) = (Marks::of(options), Pace::default());
+        Self { active, log: None, last_seqno, marks, counts: counters.claim(), pace }
+    }
+
+    /// The log of the active memtable; none where the store keeps no log.
+    pub(crate) fn log(&self) -> Option<&LogWriter> {
+        self.log.as_ref()
+    }
+
+    /// Has what is written go to this memtable, which is to be the active one.
+    pub(crate) fn write_to(&mut self, active: Arc<LoggedMemtable>) {
+        self.active = active;
+    }
+
+    /// Takes up what recovery has found and made.
+    pub(crate) fn start(
+        &mut self,
+        active: Arc<LoggedMemtable>,
+        log: Option<LogWriter>,
+        last_seqno: SeqNo,
+    ) {
+        (self.active, self.log, self.last_seqno) = (active, log, last_seqno);
+    }
+
+    /// Whether the active memtable has reached its limit.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.active.memtable.memory_bytes() as u64 >= self.marks.memtable_limit
+    }
+}

@@ -1214,7 +1214,7 @@ impl Db {
         path: impl AsRef<Path>,
         options: TraceOptions,
     ) -> Result<LookupTrace> {
-        LookupTrace::begin(self.engine(), path.as_ref(), options)
+        self.engine().trace_lookups(path.as_ref(), options)
     }
 
     /// What opening the store found and did.

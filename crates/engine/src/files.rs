@@ -1,12 +1,16 @@
-//! The files of a store: their names.
+//! The files of a store: their names, and what lies beside them.
 
 pub(crate) mod graveyard;
 pub(crate) mod held;
 pub(crate) mod room;
 pub(crate) mod unfinished;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
+use trommel_vfs::Vfs;
+
+use crate::error::{Error, Result};
 use crate::names;
 
 /// Name of the lock file.
@@ -28,4 +32,17 @@ pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
 /// Path of filter sidecar `number` in `dir`.
 pub(crate) fn sidecar_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::filter_sidecar(number))
+}
+
+/// Whether `to`, which need not be there yet, is the directory `real` or lies in it.
+pub(crate) fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
+    for above in to.ancestors() {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match vfs.real_path(above) {
+            Ok(found) => return Ok(found.starts_with(real)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(above, "looking for", error)),
+        }
+    }
+    Ok(false)
 }

@@ -99,6 +99,7 @@ mod job_counters;
 mod levels;
 mod limiter;
 mod log;
+mod lookup_trace;
 mod maintenance;
 mod manifest;
 mod memory;

@@ -24,5 +24,4 @@ pub(crate) mod watched;
 
 pub use degraded::Healthy;
 pub use logs::RecordBeyond;
-pub(crate) use repair::lies_in;
 pub use repair::{RepairOptions, RepairReport};

@@ -38,7 +38,7 @@ use crate::batch::WriteBatch;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::files::{UNFINISHED, table_path, unfinished};
+use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::names::{self, Numbered};
 use crate::options::Options;
@@ -381,19 +381,6 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io(to, "listing", error)),
     }
-}
-
-/// Whether `to`, which need not be there yet, is the directory `real` or lies in it.
-pub(crate) fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
-    for above in to.ancestors() {
-        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        match vfs.real_path(above) {
-            Ok(found) => return Ok(found.starts_with(real)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io(above, "looking for", error)),
-        }
-    }
-    Ok(false)
 }
 
 /// The new store.

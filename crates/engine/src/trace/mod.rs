@@ -45,7 +45,7 @@ mod tests;
 pub use format::{MAGIC, MAX_TIMES};
 pub use reader::TraceReader;
 pub use record::LookupTrace;
-pub(crate) use record::TraceSlot;
+pub(crate) use record::{TraceSlot, Traced};
 pub use writer::TraceWriter;
 
 /// Where a lookup ended.

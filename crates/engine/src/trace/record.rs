@@ -10,6 +10,7 @@
 //! The lock is a leaf: nothing else is taken while it is held. The file is written through the
 //! store's file system, and lies outside of its directory.
 
+use std::fmt::Debug;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,10 +21,9 @@ use trommel_vfs::{Vfs, WriteFile};
 use super::sample::Sampler;
 use super::writer::TraceWriter;
 use super::{Outcome, Place, TraceInfo, TraceOptions, TraceTotals};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::files::lies_in;
 use crate::fork::{Opener, leak};
-use crate::rescue::lies_in;
 use crate::sync::quiet::AtomicBool;
 use crate::sync::{Mutex, SwapOption, lock};
 use crate::version::Version;
@@ -91,6 +91,22 @@ impl TraceSlot {
     }
 }
 
+/// An open store whose lookups can be recorded.
+pub(crate) trait Traced: Debug + Send + Sync {
+    /// Where its lookups go.
+    fn trace(&self) -> &TraceSlot;
+    /// The file system that it lies in.
+    fn vfs(&self) -> &Arc<dyn Vfs>;
+    /// Its directory.
+    fn dir(&self) -> &Path;
+    /// Its number.
+    fn store_id(&self) -> u64;
+    /// The process that opened it.
+    fn opener(&self) -> Opener;
+    /// An error if it was closed.
+    fn check_open(&self) -> Result<()>;
+}
+
 /// Writes what is drawn to a file.
 #[derive(Debug)]
 struct Recorder {
@@ -124,15 +140,15 @@ impl Write for Sink {
 }
 
 impl Recorder {
-    fn create(engine: &Engine, path: &Path, options: TraceOptions) -> Result<Self> {
-        let (vfs, dir) = (&engine.vfs, &engine.dir);
+    fn create(store: &dyn Traced, path: &Path, options: TraceOptions) -> Result<Self> {
+        let (vfs, dir) = (store.vfs(), store.dir());
         let real = vfs.real_path(dir).map_err(|source| Error::io(dir, "looking for", source))?;
         if lies_in(&**vfs, &real, path)? {
             let (path, dir) = (path.display(), dir.display());
             let what = format!("{path} lies in the store's directory {dir}: name another place");
             return Err(Error::option(what));
         }
-        let info = TraceInfo { store_id: engine.store_id, sample: options.sample };
+        let info = TraceInfo { store_id: store.store_id(), sample: options.sample };
         info.check()?;
         let failed = |source| Error::creating(&**vfs, path, source);
         let sink = Sink(vfs.create(path).map_err(failed)?);
@@ -188,43 +204,42 @@ impl TraceInfo {
 pub struct LookupTrace {
     recorder: Arc<Recorder>,
     /// Whose lookups are recorded.
-    engine: Mutex<Weak<Engine>>,
+    store: Mutex<Weak<dyn Traced>>,
     opener: Opener,
     is_finished: bool,
 }
 
 impl LookupTrace {
-    pub(crate) fn begin(engine: &Arc<Engine>, path: &Path, options: TraceOptions) -> Result<Self> {
-        engine.check_open()?;
-        if engine.trace.is_on() {
+    pub(crate) fn begin(
+        store: &Arc<dyn Traced>,
+        path: &Path,
+        options: TraceOptions,
+    ) -> Result<Self> {
+        store.check_open()?;
+        if store.trace().is_on() {
             let what = "a trace of lookups is being recorded already: finish that one before";
             return Err(Error::option(what));
         }
-        let recorder = Arc::new(Recorder::create(engine, path, options)?);
-        engine.trace.begin(&recorder)?;
-        let opener = engine.opener;
-        let engine = Mutex::new(Arc::downgrade(engine));
-        Ok(Self { recorder, engine, opener, is_finished: false })
+        let recorder = Arc::new(Recorder::create(&**store, path, options)?);
+        store.trace().begin(&recorder)?;
+        let opener = store.opener();
+        let store = Mutex::new(Arc::downgrade(store));
+        Ok(Self { recorder, store, opener, is_finished: false })
     }
 
-    /// Goes on with `db`, which is the same store opened anew. The lookups of the earlier handle, if
-    /// that is still open, are recorded no longer.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] if it is another store, or if a trace of `db` is being recorded.
-    pub fn go_on(&self, db: &crate::Db) -> Result<()> {
+    /// Goes on with `store`, and no longer with the one before.
+    pub(crate) fn resume(&self, store: &Arc<dyn Traced>) -> Result<()> {
         self.opener.check()?;
-        let engine = db.engine();
-        engine.opener.check()?;
-        if engine.store_id != self.recorder.info.store_id {
+        store.opener().check()?;
+        if store.store_id() != self.recorder.info.store_id {
             return Err(Error::option("a trace is of one store, and this is another"));
         }
-        let mut current = lock(&self.engine);
+        let mut current = lock(&self.store);
         if let Some(earlier) = current.upgrade() {
-            earlier.trace.end(&self.recorder);
+            earlier.trace().end(&self.recorder);
         }
-        engine.trace.begin(&self.recorder)?;
-        *current = Arc::downgrade(engine);
+        store.trace().begin(&self.recorder)?;
+        *current = Arc::downgrade(store);
         Ok(())
     }
 
@@ -248,8 +263,8 @@ impl LookupTrace {
             leak(&self.recorder);
             return Err(forked);
         }
-        if let Some(engine) = lock(&self.engine).upgrade() {
-            engine.trace.end(&self.recorder);
+        if let Some(store) = lock(&self.store).upgrade() {
+            store.trace().end(&self.recorder);
         }
         self.recorder.end()
     }

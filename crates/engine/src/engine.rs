@@ -13,7 +13,7 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::{OpenFlag, Vfs};
 
 use crate::background::Background;
-use crate::budget::Tuner;
+use crate::budget_history::BudgetHistory;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ pub(crate) struct Engine {
     pub(crate) graveyard: Arc<Graveyard>,
     pub(crate) counters: Counters,
     pub(crate) trace: TraceSlot,
-    pub(crate) tuner: Tuner,
+    pub(crate) budget_history: BudgetHistory,
     pub(crate) job_counters: JobCounters,
     pub(crate) limiter: Arc<Limiter>,
 

@@ -6,11 +6,9 @@ use trommel_base::planted::{Bug, planted};
 
 use trommel_base::EntryRef;
 use trommel_filter::FilterSpec;
-use trommel_memtable::Memtable;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
 use crate::budget::Choice;
-use crate::compaction::key_range::KeyRange;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -19,10 +17,11 @@ use crate::filter_policy::FilterPolicy;
 use crate::limiter::LimitedFile;
 use crate::memory::Construction;
 use crate::options::Options;
+use crate::purpose::Purpose;
 use crate::sync::panicking;
-use crate::user_filters::{FilterChoice, FilterContext, FilterReason, UserPolicy};
+use crate::user_filters::{FilterChoice, FilterContext, UserPolicy};
 use crate::version::logical_level;
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{TableMeta, Version};
 
 /// A table being written.
 struct Open {
@@ -50,43 +49,6 @@ impl Open {
         self.memory.grow_to(bytes);
         let jobs = engine.options.load().background_threads;
         self.is_full = bytes >= engine.memory.construction_share(jobs);
-    }
-}
-
-/// What a job tells of the tables that it writes.
-#[derive(Debug, Clone)]
-pub(crate) struct Purpose {
-    pub(crate) reason: FilterReason,
-    /// Keys that all of them have, at most.
-    pub(crate) keys: u64,
-    /// Keys that each is expected to have.
-    pub(crate) expected_keys: u64,
-    /// The tables that they will replace, by number, sorted.
-    pub(crate) inputs: Vec<u64>,
-    /// Their smallest and largest key, if that is known.
-    pub(crate) span: Option<KeyRange>,
-}
-
-impl Purpose {
-    /// That of a table that is to hold `memtable`.
-    pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
-        let keys = memtable.len() as u64;
-        Self { reason, keys, expected_keys: keys, inputs: Vec::new(), span: None }
-    }
-
-    /// How many tables to expect.
-    pub(crate) fn tables(&self) -> u64 {
-        self.keys.div_ceil(self.expected_keys.max(1)).max(1)
-    }
-
-    /// Whether they replace `table`.
-    pub(crate) fn replaces(&self, table: &TableFile) -> bool {
-        self.inputs.binary_search(&table.number).is_ok()
-    }
-
-    /// Keys of each, if they share them evenly.
-    pub(crate) fn keys_each(&self) -> u64 {
-        self.keys.div_ceil(self.tables())
     }
 }
 
@@ -191,7 +153,11 @@ impl<'a> Outputs<'a> {
             self.engine.tables.note_unbuilt(number, why);
         }
         if let Some((_, choice)) = &self.chosen {
-            self.engine.tuner.note_built(choice.of(number), built.keys, built.filter_bytes);
+            self.engine.budget_history.note_built(
+                choice.of(number),
+                built.keys,
+                built.filter_bytes,
+            );
         }
         let (logical, _) = logical_level(&self.version, self.level);
         self.done.push(TableMeta {

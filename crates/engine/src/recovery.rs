@@ -61,7 +61,8 @@ use crate::names::Numbered;
 use crate::options::Degraded;
 use crate::options::Options;
 use crate::options_record::OptionsRecord;
-use crate::output::{Outputs, Purpose};
+use crate::output::Outputs;
+use crate::purpose::Purpose;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Around};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
@@ -446,7 +447,7 @@ fn assemble(
         )),
         counters,
         trace: crate::trace::TraceSlot::new(),
-        tuner: crate::budget::Tuner::default(),
+        budget_history: crate::budget_history::BudgetHistory::default(),
         job_counters: crate::job_counters::JobCounters::default(),
         vfs,
         options,

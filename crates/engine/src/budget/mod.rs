@@ -60,10 +60,9 @@ use crate::engine::Engine;
 use crate::env;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::output::Purpose;
+use crate::purpose::Purpose;
 use crate::rebuild::queue::Waiting;
-use crate::sync::quiet::AtomicU64;
-use crate::sync::{Mutex, lock};
+use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
@@ -80,8 +79,6 @@ const RESERVE: u64 = 200;
 /// How often a job's price is raised where its filters do not fit, at first by the 64th root of 2, which
 /// takes a 50th of a bit from each key, then by ever more.
 const MOST_STEPS: i32 = 48;
-/// Bytes of filters after which older ones count half in what is built beyond the plan.
-const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
 /// Longest wait for reads that are asking filters which have to go, and for how long nobody looks.
 const LONGEST_FALL: Duration = Duration::from_secs(1);
@@ -89,59 +86,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 /// What a budget has for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
-
-/// What the budget remembers between jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Tuner {
-    /// How many sidecars had been lost when filters were settled.
-    losses: AtomicU64,
-    built: Mutex<Built>,
-}
-
-/// Bytes that filters were planned to take, and that they took, as those of prefixes and what cutting
-/// costs come on top of the plan; and how large what is flushed was.
-#[derive(Debug, Default)]
-struct Built {
-    planned: f64,
-    built: f64,
-    /// Keys of the last runs of level 0.
-    run_keys: u64,
-}
-
-impl Tuner {
-    /// Notes that a filter of `spec` for `keys` keys was planned, and that all filters of its table
-    /// take `built` bytes.
-    pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
-        let planned = bytes(spec, keys);
-        if planned == 0 {
-            return;
-        }
-        let mut sums = lock(&self.built);
-        if sums.planned > MEMORY_OF_BUILT {
-            sums.planned /= 2.0;
-            sums.built /= 2.0;
-        }
-        sums.planned += planned as f64;
-        sums.built += built as f64;
-    }
-
-    /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual says
-    /// little of the next.
-    fn note_run(&self, keys: u64) {
-        let mut known = lock(&self.built);
-        known.run_keys = keys.max(known.run_keys / 4 * 3);
-    }
-
-    fn run_keys(&self) -> u64 {
-        lock(&self.built).run_keys
-    }
-
-    /// How many bytes are built for each that is planned.
-    fn built_for_planned(&self) -> f64 {
-        let sums = lock(&self.built);
-        if sums.planned > 0.0 { (sums.built / sums.planned).clamp(0.1, 10.0) } else { 1.0 }
-    }
-}
 
 /// Lookups that find nothing, as they are planned for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -181,7 +125,8 @@ impl Engine {
                 *full = (target as f64 * for_byte) as u64;
             }
         }
-        let (filters_last, run_keys) = (options.filters_on_last_level, self.tuner.run_keys());
+        let (filters_last, run_keys) =
+            (options.filters_on_last_level, self.budget_history.run_keys());
         Outlook { filters_last, runs, run_keys, keys, full }
     }
 
@@ -204,7 +149,7 @@ impl Engine {
         let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
-        let planned = (in_filters / self.tuner.built_for_planned()) as u64;
+        let planned = (in_filters / self.budget_history.built_for_planned()) as u64;
         let offer = match solver.offer(shape.tree(), &workload, planned) {
             // The least that the floors allow, then.
             Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
@@ -234,13 +179,13 @@ impl Engine {
         purpose: &Purpose,
     ) -> Result<Choice, TuningError> {
         if level == 0 {
-            self.tuner.note_run(purpose.keys);
+            self.budget_history.note_run(purpose.keys);
         }
         let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
         let limit = budget.budget().bytes(shape.keys);
-        let built_for_planned = self.tuner.built_for_planned();
+        let built_for_planned = self.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
             if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
@@ -288,7 +233,7 @@ impl Engine {
     /// in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
         let losses = self.tables.look_for_damage(version);
-        self.tuner.losses.store(losses, Relaxed);
+        self.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
         // From now on nothing beyond it is admitted: one that falls is in force once the rest has gone.
@@ -335,7 +280,8 @@ impl Engine {
     /// other bytes than these; whether they were.
     pub(crate) fn settle_losses(&self) -> bool {
         if self.options.load().filters.budget().is_none()
-            || self.tables.look_for_damage(&self.version()) == self.tuner.losses.load(Relaxed)
+            || self.tables.look_for_damage(&self.version())
+                == self.budget_history.losses.load(Relaxed)
         {
             return false;
         }

@@ -20,7 +20,7 @@ use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
 use crate::levels::LEVELS;
-use crate::output::Purpose;
+use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
 /// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::output::Purpose;
+use crate::purpose::Purpose;
 use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableFile, TableMeta, Version};
 

@@ -24,7 +24,7 @@ use crate::Db;
 use crate::compaction::key_range::KeyRange;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::output::Purpose;
+use crate::purpose::Purpose;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{TableFile, TableMeta, Version};

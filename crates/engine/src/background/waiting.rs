@@ -18,7 +18,7 @@ use crate::env;
 use crate::error::{BackgroundJob, Error, Result};
 use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
-use crate::rebuild::queue::Rebuild;
+use crate::rebuild_queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
 use crate::view::View;
 

@@ -9,7 +9,7 @@
 //! 4. Of the tables that have too much, those are taken first that lose least for a byte; and no more of
 //!    them than are needed, with a little room for what comes next.
 //!
-//! The tables wait in the queue of rebuilds that no caller asked for ([`queue`](crate::rebuild::queue)),
+//! The tables wait in the queue of rebuilds that no caller asked for ([`rebuild_queue`](crate::rebuild_queue)),
 //! which is filled anew with each version. Each rebuild takes at least a part in 64 from its table's
 //! filters, or all of them (`rebuild/job.rs`): so they come to an end, whatever the sizes that were
 //! expected.
@@ -22,7 +22,7 @@ use trommel_tuning::{Held, Price, Solver, bytes, rate, to_drop};
 
 use super::{MOST_STEPS, Terms, raised};
 use crate::engine::Engine;
-use crate::rebuild::queue::{Aim, Waiting};
+use crate::rebuild_queue::{Aim, Waiting};
 use crate::version::logical_level;
 use crate::version::{TableFile, Version};
 

@@ -61,7 +61,7 @@ use crate::env;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
 use crate::purpose::Purpose;
-use crate::rebuild::queue::Waiting;
+use crate::rebuild_queue::Waiting;
 use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};

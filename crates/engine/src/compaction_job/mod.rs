@@ -31,10 +31,10 @@ use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::read_mode::ReadMode;
+use crate::shared_merge::{Entries, Merged, SharedMerge, Stretch};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
-use share::{Entries, Help, Merged, Offer, SharedMerge};
-use stretches::Stretch;
+use share::{Help, Offer};
 
 /// Bytes that a merge reads ahead.
 struct ReadAhead {

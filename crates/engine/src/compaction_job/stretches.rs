@@ -21,6 +21,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::options::Options;
+use crate::shared_merge::Stretch;
 
 use super::share::beginnings;
 use crate::compaction::key_range::total_bytes;
@@ -37,28 +38,6 @@ const FEWEST_TABLES: u64 = 8;
 
 /// Most stretches of a merge: each of its inputs is sought in, and read ahead, once in each.
 const MOST_STRETCHES: u64 = 64;
-
-/// A part of a merge that is put in force by itself.
-#[derive(Debug)]
-pub(crate) struct Stretch {
-    /// The merge, of whose output level only the tables of this stretch are left.
-    pub(crate) plan: Plan,
-    /// The first key of the stretch; nothing where the merge begins.
-    pub(crate) from: Option<Box<[u8]>>,
-    /// The first key behind it; nothing in the last one.
-    pub(crate) to: Option<Box<[u8]>>,
-    /// The first keys of its pieces but the first, ascending.
-    pub(crate) bounds: Vec<Box<[u8]>>,
-    /// Bytes at which its outputs end in the last level, where that is not what the options say.
-    pub(crate) table_bytes: Option<u64>,
-}
-
-impl Stretch {
-    /// All of a merge, in pieces that begin at `bounds`, but for the first one.
-    pub(crate) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
-        Self { plan, from: None, to: None, bounds, table_bytes: None }
-    }
-}
 
 /// How much larger than its share of a stretch a table may be: how many bytes there are is an estimate.
 const SLACK: f64 = 1.125;

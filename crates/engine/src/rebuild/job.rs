@@ -20,8 +20,7 @@ use std::time::Duration;
 use trommel_base::planted::{Bug, planted};
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
-use super::queue::{Aim, RebuildJob, may_pass};
-use super::{FilterRebuildReport, Task, with_filters};
+use super::{Task, with_filters};
 use crate::budget::LEAST_GAIN;
 use crate::compaction::in_progress::JobStep;
 use crate::engine::Engine;
@@ -32,6 +31,7 @@ use crate::limiter::LimitedFile;
 use crate::manifest::edit::VersionEdit;
 use crate::memory::Construction;
 use crate::output::UserFilterBuild;
+use crate::rebuild_queue::{Aim, FilterRebuildReport, RebuildJob, may_pass};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::TableMeta;

@@ -5,7 +5,7 @@
 //!    [`choose_filters`], as for new tables.
 //! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is written
 //!    ([`job`]), and an edit of the manifest names it.
-//! 3. A request is a queue of tables ([`queue`]), of which background threads take one at a time when
+//! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)), of which background threads take one at a time when
 //!    nothing else is to be done. A table that is being rebuilt is kept from compactions, and the other
 //!    way round.
 //!
@@ -13,7 +13,6 @@
 //! still. Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
 
 mod job;
-pub(crate) mod queue;
 
 #[cfg(test)]
 mod tests;
@@ -34,12 +33,11 @@ use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
 use crate::output::{UserFilterBuild, choose_filters};
 use crate::purpose::Purpose;
+use crate::rebuild_queue::{FilterRebuildReport, Rebuild};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, TableMeta, Version};
-
-use self::queue::Rebuild;
 
 /// Bytes of a sidecar beside its filters, about.
 const SIDECAR_BYTES: u64 = 200;
@@ -108,35 +106,6 @@ pub struct FilterRebuildPlan {
     pub bytes_read: u64,
     /// About how many bytes are written.
     pub bytes_written: u64,
-}
-
-/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the store's own
-/// `fit-budget`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct FilterRebuildReport {
-    /// Tables that got a sidecar.
-    pub rebuilt: u64,
-    /// Tables that gave theirs up, as their own filters are what is wanted.
-    pub dropped: u64,
-    /// Tables that needed nothing any more when their turn came: merged away, or in order.
-    pub needless: u64,
-    /// Distinct keys that were read.
-    pub keys: u64,
-    /// Bytes of tables that were read.
-    pub bytes_read: u64,
-    /// Bytes of sidecars that were written.
-    pub bytes_written: u64,
-    /// Tables that keep what they had, by file number, and why: their filters would take more memory
-    /// while they are built than the ceiling allows, or the user's policy failed.
-    pub skipped: Vec<(u64, String)>,
-    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table waits
-    /// and has another turn.
-    pub failed: u64,
-    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without filters:
-    /// they could not be read four times in a row, or are damaged, or no smaller filters can be built of
-    /// them. Those of other rebuilds keep what they had.
-    pub given_up: Vec<(u64, String)>,
 }
 
 /// What is to be done for a table.

@@ -8,10 +8,10 @@ use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
 use super::super::in_progress::InProgress;
 use super::super::plan::{Plan, plan};
 use super::Rng;
-use crate::compaction_job::share::{Help, SharedMerge};
-use crate::compaction_job::stretches::Stretch;
+use crate::compaction_job::share::Help;
 use crate::compaction_job::{Looks, edit};
 use crate::engine::Engine;
+use crate::shared_merge::{SharedMerge, Stretch};
 use crate::{Compression, Db, Error, Options};
 
 pub(super) const KEYS: u64 = 400;

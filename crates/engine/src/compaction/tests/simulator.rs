@@ -20,8 +20,9 @@ use super::super::older::OlderData;
 use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, Step};
 use super::{Rng, install, table};
-use crate::compaction_job::stretches::{Stretch, divide};
+use crate::compaction_job::stretches::divide;
 use crate::compaction_options::CompactionOptions;
+use crate::shared_merge::Stretch;
 
 const ENTRY_BYTES: u64 = 10;
 

@@ -14,8 +14,9 @@ use super::super::key_range::total_bytes;
 use super::super::plan::{Plan, plan};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
-use crate::compaction_job::stretches::{Stretch, divide, even, least_bytes};
+use crate::compaction_job::stretches::{divide, even, least_bytes};
 use crate::compaction_options::CompactionOptions;
+use crate::shared_merge::Stretch;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 
 /// A store whose base level may hold so many bytes.

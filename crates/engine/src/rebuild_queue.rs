@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
 
-use super::FilterRebuildReport;
 use crate::compaction::in_progress::{InProgress, JobId};
 use crate::error::{Error, Result};
 use crate::version::{TableFile, Version};
@@ -24,6 +23,35 @@ const OF_BUDGET: u64 = 0;
 
 /// Failures in a row after which a table that cannot be read is given up.
 const MOST_UNREAD: u32 = 4;
+
+/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the store's own
+/// `fit-budget`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterRebuildReport {
+    /// Tables that got a sidecar.
+    pub rebuilt: u64,
+    /// Tables that gave theirs up, as their own filters are what is wanted.
+    pub dropped: u64,
+    /// Tables that needed nothing any more when their turn came: merged away, or in order.
+    pub needless: u64,
+    /// Distinct keys that were read.
+    pub keys: u64,
+    /// Bytes of tables that were read.
+    pub bytes_read: u64,
+    /// Bytes of sidecars that were written.
+    pub bytes_written: u64,
+    /// Tables that keep what they had, by file number, and why: their filters would take more memory
+    /// while they are built than the ceiling allows, or the user's policy failed.
+    pub skipped: Vec<(u64, String)>,
+    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table waits
+    /// and has another turn.
+    pub failed: u64,
+    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without filters:
+    /// they could not be read four times in a row, or are damaged, or no smaller filters can be built of
+    /// them. Those of other rebuilds keep what they had.
+    pub given_up: Vec<(u64, String)>,
+}
 
 /// What a table's filters are rebuilt for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,12 +100,12 @@ pub(crate) struct Rebuild {
 /// One table's turn.
 #[derive(Debug)]
 pub(crate) struct RebuildJob {
-    pub(super) ticket: u64,
-    pub(super) id: JobId,
-    pub(super) table: Arc<TableFile>,
+    pub(crate) ticket: u64,
+    pub(crate) id: JobId,
+    pub(crate) table: Arc<TableFile>,
     /// The physical level in which it lies, and stays while the job runs.
-    pub(super) level: usize,
-    pub(super) aim: Aim,
+    pub(crate) level: usize,
+    pub(crate) aim: Aim,
     /// The choice of tables that this is one of.
     filling: u64,
     /// How often in a row the table could not be read.
@@ -85,7 +113,7 @@ pub(crate) struct RebuildJob {
 }
 
 /// Whether a read failed, of which nobody knows that it would fail again.
-pub(super) fn may_pass(error: &Error) -> bool {
+pub(crate) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Io { .. }) && !error.is_shortage()
 }
 
@@ -96,13 +124,13 @@ impl RebuildJob {
     }
 
     /// Whether the table is not tried again if it cannot be read now either.
-    pub(super) fn is_last_try(&self) -> bool {
+    pub(crate) fn is_last_try(&self) -> bool {
         self.unread + 1 >= MOST_UNREAD
     }
 }
 
 impl Rebuild {
-    pub(super) fn new(ticket: u64, tables: impl IntoIterator<Item = u64>) -> Self {
+    pub(crate) fn new(ticket: u64, tables: impl IntoIterator<Item = u64>) -> Self {
         let waiting = tables.into_iter().map(|table| Waiting { table, aim: Aim::Policy });
         Self { ticket, waiting: waiting.collect(), ..Self::default() }
     }
@@ -123,7 +151,7 @@ impl Rebuild {
     }
 
     /// Whether this is the request with that number.
-    pub(super) fn is(&self, ticket: u64) -> bool {
+    pub(crate) fn is(&self, ticket: u64) -> bool {
         self.ticket == ticket
     }
 
@@ -138,18 +166,18 @@ impl Rebuild {
     }
 
     /// What was done so far.
-    pub(super) fn report(&self) -> &FilterRebuildReport {
+    pub(crate) fn report(&self) -> &FilterRebuildReport {
         &self.report
     }
 
     /// What was done, or what went wrong.
-    pub(super) fn outcome(self) -> Result<FilterRebuildReport> {
+    pub(crate) fn outcome(self) -> Result<FilterRebuildReport> {
         self.failure.map_or(Ok(self.report), Err)
     }
 
     /// Notes the end of a table's turn. After a `failure` that the other tables would meet as well,
     /// they are given up.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         table: u64,
         count: impl FnOnce(&mut FilterRebuildReport),
@@ -168,7 +196,7 @@ impl Rebuild {
 
     /// Notes the end of the turn of a table of the store's own request; one with a `failure` waits again,
     /// unless tables were chosen anew meanwhile, it among them or not.
-    pub(super) fn tried(
+    pub(crate) fn tried(
         &mut self,
         job: &RebuildJob,
         count: impl FnOnce(&mut FilterRebuildReport),

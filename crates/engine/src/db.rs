@@ -22,7 +22,6 @@ use crate::rebuild_queue::FilterRebuildReport;
 use crate::recovery_report::RecoveryReport;
 use crate::report::FilterReport;
 use crate::rescue::Healthy;
-use crate::rescue::repair::{RepairOptions, RepairReport, repair};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::trace::{LookupTrace, TraceOptions};
@@ -883,36 +882,6 @@ impl Db {
     /// ```
     pub fn verify_dir(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
         verify_store(dir.as_ref(), options)
-    }
-
-    /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in
-    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not be
-    /// saved, by file and key, and the keys in which an older version, or one that was deleted, may
-    /// show because what was newer is lost. `options` are those of the new store.
-    ///
-    /// # Errors
-    /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
-    /// holds no file of a store; [`Error::InvalidOption`] where `to` is not empty, or lies in
-    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of which
-    /// nothing is lost; errors of the file system. A directory in which
-    /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
-    ///
-    /// ```
-    /// # use trommel::{Db, Options, RepairOptions};
-    /// # let home = tempfile::tempdir().unwrap();
-    /// # let (old, new) = (home.path().join("old"), home.path().join("new"));
-    /// # Db::open(&old, Options::default())?.put("a", "1")?;
-    /// let report = Db::repair(&old, &new, Options::default(), RepairOptions::default())?;
-    /// assert!(report.is_complete() && report.entries == 1);
-    /// # Ok::<(), trommel::Error>(())
-    /// ```
-    pub fn repair(
-        from: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        options: Options,
-        how: RepairOptions,
-    ) -> Result<RepairReport> {
-        repair(from.as_ref(), to.as_ref(), options, how)
     }
 
     /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what this one holds now.

@@ -7,21 +7,18 @@
 //! * [`degraded`]: an open that reads around damage.
 //! * [`doubt`]: of which keys a newer version may be lost.
 //! * [`sources`]: everything that is left, as one walk in order.
-//! * [`repair`]: a new store made of that.
 //! * [`watched`]: that nothing is taken for lost because the process was short of something.
 //!
-//! Nothing here writes. `verify` lists what is found, a degraded open reads around it, and `repair`
-//! copies what is left to a new store.
+//! Nothing here writes. `verify` lists what is found, a degraded open reads around it, and
+//! [`repair`](crate::repair) copies what is left to a new store.
 
 pub(crate) mod degraded;
-mod doubt;
+pub(crate) mod doubt;
 pub(crate) mod logs;
 pub(crate) mod manifest;
-pub(crate) mod repair;
-mod sources;
+pub(crate) mod sources;
 pub(crate) mod table;
 pub(crate) mod watched;
 
 pub use degraded::Healthy;
 pub use logs::RecordBeyond;
-pub use repair::{RepairOptions, RepairReport};

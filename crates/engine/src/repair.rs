@@ -5,7 +5,7 @@
 //!    in it is ever changed. Where there is no lock to hold, or it was replaced, and somebody came in the
 //!    meantime, the repair fails; as it does where the process runs out of file handles or memory, which
 //!    is no damage.
-//! 2. A manifest is chosen ([`manifest`](super::manifest)). Where it says all, the tables are those that
+//! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). Where it says all, the tables are those that
 //!    it names. Where it may not, or where there is none, they are all tables that lie there.
 //! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still lists;
 //!    the keys that a damaged block or a missing table may have held are noted, with the newest sequence
@@ -13,10 +13,10 @@
 //!    nothing else says where its blocks begin. What a newer version wrote is no damage: there the
 //!    repair is refused.
 //! 4. The logs are read up to the first damage, or beyond it if that is asked for.
-//! 5. All entries that are left are walked in order ([`sources`](super::sources)), and the newest version
+//! 5. All entries that are left are walked in order ([`sources`](crate::rescue::sources)), and the newest version
 //!    of each key is written to the new store, unless it is a deletion. Nothing of the old order of
 //!    levels is needed for that, and nothing of it is carried over.
-//! 6. A version that a lost piece may have overridden is *doubtful* ([`doubt`](super::doubt)): it is
+//! 6. A version that a lost piece may have overridden is *doubtful* ([`doubt`](crate::rescue::doubt)): it is
 //!    counted, its keys are named, and it is left out if only what is certain is wanted.
 //!
 //! Until the new store is whole its directory holds a file `UNFINISHED`, and cannot be opened.
@@ -28,12 +28,6 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, MAX_SEQNO};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use super::doubt::{Doubt, Lost, spans};
-use super::logs::{self, LoggedEntry, RecordBeyond};
-use super::manifest::{Chosen, choose};
-use super::sources::{Everything, TableLeft, left};
-use super::table;
-use super::watched::Watched;
 use crate::batch::WriteBatch;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
@@ -43,6 +37,12 @@ use crate::inspect;
 use crate::names::{self, Numbered};
 use crate::options::Options;
 use crate::recovery_report::DroppedBytes;
+use crate::rescue::doubt::{Doubt, Lost, spans};
+use crate::rescue::logs::{self, LoggedEntry, RecordBeyond};
+use crate::rescue::manifest::{Chosen, choose};
+use crate::rescue::sources::{Everything, TableLeft, left};
+use crate::rescue::table;
+use crate::rescue::watched::Watched;
 use crate::verify::{VerifyReport, hold, verify_dir};
 use crate::version::TableMeta;
 
@@ -130,13 +130,40 @@ impl RepairReport {
     }
 }
 
+impl Db {
+    /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in
+    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not be
+    /// saved, by file and key, and the keys in which an older version, or one that was deleted, may
+    /// show because what was newer is lost. `options` are those of the new store.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
+    /// holds no file of a store; [`Error::InvalidOption`] where `to` is not empty, or lies in
+    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of which
+    /// nothing is lost; errors of the file system. A directory in which
+    /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
+    ///
+    /// ```
+    /// # use trommel::{Db, Options, RepairOptions};
+    /// # let home = tempfile::tempdir().unwrap();
+    /// # let (old, new) = (home.path().join("old"), home.path().join("new"));
+    /// # Db::open(&old, Options::default())?.put("a", "1")?;
+    /// let report = Db::repair(&old, &new, Options::default(), RepairOptions::default())?;
+    /// assert!(report.is_complete() && report.entries == 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn repair(
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: Options,
+        how: RepairOptions,
+    ) -> Result<RepairReport> {
+        repair(from.as_ref(), to.as_ref(), options, how)
+    }
+}
+
 /// Makes the store `to` of what is left of the store `from`.
-pub(crate) fn repair(
-    from: &Path,
-    to: &Path,
-    options: Options,
-    how: RepairOptions,
-) -> Result<RepairReport> {
+fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Result<RepairReport> {
     let watched = Arc::new(Watched::new(&options.vfs));
     let vfs: Arc<dyn Vfs> = Arc::<Watched>::clone(&watched);
     check_target(&*vfs, from, to)?;

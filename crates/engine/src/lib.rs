@@ -91,6 +91,7 @@ mod flush;
 mod fork;
 mod framed;
 mod handle;
+mod healthy;
 #[cfg(test)]
 mod hostile_tests;
 pub mod inspect;
@@ -151,6 +152,7 @@ pub use destroy::DestroyReport;
 pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
 pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
+pub use healthy::Healthy;
 pub use iter::range::{DbCursor, KeyRange, Range};
 pub use job_counters::Stall;
 pub use options::{
@@ -164,7 +166,7 @@ pub use rebuild_queue::FilterRebuildReport;
 pub use recovery_report::{DroppedBytes, RecoveryReport};
 pub use repair::{RepairOptions, RepairReport};
 pub use report::{FilterLevel, FilterReport, wilson};
-pub use rescue::{Healthy, RecordBeyond};
+pub use rescue::RecordBeyond;
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, MemoryStats, Stats};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};

@@ -13,33 +13,20 @@
 //!    is [`Error::InDoubt`], unless the user asks for the last intact state
 //!    ([`Degraded::LastIntact`]), which is a state that the store once was in.
 //!
-//! [`Healthy`] walks over all entries that can be had, around every piece that cannot: by a scan where
-//! nothing is damaged; and where a damaged piece may hold keys, by looking up each key of which any
-//! version is left, since a get knows which versions lie above the damage.
+//! What can be had of the entries is iterated by [`Healthy`](crate::Healthy).
 
 use std::path::Path;
-use std::sync::Arc;
 
-use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
-use trommel_vfs::{Access, DirEntry, Vfs};
+use trommel_vfs::{DirEntry, Vfs};
 
-use super::doubt::spans;
-use super::logs::LoggedEntry;
 use super::manifest::{Chosen, choose};
-use super::sources::{Everything, left};
 use super::{logs, table};
 use crate::damage::{Damage, KeySpan, Remedy};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
-use crate::fork::leak;
-use crate::handle::Handle;
-use crate::iter::range::{Bounds, Range};
 use crate::log::recover::Plan;
 use crate::manifest::reader::Recovered;
 use crate::names;
-use crate::version::TableFile;
-use crate::view::View;
 
 /// What a degraded open went around.
 #[derive(Debug, Default)]
@@ -106,211 +93,4 @@ pub(crate) fn plan_logs(
     around.doubt = around.doubt.take().or_else(|| left.doubt());
     around.damage.extend(left.damage);
     Ok(left.plan)
-}
-
-/// All entries of a range that can be had, in key order, around what is damaged.
-///
-/// What [`Db::get`](crate::Db::get) gives is in it, and nothing else: a lost table of the lowest level
-/// hides no newer entry above it. Of the keys that a damaged piece may hold, each of which any version
-/// is left is looked up by itself, so a walk over these is slower than over others.
-///
-/// It keeps the store open, as a [`Range`] does. Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
-/// is damaged.
-#[derive(Debug)]
-pub struct Healthy {
-    bounds: Bounds,
-    /// The pieces still to come, the next one last.
-    pieces: Vec<Piece>,
-    damage: Vec<Damage>,
-    walk: Option<Range>,
-    left: Option<KeysLeft>,
-    /// Last: what is read is released before the store may be closed.
-    store: Arc<Handle>,
-}
-
-#[derive(Debug)]
-enum Piece {
-    /// Keys that no damage touches.
-    Sound(Bounds),
-    /// Keys that damage may touch: some may be had all the same.
-    Doubtful(KeySpan),
-}
-
-impl Healthy {
-    /// What is damaged, with the keys that it may cost.
-    pub fn damage(&self) -> &[Damage] {
-        &self.damage
-    }
-
-    /// The keys that damage may touch: disjoint, in order. Those of which nothing newer can be lost
-    /// are had all the same; the others are passed over.
-    pub fn in_doubt(&self) -> Vec<KeySpan> {
-        spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
-    }
-
-    /// In a forked child, keeps what it holds from being dropped.
-    fn leak_if_forked(&mut self) {
-        if self.store.engine.opener.is_forked() {
-            leak(&self.store);
-            std::mem::forget(self.left.take());
-        }
-    }
-
-    /// The next entry, if there is one.
-    fn step(&mut self) -> Result<Option<(Slice, Slice)>> {
-        if self.walk.is_none() && self.left.is_none() && self.pieces.is_empty() {
-            return Ok(None);
-        }
-        self.store.engine.opener.check()?;
-        loop {
-            if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
-                return entry.map(Some);
-            }
-            self.walk = None;
-            if let Some(left) = &mut self.left {
-                let Some(key) = left.step()? else {
-                    self.left = None;
-                    continue;
-                };
-                match self.store.engine.get(&key, None) {
-                    Ok(Some(value)) => return Ok(Some((Slice::from(&*key), value))),
-                    // In doubt, and told of: whatever is wrong with a file of the store.
-                    Ok(None)
-                    | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-                continue;
-            }
-            match self.pieces.pop() {
-                None => return Ok(None),
-                Some(Piece::Sound(bounds)) => self.walk = Some(self.store.range(bounds, None)),
-                Some(Piece::Doubtful(keys)) => {
-                    self.left = Some(KeysLeft::new(&self.store.engine, &keys, &self.bounds)?);
-                }
-            }
-        }
-    }
-}
-
-/// The keys of which any version is left, in order.
-#[derive(Debug)]
-struct KeysLeft {
-    versions: Everything,
-    keys: KeySpan,
-    bounds: Bounds,
-    /// It keeps the files.
-    _view: Arc<View>,
-}
-
-impl KeysLeft {
-    /// Those within `keys` and `bounds`: in memory, and in good blocks of tables.
-    fn new(engine: &Engine, keys: &KeySpan, bounds: &Bounds) -> Result<Self> {
-        let view = engine.view.load_full();
-        let mut logged = Vec::new();
-        for memtable in view.memtables() {
-            let mut cursor = memtable.memtable.cursor();
-            let Ok(()) = cursor.seek(&keys.first, MAX_SEQNO);
-            while let Some(entry) = cursor.entry().filter(|entry| *entry.key <= *keys.last) {
-                logged.push(LoggedEntry {
-                    key: entry.key.to_vec(),
-                    seqno: entry.seqno,
-                    kind: entry.kind,
-                    value: Vec::new(),
-                });
-                let Ok(()) = cursor.next();
-            }
-        }
-        let of_file = |file: &Arc<TableFile>| {
-            if *file.largest < *keys.first || *keys.last < *file.smallest {
-                return None;
-            }
-            let path = table_path(&engine.dir, file.number);
-            let opened = engine.vfs.open(&path, Access::Buffered).ok()?;
-            // Where nobody can tell what is left of it, each key of its span ends in an error.
-            let mut blocks = trommel_sstable::layout(&opened, &path).ok()?;
-            blocks.retain(|block| match &block.content {
-                Ok(content) => content.first_key <= keys.last && keys.first <= content.last_key,
-                Err(_) => false,
-            });
-            left(path, blocks)
-        };
-        let tables = view.version.tables().filter_map(|(_, file)| of_file(file)).collect();
-        let versions = Everything::new(&engine.vfs, tables, logged)?;
-        Ok(Self { versions, keys: keys.clone(), bounds: bounds.clone(), _view: view })
-    }
-
-    fn step(&mut self) -> Result<Option<Vec<u8>>> {
-        while let Some(entry) = self.versions.entry()? {
-            let key = entry.key.to_vec();
-            // The other versions of it.
-            while self.versions.entry()?.is_some_and(|entry| *entry.key == *key) {
-                self.versions.advance()?;
-            }
-            if self.keys.holds(&key) && self.bounds.holds(&key) {
-                return Ok(Some(key));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Handle {
-    pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
-        let engine = &*self.engine;
-        engine.check_open()?;
-        // Held from before the directory is listed: its tables are there until it is let go of.
-        let version = engine.version();
-        let (vfs, dir) = (&*engine.vfs, &engine.dir);
-        let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
-        let options = engine.options.load();
-        let mut damage = Vec::new();
-        for (_, file) in version.tables() {
-            if *file.largest < *bounds.from || bounds.ends_before(&file.smallest) {
-                continue;
-            }
-            let name = names::table(file.number);
-            let entry = listing.iter().find(|entry| entry.name == *name);
-            let extractor = options.prefix_extractor.as_ref();
-            let meta = file.meta();
-            damage.extend(table::survey(vfs, dir, meta, entry, extractor).0);
-            damage.extend(table::survey_sidecar(vfs, dir, meta, extractor).0);
-        }
-        let pieces = pieces(bounds, &damage);
-        let (store, bounds) = (Arc::clone(self), bounds.clone());
-        Ok(Healthy { bounds, pieces, damage, walk: None, left: None, store })
-    }
-}
-
-/// The range, cut where damage is; the first piece last.
-fn pieces(bounds: &Bounds, damage: &[Damage]) -> Vec<Piece> {
-    let mut from = bounds.from.clone();
-    let mut pieces = Vec::new();
-    for span in spans(damage.iter().filter_map(|damage| damage.keys.as_ref())) {
-        pieces.push(Piece::Sound(Bounds { from, to: Some(bounds.capped(&span.first)) }));
-        from = Bounds::behind(&span.last).max(bounds.from.clone());
-        pieces.push(Piece::Doubtful(span));
-    }
-    pieces.push(Piece::Sound(Bounds { from, to: bounds.to.clone() }));
-    pieces.reverse();
-    pieces
-}
-
-impl Drop for Healthy {
-    fn drop(&mut self) {
-        self.leak_if_forked();
-    }
-}
-
-impl Iterator for Healthy {
-    type Item = Result<(Slice, Slice)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.step().transpose();
-        if matches!(entry, None | Some(Err(_))) {
-            self.leak_if_forked();
-            (self.walk, self.left) = (None, None);
-            self.pieces.clear();
-        }
-        entry
-    }
 }

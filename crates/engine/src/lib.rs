@@ -98,6 +98,7 @@ pub mod inspect;
 mod install;
 mod iter;
 mod job_counters;
+mod jobs;
 mod levels;
 mod limiter;
 mod log;

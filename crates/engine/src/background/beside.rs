@@ -21,7 +21,7 @@ const LEAST: Duration = Duration::from_secs(2);
 
 /// How many threads run at once.
 #[derive(Debug)]
-pub(super) struct Cores(pub(super) usize);
+pub(crate) struct Cores(pub(crate) usize);
 
 impl Default for Cores {
     fn default() -> Self {
@@ -31,7 +31,7 @@ impl Default for Cores {
 
 /// How fast memtables become full.
 #[derive(Debug, Default)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     /// When the last one did.
     last: Option<Instant>,
     /// How long after the one before it.
@@ -40,13 +40,13 @@ pub(super) struct Filling {
 
 impl Filling {
     /// One became full now.
-    pub(super) fn note(&mut self, now: Instant) {
+    pub(crate) fn note(&mut self, now: Instant) {
         self.took = self.last.map(|last| now.saturating_duration_since(last));
         self.last = Some(now);
     }
 
     /// Until when another is taken to be filled, if it is now.
-    pub(super) fn until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         let took = self.took.filter(|took| *took <= SLOWEST)?;
         Some(self.last? + LEAST.max(took * 2)).filter(|end| *end > now)
     }
@@ -54,29 +54,29 @@ impl Filling {
 
 /// What decides whether one merge more may begin while much is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beside<'a> {
+pub(crate) struct Beside<'a> {
     /// Threads of the store.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
     /// Cores of the machine.
-    pub(super) cores: usize,
+    pub(crate) cores: usize,
     /// Merges and rebuilds of filters that run.
-    pub(super) running: usize,
+    pub(crate) running: usize,
     /// Runs of level 0.
-    pub(super) l0_runs: usize,
+    pub(crate) l0_runs: usize,
     /// Bytes of merges that are due.
-    pub(super) debt: u64,
-    pub(super) options: &'a CompactionOptions,
+    pub(crate) debt: u64,
+    pub(crate) options: &'a CompactionOptions,
 }
 
 impl Beside<'_> {
     /// Whether it would leave no core to writers. The first of all jobs never does, whatever there is of cores.
-    pub(super) fn takes_a_core(&self) -> bool {
+    pub(crate) fn takes_a_core(&self) -> bool {
         self.threads >= self.cores && self.running >= self.cores.saturating_sub(1).max(1)
     }
 
     /// Three quarters of the way from where merges begin to where writers are slowed by level 0, or more; or a quarter
     /// of the way to where they are by debt, which a merge takes longer to bring down.
-    pub(super) fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
         let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
         self.l0_runs >= l0_trigger.saturating_add(far) || self.debt >= slow_debt_bytes / 4

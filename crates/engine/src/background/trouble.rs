@@ -11,7 +11,7 @@ use crate::error::{BackgroundJob, Error, Result};
 
 /// Pause after a failed attempt, doubled up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
-pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// The last failure of a background job, and how jobs of its kind have fared since the store was opened: see
 /// [`Stats::background_error`](crate::Stats::background_error).
@@ -74,13 +74,13 @@ impl fmt::Display for BackgroundError {
 
 /// Failures of one kind of job that are tried again: a full disk, no more file handles.
 #[derive(Debug, Default)]
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// Failures since the store was opened. Waiters report one that came while they waited, and
     /// leave older ones to those who waited then.
-    pub(super) failures: u64,
-    pub(super) last: Option<Error>,
+    pub(crate) failures: u64,
+    pub(crate) last: Option<Error>,
     /// When the next attempt is due, and how long the pause before it is.
-    pub(super) retry: Option<(Instant, Duration)>,
+    pub(crate) retry: Option<(Instant, Duration)>,
     attempts: Attempts,
 }
 
@@ -111,20 +111,20 @@ impl Attempts {
 
 impl Trouble {
     /// Notes an attempt that succeeded; how many before it had failed.
-    pub(super) fn succeeded(&mut self) -> u64 {
+    pub(crate) fn succeeded(&mut self) -> u64 {
         self.retry = None;
         self.attempts.end_retry();
         self.attempts.failing_since = None;
         std::mem::take(&mut self.attempts.failed_in_a_row)
     }
 
-    pub(super) fn failed(&mut self, error: Error, now: Instant) -> Duration {
+    pub(crate) fn failed(&mut self, error: Error, now: Instant) -> Duration {
         self.failures += 1;
         self.postponed(error, now)
     }
 
     /// Notes a failure that waiters are not told of, as it may pass while they wait.
-    pub(super) fn postponed(&mut self, error: Error, now: Instant) -> Duration {
+    pub(crate) fn postponed(&mut self, error: Error, now: Instant) -> Duration {
         let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
         self.retry = Some((now + pause, pause));
         self.last = Some(error);
@@ -133,7 +133,7 @@ impl Trouble {
     }
 
     /// Notes a failure after which there is no other attempt.
-    pub(super) fn note(&mut self, error: Error, now: Instant) {
+    pub(crate) fn note(&mut self, error: Error, now: Instant) {
         // Work that is given up as the store is closed has not failed.
         if !matches!(error, Error::Closed) {
             self.attempts.fail(now);
@@ -142,12 +142,12 @@ impl Trouble {
         self.last = Some(error);
     }
 
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.retry.is_none_or(|(at, _)| at <= now && !planted(Bug::RetryNeverDue))
     }
 
     /// The last failure, if it came after the first `seen` of them.
-    pub(super) fn since(&self, seen: u64) -> Result<()> {
+    pub(crate) fn since(&self, seen: u64) -> Result<()> {
         match &self.last {
             Some(error) if self.failures > seen => Err(error.clone()),
             _ => Ok(()),
@@ -155,18 +155,18 @@ impl Trouble {
     }
 
     /// Attempts that have failed since the last that succeeded.
-    pub(super) fn failed_in_a_row(&self) -> u64 {
+    pub(crate) fn failed_in_a_row(&self) -> u64 {
         self.attempts.failed_in_a_row
     }
 
     /// Until when a writer waits for `job`, which goes on failing, where it waits `limit`; none where it does
     /// not fail.
-    pub(super) fn held_up_until(&self, limit: Duration) -> Option<Instant> {
+    pub(crate) fn held_up_until(&self, limit: Duration) -> Option<Instant> {
         self.attempts.failing_since?.checked_add(limit)
     }
 
     /// What a writer gets that was held up until `now` by `job`, where it waits `limit`.
-    pub(super) fn stalled(&self, job: BackgroundJob, limit: Duration, now: Instant) -> Result<()> {
+    pub(crate) fn stalled(&self, job: BackgroundJob, limit: Duration, now: Instant) -> Result<()> {
         match (self.held_up_until(limit), &self.last) {
             (Some(until), Some(error)) if until <= now => Err(Error::Stalled {
                 job,
@@ -178,7 +178,7 @@ impl Trouble {
     }
 
     /// What statistics report at `now` of the work `job`, if it ever failed, and when it last did.
-    pub(super) fn report(
+    pub(crate) fn report(
         &self,
         job: BackgroundJob,
         now: Instant,

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use trommel_base::planted::{Bug, planted};
 
-use super::trouble::LONGEST_RETRY;
-use super::{Background, BackgroundError, Concern, State, Trouble};
+use crate::background::{Background, BackgroundError, Concern, LONGEST_RETRY, State, Trouble};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;

@@ -2,32 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Background, Engine, Kind, PoisonOnPanic, Trouble};
+use super::PoisonOnPanic;
+use crate::background::{Kind, Trouble};
+use crate::engine::Engine;
 use crate::env;
 use crate::sync::lock;
 use crate::workers::{Served, Task, Tenant, WorkerPool};
 use crate::write::Freezing;
-
-impl Background {
-    /// Has everyone look again: workers for work, waiters for progress. For whoever holds the state, so that
-    /// nobody is between a look and the wait for this.
-    pub(crate) fn notify(&self) {
-        self.changed.notify_all();
-        if let Some(served) = self.workers.get() {
-            served.wake();
-        }
-    }
-
-    /// Has a worker write out the largest active memtables of all stores; false where there are no workers.
-    pub(crate) fn relieve(&self) -> bool {
-        self.workers.get().inspect(|served| served.relieve()).is_some()
-    }
-
-    /// Whether no worker would do a job now.
-    pub(super) fn is_busy(&self) -> bool {
-        self.workers.get().is_some_and(Served::is_busy)
-    }
-}
 
 impl Engine {
     /// Has workers do the store's work from now on, if it is to have any.

@@ -15,8 +15,7 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::OpenFlag;
 
 use crate::error::{Error, Result};
-use crate::memory::{Ceiling, Held};
-use crate::options::{Options, default_cache_bytes};
+use crate::memory::{Ceiling, Held, default_cache_bytes};
 use crate::version::SharedFiles;
 use crate::workers::WorkerPool;
 
@@ -58,15 +57,6 @@ struct Shared {
     memory_limit: Option<u64>,
     files: Arc<SharedFiles>,
     open_flag: OpenFlag,
-}
-
-impl Options {
-    /// With no more threads than the environment has.
-    pub(crate) fn within_environment(mut self) -> Self {
-        let most = self.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
-        self.background_threads = self.background_threads.min(most);
-        self
-    }
 }
 
 impl Drop for Shared {

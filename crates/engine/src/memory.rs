@@ -19,6 +19,17 @@ use trommel_sstable::{BlockCache, FilterMemory};
 
 use crate::sync::{Mutex, lock};
 
+/// Largest default size of the block cache, in bytes.
+const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
+/// Its size where the machine does not say how much memory it has.
+const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
+
+/// Bytes of a block cache, where nobody says.
+pub(crate) fn default_cache_bytes() -> u64 {
+    trommel_vfs::usable_memory_bytes()
+        .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
+}
+
 /// Most bytes of filters that may be pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PinnedLimits {

@@ -15,23 +15,12 @@ use crate::compaction_options::CompactionOptions;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
-use crate::memory::PinnedLimits;
+use crate::memory::{PinnedLimits, default_cache_bytes};
 use crate::prefix::Prefix;
 use crate::read_mode::ReadMode;
 use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 pub use trommel_sstable::{Compression, FilterShape};
-
-/// Largest default size of the block cache, in bytes.
-const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
-/// Its size where the machine does not say how much memory it has.
-const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
-
-/// Bytes of a block cache, where nobody says.
-pub(crate) fn default_cache_bytes() -> u64 {
-    trommel_vfs::usable_memory_bytes()
-        .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
-}
 
 /// How far a write has got when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -490,6 +479,13 @@ impl Options {
             ("stall_timeout", or_word(stall_timeout.as_ref(), "none")),
             ("auto_compaction", self.auto_compaction.to_string()),
         ]
+    }
+
+    /// With no more threads than the environment has.
+    pub(crate) fn within_environment(mut self) -> Self {
+        let most = self.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
+        self.background_threads = self.background_threads.min(most);
+        self
     }
 
     /// Bytes of the block cache, where no memory limit stands against it.

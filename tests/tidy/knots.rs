@@ -15,7 +15,7 @@ const LARGEST: [(&str, usize); 10] = [
     ("backup", 1),
     ("base", 1),
     ("cli", 1),
-    ("engine", 3),
+    ("engine", 1),
     ("filter", 2),
     ("harness", 1),
     ("memtable", 1),

@@ -37,8 +37,7 @@ use trommel_filter::FilterKind;
 use trommel_filter::theory::spread;
 use trommel_sstable::{FilterFacts, FilterLabel};
 
-use crate::counters::{KINDS, Totals, kind_index};
-use crate::levels::LEVELS;
+use crate::filter_kinds::{ByKind, kind_index};
 
 /// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once in a
 /// thousand million windows.
@@ -69,14 +68,14 @@ struct Watch {
 pub(crate) struct Watches(BTreeMap<(usize, usize), Watch>);
 
 impl Watches {
-    /// Begins anew; `sums` is what was counted since the store was opened.
-    pub(crate) fn reset(&mut self, sums: &Totals) {
-        for level in 0..LEVELS {
-            for kind in 0..KINDS.len() {
+    /// Begins anew; `expected` is what was expected since the store was opened.
+    pub(crate) fn reset(&mut self, expected: &ByKind<f64>) {
+        for (level, kinds) in expected.iter().enumerate() {
+            for (kind, expected) in kinds.iter().enumerate() {
                 let Watch { open, before } = self.0.entry((level, kind)).or_default();
                 open.passed.clear();
                 before.passed.clear();
-                open.began = sums.filters[level][kind].expected;
+                open.began = *expected;
             }
         }
     }
@@ -95,27 +94,25 @@ impl Watches {
     }
 
     /// Begins the next window, if the open one is full still.
-    pub(crate) fn begin(&mut self, level: usize, kind: FilterLabel, sums: &Totals) {
+    pub(crate) fn begin(&mut self, level: usize, kind: FilterLabel, expected: &ByKind<f64>) {
         let kind = kind_index(kind);
         let Watch { open, before } = self.0.entry((level, kind)).or_default();
         if open.passed.len() >= MOST {
             std::mem::swap(open, before);
             open.passed.clear();
-            open.began = sums.filters[level][kind].expected;
+            open.began = expected[level][kind];
         }
     }
 
-    /// What was noted of a level and the kind of this place; `sums` is what was counted since the store
-    /// was opened.
-    pub(crate) fn evidence(&self, level: usize, kind: usize, sums: &Totals) -> Evidence {
+    /// What was noted of a level and the kind of this place; `expected` is what was expected
+    /// since the store was opened.
+    pub(crate) fn evidence(&self, level: usize, kind: usize, expected: &ByKind<f64>) -> Evidence {
         let Some(Watch { open, before }) = self.0.get(&(level, kind)) else {
             return Evidence::default();
         };
         let began = if before.passed.is_empty() { open.began } else { before.began };
-        let mut evidence = Evidence {
-            expected: sums.filters[level][kind].expected - began,
-            ..Evidence::default()
-        };
+        let mut evidence =
+            Evidence { expected: expected[level][kind] - began, ..Evidence::default() };
         for window in [before, open] {
             for ((_, table), times) in &window.passed {
                 evidence.add(*table, u64::from(*times));

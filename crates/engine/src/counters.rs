@@ -14,32 +14,9 @@ use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
-use crate::levels::LEVELS;
+use crate::filter_kinds::{ByKind, kind_index};
 use crate::passed::{Passed, PassedKey, Watched};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
-
-/// Filter kinds that are counted apart.
-pub(crate) const KINDS: [FilterLabel; 6] = [
-    FilterLabel::Own(FilterKind::None),
-    FilterLabel::Own(FilterKind::Standard),
-    FilterLabel::Own(FilterKind::Blocked),
-    FilterLabel::Own(FilterKind::Paired),
-    FilterLabel::Own(FilterKind::Ribbon),
-    FilterLabel::User,
-];
-
-/// The place of `kind` in [`KINDS`].
-#[inline]
-pub(crate) fn kind_index(kind: FilterLabel) -> usize {
-    match kind {
-        FilterLabel::Own(FilterKind::Standard) => 1,
-        FilterLabel::Own(FilterKind::Blocked) => 2,
-        FilterLabel::Own(FilterKind::Paired) => 3,
-        FilterLabel::Own(FilterKind::Ribbon) => 4,
-        FilterLabel::User => 5,
-        _ => 0,
-    }
-}
 
 /// A count with one writer.
 #[derive(Debug, Default)]
@@ -112,8 +89,8 @@ macro_rules! shard {
         #[repr(align(128))]
         pub(crate) struct Shard {
             $($(#[$doc])* pub(crate) $name: Count,)*
-            filters: [[FilterCell; KINDS.len()]; LEVELS],
-            prefixes: [[FilterCell; KINDS.len()]; LEVELS],
+            filters: ByKind<FilterCell>,
+            prefixes: ByKind<FilterCell>,
             passed: Mutex<Passed>,
             in_use: AtomicBool,
         }
@@ -122,8 +99,8 @@ macro_rules! shard {
         #[derive(Debug, Clone, Default)]
         pub(crate) struct Totals {
             $(pub(crate) $name: u64,)*
-            pub(crate) filters: [[FilterTotals; KINDS.len()]; LEVELS],
-            pub(crate) prefixes: [[FilterTotals; KINDS.len()]; LEVELS],
+            pub(crate) filters: ByKind<FilterTotals>,
+            pub(crate) prefixes: ByKind<FilterTotals>,
         }
 
         impl Totals {
@@ -201,9 +178,10 @@ impl Shard {
         self.in_use.store(false, Release);
     }
 
-    /// The keys that passed in vain and are not handed over yet.
-    pub(crate) fn passed(&self) -> &Mutex<Passed> {
-        &self.passed
+    /// Hands over the keys that passed in vain.
+    fn hand_over(&self, watched: &mut Watched) {
+        let expected = |level, kind| self.filter(level, kind).expected.get();
+        watched.take_over(&mut lock(&self.passed), expected);
     }
 
     #[inline]
@@ -345,7 +323,9 @@ impl Counters {
     pub(crate) fn reset(&self) {
         let mut baseline = lock(&self.baseline);
         *baseline = self.sum();
-        lock(&self.watched).reset(&lock(&self.shards));
+        let mut watched = lock(&self.watched);
+        lock(&self.shards).iter().for_each(|shard| shard.hand_over(&mut watched));
+        watched.reset();
     }
 
     /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. The lock
@@ -357,15 +337,15 @@ impl Counters {
         let passed = PassedKey { hash, table, level: level as u8, kind };
         self.with(|shard| {
             if lock(&shard.passed).push(passed) {
-                lock(&self.watched).take_over(shard);
+                shard.hand_over(&mut lock(&self.watched));
             }
         });
     }
 
     /// What the filters let pass in vain on each level, by kind.
-    pub(crate) fn evidence(&self) -> [[Evidence; KINDS.len()]; LEVELS] {
+    pub(crate) fn evidence(&self) -> ByKind<Evidence> {
         let mut watched = lock(&self.watched);
-        lock(&self.shards).iter().for_each(|shard| watched.take_over(shard));
+        lock(&self.shards).iter().for_each(|shard| shard.hand_over(&mut watched));
         watched.evidence()
     }
 }
@@ -373,13 +353,6 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kinds_have_places_of_their_own() {
-        for (place, kind) in KINDS.into_iter().enumerate() {
-            assert_eq!(kind_index(kind), place);
-        }
-    }
 
     #[test]
     fn counts_of_all_threads_add_up_and_outlive_them() {

@@ -86,6 +86,7 @@ mod environment;
 mod error;
 mod events;
 mod files;
+mod filter_kinds;
 mod filter_policy;
 mod flush;
 mod fork;

@@ -16,21 +16,15 @@
 //! Locks: `watched`, then the list of shards, then a shard's keys.
 //! Called by [`Counters`](crate::counters::Counters).
 
-use std::sync::Arc;
-
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
 use crate::conformance::{Evidence, Watches};
-use crate::counters::{KINDS, Shard, Totals, kind_index};
+use crate::filter_kinds::{ByKind, KINDS, kind_index};
 use crate::levels::LEVELS;
-use crate::sync::quiet::lock;
 
 /// Keys that a thread keeps before it hands them over.
 pub(crate) const BATCH: usize = 64;
-
-/// One fraction for each level and kind.
-type Cells = [[f64; KINDS.len()]; LEVELS];
 
 /// A key that a filter let pass in vain.
 #[derive(Debug, Clone, Copy)]
@@ -49,14 +43,14 @@ pub(crate) struct Passed {
     /// A bit for each kind of which a key was handed over, by level.
     known: [u8; LEVELS],
     /// What theory had expected of the thread's probes when it last handed over.
-    told: Cells,
+    told: ByKind<f64>,
 }
 
 impl Default for Passed {
     fn default() -> Self {
         let none =
             PassedKey { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
-        Self { keys: [none; BATCH], count: 0, known: [0; LEVELS], told: Cells::default() }
+        Self { keys: [none; BATCH], count: 0, known: [0; LEVELS], told: <ByKind<f64>>::default() }
     }
 }
 
@@ -80,48 +74,50 @@ impl Passed {
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     watches: Watches,
-    sums: Totals,
+    expected: ByKind<f64>,
 }
 
 impl Watched {
-    /// Takes the keys of a shard over.
-    pub(crate) fn take_over(&mut self, shard: &Shard) {
-        let mut passed = lock(shard.passed());
-        let Passed { keys, count, told, .. } = &mut *passed;
+    /// Takes the keys of a thread over; `expected` is what theory expected of its probes, by level and kind.
+    pub(crate) fn take_over(
+        &mut self,
+        passed: &mut Passed,
+        expected: impl Fn(usize, FilterLabel) -> f64,
+    ) {
+        let Passed { keys, count, told, .. } = passed;
         let keys = &keys[..std::mem::take(count)];
-        let mut parts = Cells::default();
+        let mut parts = <ByKind<f64>>::default();
         for PassedKey { level, kind, .. } in keys {
             parts[usize::from(*level)][kind_index(*kind)] += 1.0;
         }
         for (level, cells) in parts.iter_mut().enumerate() {
             for (nth, part) in cells.iter_mut().enumerate() {
-                let expected = shard.filter(level, KINDS[nth]).expected.get();
+                let expected = expected(level, KINDS[nth]);
                 let news = expected - std::mem::replace(&mut told[level][nth], expected);
                 if *part > 0.0 {
                     *part = news / *part;
                 } else {
-                    self.sums.filters[level][nth].expected += news;
+                    self.expected[level][nth] += news;
                 }
             }
         }
         for PassedKey { hash, table, level, kind } in keys {
             let (level, nth) = (usize::from(*level), kind_index(*kind));
-            self.sums.filters[level][nth].expected += parts[level][nth];
+            self.expected[level][nth] += parts[level][nth];
             if self.watches.note(level, *kind, *hash, *table) {
-                self.watches.begin(level, *kind, &self.sums);
+                self.watches.begin(level, *kind, &self.expected);
             }
         }
     }
 
-    /// Begins anew, without what the shards hold.
-    pub(crate) fn reset(&mut self, shards: &[Arc<Shard>]) {
-        shards.iter().for_each(|shard| self.take_over(shard));
-        self.watches.reset(&self.sums);
+    /// Begins anew, without what was handed over.
+    pub(crate) fn reset(&mut self) {
+        self.watches.reset(&self.expected);
     }
 
     /// What was handed over, of each level and kind.
-    pub(crate) fn evidence(&self) -> [[Evidence; KINDS.len()]; LEVELS] {
-        let of = |level, kind| self.watches.evidence(level, kind, &self.sums);
+    pub(crate) fn evidence(&self) -> ByKind<Evidence> {
+        let of = |level, kind| self.watches.evidence(level, kind, &self.expected);
         std::array::from_fn(|level| std::array::from_fn(|kind| of(level, kind)))
     }
 }

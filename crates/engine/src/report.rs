@@ -13,8 +13,9 @@ use trommel_sstable::{FilterFacts, FilterLabel};
 
 use crate::budget::{BudgetReport, Reads};
 use crate::conformance::{Conformance, Evidence};
-use crate::counters::{FilterTotals, KINDS, kind_index};
+use crate::counters::FilterTotals;
 use crate::engine::Engine;
+use crate::filter_kinds::{KINDS, kind_index};
 use crate::prefix::Prefix;
 use crate::user_filters::{PolicyReport, UserPolicy};
 use crate::version::logical_level;

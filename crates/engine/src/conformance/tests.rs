@@ -314,10 +314,10 @@ fn filters_that_differ_by_chance_are_no_alarm() {
 
 #[test]
 fn windows_follow_each_other_and_stay_small() {
-    let (mut watches, mut sums) = (Watches::default(), Totals::default());
+    let (mut watches, mut sums) = (Watches::default(), <ByKind<f64>>::default());
     let kind = FilterKind::Paired.into();
     for hash in 0..10 * MOST as u64 {
-        sums.filters[3][kind_index(kind)].expected += 1.0;
+        sums[3][kind_index(kind)] += 1.0;
         if watches.note(3, kind, hash, 1) {
             watches.begin(3, kind, &sums);
             // Another thread found it full, too.

@@ -1,0 +1,44 @@
+//! The kinds of filters that are counted apart, and tables of a value for each of them on each level.
+
+use trommel_filter::FilterKind;
+use trommel_sstable::FilterLabel;
+
+use crate::levels::LEVELS;
+
+/// Filter kinds that are counted apart.
+pub(crate) const KINDS: [FilterLabel; 6] = [
+    FilterLabel::Own(FilterKind::None),
+    FilterLabel::Own(FilterKind::Standard),
+    FilterLabel::Own(FilterKind::Blocked),
+    FilterLabel::Own(FilterKind::Paired),
+    FilterLabel::Own(FilterKind::Ribbon),
+    FilterLabel::User,
+];
+
+/// The place of `kind` in [`KINDS`].
+#[inline]
+pub(crate) fn kind_index(kind: FilterLabel) -> usize {
+    match kind {
+        FilterLabel::Own(FilterKind::Standard) => 1,
+        FilterLabel::Own(FilterKind::Blocked) => 2,
+        FilterLabel::Own(FilterKind::Paired) => 3,
+        FilterLabel::Own(FilterKind::Ribbon) => 4,
+        FilterLabel::User => 5,
+        _ => 0,
+    }
+}
+
+/// A value for each level and kind.
+pub(crate) type ByKind<T> = [[T; KINDS.len()]; LEVELS];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_places_of_their_own() {
+        for (place, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind_index(kind), place);
+        }
+    }
+}

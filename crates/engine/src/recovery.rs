@@ -24,7 +24,7 @@ mod kept_tests;
 mod leftovers;
 mod room;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use trommel_base::planted::{Bug, planted};
@@ -52,7 +52,6 @@ use crate::fork::Opener;
 use crate::limiter::Limiter;
 use crate::log::reader::Record;
 use crate::log::recover;
-use crate::manifest::active::Manifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;

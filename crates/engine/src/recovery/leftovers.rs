@@ -9,7 +9,7 @@ use trommel_base::planted::{Bug, planted};
 use trommel_vfs::DirEntry;
 
 use crate::engine::Engine;
-use crate::install::Manifest;
+use crate::manifest::active::Manifest;
 use crate::manifest::reader::Recovered;
 use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::sync::lock;
